@@ -1,9 +1,9 @@
 """Attnscope's back end: small, readable, trainable models whose every intermediate can be seen.
 
-    import models
-    scope = models.load("eng-fra")
-    trace = scope.run("We like him.", "Nous l'aimons bien.")
-    trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
+import models
+scope = models.load("eng-fra")
+trace = scope.run("We like him.", "Nous l'aimons bien.")
+trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
 """
 
 from models.checkpoint import CheckpointError
@@ -14,5 +14,15 @@ from models.tasks import DataError
 from models.trace import AttentionSite, Trace, record
 
 __all__ = [
-    "AttentionSite", "CheckpointError", "DataError", "InputError", "Inputs", "Scope", "Trace", "load", "record", "shipped", "watch",
+    "AttentionSite",
+    "CheckpointError",
+    "DataError",
+    "InputError",
+    "Inputs",
+    "Scope",
+    "Trace",
+    "load",
+    "record",
+    "shipped",
+    "watch",
 ]

@@ -34,8 +34,8 @@ from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot
 from models.training_record import check_record
 
-BEFORE = f"{WEIGHTS} before"      # in the checksums: the weights that are being replaced
-ATTEMPTS = 3    # to read a checkpoint that is being written
+BEFORE = f"{WEIGHTS} before"  # in the checksums: the weights that are being replaced
+ATTEMPTS = 3  # to read a checkpoint that is being written
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Checkpoint:
     training: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]) -> None:
+def save_checkpoint(
+    folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]
+) -> None:
     """Write or update a checkpoint folder. `training["step"]` is the step of these weights."""
     config = {"architecture": name_of(model.config), **asdict(model.config)}
     contents = {
@@ -60,7 +62,9 @@ def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: 
     sums = there | {name: checksum(content) for name, content in contents.items()}
     write_bytes(folder / CONFIG, contents[CONFIG])
     write_bytes(folder / TOKENIZER, contents[TOKENIZER])
-    if WEIGHTS in there:      # killed before the new weights are there, the old ones are those of this checkpoint too
+    if (
+        WEIGHTS in there
+    ):  # killed before the new weights are there, the old ones are those of this checkpoint too
         _write_record(folder, training | {"checksums": sums | {BEFORE: there[WEIGHTS]}})
     write_bytes(folder / WEIGHTS, contents[WEIGHTS])
     _write_record(folder, training | {"checksums": sums})
@@ -75,8 +79,17 @@ def add_to_record(folder: Path, **entries: Any) -> None:
 
 def checksums(folder: Path) -> dict[str, str]:
     """File → checksum of what the record vouches for, as it lies on the disk: configuration, tokenizer, weights, snapshots."""
-    paths = [folder / CONFIG, folder / TOKENIZER, folder / WEIGHTS, *(snapshot_path(folder, step) for step in snapshots(folder))]
-    return {path.relative_to(folder).as_posix(): checksum(path.read_bytes()) for path in paths if path.is_file()}
+    paths = [
+        folder / CONFIG,
+        folder / TOKENIZER,
+        folder / WEIGHTS,
+        *(snapshot_path(folder, step) for step in snapshots(folder)),
+    ]
+    return {
+        path.relative_to(folder).as_posix(): checksum(path.read_bytes())
+        for path in paths
+        if path.is_file()
+    }
 
 
 def seal(folder: Path) -> dict[str, str]:
@@ -102,7 +115,9 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
     if missing:
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
     path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
-    for attempt in range(ATTEMPTS):     # a run may replace the weights and then the record between two of these reads
+    for attempt in range(
+        ATTEMPTS
+    ):  # a run may replace the weights and then the record between two of these reads
         contents = {p: read_bytes(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}
         # the record last: it knows older weights
         training = read_json(folder / RECORD)
@@ -115,7 +130,10 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
         except CheckpointError:
             if attempt == ATTEMPTS - 1:
                 raise
-    blank, tokenizer = _blank(folder, contents[folder / CONFIG]), _tokenizer(folder, contents[folder / TOKENIZER])
+    blank, tokenizer = (
+        _blank(folder, contents[folder / CONFIG]),
+        _tokenizer(folder, contents[folder / TOKENIZER]),
+    )
     if tokenizer.vocab_size != blank.config.vocab_size:
         raise CheckpointError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
@@ -162,9 +180,13 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, str]) -> None:
     for path, content in contents.items():
         name = path.relative_to(folder).as_posix()
-        wanted = [claimed[n] for n in ((name, BEFORE) if name == WEIGHTS else (name,)) if n in claimed]
+        wanted = [
+            claimed[n] for n in ((name, BEFORE) if name == WEIGHTS else (name,)) if n in claimed
+        ]
         if wanted and checksum(content) not in wanted:
-            raise CheckpointError(f"{path}: changed since the checkpoint was saved; if it should be, `attnscope seal` its folder")
+            raise CheckpointError(
+                f"{path}: changed since the checkpoint was saved; if it should be, `attnscope seal` its folder"
+            )
 
 
 def _blank(folder: Path, content: bytes) -> Model:
@@ -178,7 +200,9 @@ def _config(folder: Path, content: bytes) -> Config:
     config = read_json(folder / CONFIG, content)
     architecture = config.pop("architecture", None)
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-        raise CheckpointError(f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}")
+        raise CheckpointError(
+            f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}"
+        )
     with named(folder / CONFIG):
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
@@ -188,7 +212,9 @@ def _config(folder: Path, content: bytes) -> Config:
 def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:
     for name, i in tokenizer.special_ids.items():
         if getattr(config, f"{name}_id", i) != i:
-            raise ValueError(f"{name}_id must be {i}, the tokenizer's {tokenizer.token(i)}, not {getattr(config, f'{name}_id')}")
+            raise ValueError(
+                f"{name}_id must be {i}, the tokenizer's {tokenizer.token(i)}, not {getattr(config, f'{name}_id')}"
+            )
 
 
 def _tokenizer(folder: Path, content: bytes) -> Tokenizer:

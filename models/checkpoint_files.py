@@ -14,9 +14,19 @@ from typing import Any, BinaryIO
 from models import loading, weights
 from models.errors import CheckpointError
 
-CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
-LARGEST = {CONFIG: 2**14, TOKENIZER: 2**25, RECORD: 2**24, WEIGHTS: weights.LARGEST}   # bytes that are read of a file
-CHUNK = 2**24   # bytes of weights read at a time
+CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = (
+    "config.json",
+    "tokenizer.json",
+    "training.json",
+    "model.safetensors",
+)
+LARGEST = {
+    CONFIG: 2**14,
+    TOKENIZER: 2**25,
+    RECORD: 2**24,
+    WEIGHTS: weights.LARGEST,
+}  # bytes that are read of a file
+CHUNK = 2**24  # bytes of weights read at a time
 
 
 @contextmanager
@@ -51,7 +61,11 @@ def snapshot_path(folder: Path, step: int) -> Path:
 def snapshots(folder: Path) -> list[int]:
     """The steps of which this checkpoint keeps the weights, ascending; files of other names are none of its own."""
     names = [path.name for path in (folder / "snapshots").glob("*.safetensors") if path.is_file()]
-    steps = {int(name.partition(".")[0]) for name in names if re.fullmatch(r"[0-9]{6,12}\.safetensors", name)}
+    steps = {
+        int(name.partition(".")[0])
+        for name in names
+        if re.fullmatch(r"[0-9]{6,12}\.safetensors", name)
+    }
     return sorted(step for step in steps if snapshot_path(folder, step).name in names)
 
 
@@ -69,7 +83,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         size = min(path.stat().st_size, largest) + 1
         with path.open("rb") as file:
-            content = _read_reporting(file, size) if path.suffix == ".safetensors" else file.read(size)
+            content = (
+                _read_reporting(file, size) if path.suffix == ".safetensors" else file.read(size)
+            )
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
     if len(content) > largest:
@@ -79,7 +95,7 @@ def read_bytes(path: Path) -> bytes:
 
 def _read_reporting(file: BinaryIO, size: int) -> bytes:
     """So many bytes of a file of weights, told to whoever watches."""
-    content = BytesIO()         # which hands out what it holds without a copy
+    content = BytesIO()  # which hands out what it holds without a copy
     while part := file.read(min(CHUNK, size - content.tell())):
         content.write(part)
         loading.report_progress(loading.READ, content.tell(), size - 1)
@@ -88,7 +104,10 @@ def _read_reporting(file: BinaryIO, size: int) -> bytes:
 
 def read_json(path: Path, content: bytes | None = None) -> dict[str, Any]:
     try:
-        found = json.loads((read_bytes(path) if content is None else content).decode("utf-8"), parse_constant=_no_number)
+        found = json.loads(
+            (read_bytes(path) if content is None else content).decode("utf-8"),
+            parse_constant=_no_number,
+        )
     except CheckpointError:
         raise
     except (ValueError, RecursionError) as error:

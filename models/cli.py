@@ -24,7 +24,9 @@ from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder
 from models.training.recipes import PLANS
 
 DTYPES = ("float32", "bfloat16", "float16")
-IN_NUMBERS = "in which numbers a model of Hugging Face runs (those of its files); what is shown is float32"
+IN_NUMBERS = (
+    "in which numbers a model of Hugging Face runs (those of its files); what is shown is float32"
+)
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
 TEXTS = (
@@ -34,7 +36,10 @@ TEXTS = (
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
-def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Namespace], int] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    open_app: Callable[[argparse.Namespace], int] | None = None,
+) -> int:
     """Run the command, or `open_app` where none is given. An error that a user can cause ends with one line on stderr
     and status 1, Ctrl-C with one and 130."""
     parser = _parser()
@@ -52,18 +57,27 @@ def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Na
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("attnscope", description="See attention work. Without a command: open the app.")
+    parser = argparse.ArgumentParser(
+        "attnscope", description="See attention work. Without a command: open the app."
+    )
     _add_app_flags(parser)
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
-    inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
+    inspect = commands.add_parser(
+        "inspect", help="print configuration, parameters and training record"
+    )
     inspect.add_argument("checkpoint")
     inspect.set_defaults(run=_inspect)
-    seal = commands.add_parser("seal", help="take a checkpoint's files as they are: write their checksums into its training.json")
+    seal = commands.add_parser(
+        "seal",
+        help="take a checkpoint's files as they are: write their checksums into its training.json",
+    )
     seal.add_argument("checkpoint", nargs="+")
     seal.set_defaults(run=_seal)
     for command in (train, decode, evaluate, inspect):
-        command.add_argument("--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)")
+        command.add_argument(
+            "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)"
+        )
     for command in (decode, inspect):
         command.add_argument("--dtype", choices=DTYPES, default=argparse.SUPPRESS, help=IN_NUMBERS)
     return parser
@@ -72,17 +86,31 @@ def _parser() -> argparse.ArgumentParser:
 def _add_app_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    parser.add_argument("--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too")
-    parser.add_argument("--module", metavar="FILE.py:FUNCTION", help="open the module of your own that this function watches, too")
     parser.add_argument(
-        "--share", nargs="?", const="0.0.0.0", metavar="ADDRESS",
+        "--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too"
+    )
+    parser.add_argument(
+        "--module",
+        metavar="FILE.py:FUNCTION",
+        help="open the module of your own that this function watches, too",
+    )
+    parser.add_argument(
+        "--share",
+        nargs="?",
+        const="0.0.0.0",
+        metavar="ADDRESS",
         help="let others in: listen on this address of the machine (all of them), and open no folders but those of --models",
     )
     parser.add_argument(
-        "--allow-host", action="append", metavar="NAME", help="a name by which the app is reached, of a proxy before it, say",
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="a name by which the app is reached, of a proxy before it, say",
     )
     parser.add_argument(
-        "--keep", metavar="MB", help="memory for opened models and their runs (512); what was not used for longest goes",
+        "--keep",
+        metavar="MB",
+        help="memory for opened models and their runs (512); what was not used for longest goes",
     )
     parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
     parser.add_argument("--dtype", choices=DTYPES, help=IN_NUMBERS)
@@ -93,26 +121,52 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
     train.add_argument("--model", choices=kinds, help="what to train (the first that the task has)")
-    train.add_argument("--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}")
-    train.add_argument("--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data")
-    train.add_argument("--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data")
-    train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
-    train.add_argument("--from", dest="start", metavar="CHECKPOINT", help="go on from this checkpoint's weights, with its tokens")
+    train.add_argument(
+        "--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}"
+    )
+    train.add_argument(
+        "--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data"
+    )
+    train.add_argument(
+        "--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data"
+    )
+    train.add_argument(
+        "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)"
+    )
+    train.add_argument(
+        "--from",
+        dest="start",
+        metavar="CHECKPOINT",
+        help="go on from this checkpoint's weights, with its tokens",
+    )
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     over = train.add_mutually_exclusive_group()
-    over.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
-    over.add_argument("--overwrite", action="store_true", help="take away what an earlier run has left in --out")
+    over.add_argument(
+        "--resume", action="store_true", help="go on from the last saved state in --out"
+    )
+    over.add_argument(
+        "--overwrite", action="store_true", help="take away what an earlier run has left in --out"
+    )
     train_command.add_settings(train)
     train.set_defaults(run=train_command.train)
     return train
 
 
 def _add_decode(commands: Any) -> argparse.ArgumentParser:
-    decode = commands.add_parser("decode", help="print what a checkpoint writes for a text, or answers")
+    decode = commands.add_parser(
+        "decode", help="print what a checkpoint writes for a text, or answers"
+    )
     decode.add_argument("checkpoint")
-    decode.add_argument("text", nargs="+", help="a text; of a model that is asked several, all: a question and its text")
     decode.add_argument(
-        "--order", nargs="+", type=int, metavar="POSITION",
+        "text",
+        nargs="+",
+        help="a text; of a model that is asked several, all: a question and its text",
+    )
+    decode.add_argument(
+        "--order",
+        nargs="+",
+        type=int,
+        metavar="POSITION",
         help="of a model that predicts in an order: all tokens of the text, counted from 0, the first to be predicted first",
     )
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
@@ -124,12 +178,27 @@ def _add_decode(commands: Any) -> argparse.ArgumentParser:
 def _add_evaluate(commands: Any) -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
     evaluate.add_argument("checkpoint")
-    evaluate.add_argument("--data", type=Path, **PAIRS, help=f"the pairs the split is taken from (translation); {TEXTS}")
-    evaluate.add_argument("--test", type=Path, **PAIRS, help=f"score on all of these pairs: {TWO_WAYS} (translation)")
+    evaluate.add_argument(
+        "--data",
+        type=Path,
+        **PAIRS,
+        help=f"the pairs the split is taken from (translation); {TEXTS}",
+    )
+    evaluate.add_argument(
+        "--test", type=Path, **PAIRS, help=f"score on all of these pairs: {TWO_WAYS} (translation)"
+    )
     evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
-    evaluate.add_argument("--by-length", action="store_true", help="the score of short and of long sources too")
-    evaluate.add_argument("--snapshots", action="store_true", help="the score of each snapshot of its training, one by one")
-    evaluate.add_argument("--record", action="store_true", help="write the result into the checkpoint's training.json")
+    evaluate.add_argument(
+        "--by-length", action="store_true", help="the score of short and of long sources too"
+    )
+    evaluate.add_argument(
+        "--snapshots",
+        action="store_true",
+        help="the score of each snapshot of its training, one by one",
+    )
+    evaluate.add_argument(
+        "--record", action="store_true", help="write the result into the checkpoint's training.json"
+    )
     evaluate.set_defaults(run=evaluate_command.evaluate)
     return evaluate
 
@@ -171,7 +240,11 @@ def _decode(options: argparse.Namespace) -> int:
 def _answers(trace: Trace) -> Iterator[str]:
     """What a model that does not write says: its answer's text, and of each class how probable it is; of one that predicts in an
     order, token by token in that order, how surprising each was and what was expected."""
-    classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
+    classes = {
+        name: output
+        for name, output in trace.outputs.items()
+        if isinstance(output, ClassProbabilities)
+    }
     numbers = [output for output in trace.outputs.values() if isinstance(output, Numbers)]
     yield from (f"{' × '.join(map(str, output.shape))} numbers" for output in numbers)
     if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
@@ -203,14 +276,26 @@ def _inspect(options: argparse.Namespace) -> int:
         print("\n".join(description(scope)))
         return 0
     record = scope.training
-    print(f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n")
+    print(
+        f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n"
+    )
     for f in fields(scope.config):
         print(f"  {f.name:18} {getattr(scope.config, f.name)}")
     print("\nparameters")
     for name, p in scope.model.named_parameters():
         print(f"  {name:48} {' × '.join(map(str, p.shape)):>12} {p.numel():>10,}")
     print("\ntraining")
-    for name in ("command", "start", "step", "averaged_steps", "training_seconds", "device", "data", "licence", "scores"):
+    for name in (
+        "command",
+        "start",
+        "step",
+        "averaged_steps",
+        "training_seconds",
+        "device",
+        "data",
+        "licence",
+        "scores",
+    ):
         print(f"  {name:18} {record.get(name)}")
     for run in record.get("runs", []):
         print(f"  {run['name']:32} accuracy {', '.join(f'{one:.2f}' for one in run['accuracy'])}")

@@ -25,4 +25,6 @@ def named_device(name: str | torch.device) -> torch.device:
         torch.empty(0, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from None
+        raise ValueError(
+            f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}"
+        ) from None

@@ -27,8 +27,8 @@ from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
 from models.training.likelihood import PERPLEXITY, baselines, likelihoods
 
-Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask      # tasks that measure themselves
-SETTINGS = ("lm_weight", "fold")      # of a task, that its data's record holds
+Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask  # tasks that measure themselves
+SETTINGS = ("lm_weight", "fold")  # of a task, that its data's record holds
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -43,7 +43,9 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
         return
     cases = task.held_out()
     scope = load(out, device=device)
-    print(f"held-out {_record_cases(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
+    print(
+        f"held-out {_record_cases(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}"
+    )
     _print_signature(task.metric, cases)
 
 
@@ -55,7 +57,10 @@ def _print_signature(metric: str, cases: list[Case]) -> None:
 def _record_cases(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
     """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
     result = METRICS[metric](texts, cases)
-    groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, metric)]
+    groups = [
+        asdict(group) | {"score": round(group.score, 2)}
+        for group in by_length(texts, cases, metric)
+    ]
     entry = _score_entry(scope, metric, result, len(cases))
     add_to_record(scope.path, **entry, by_length=groups, signature=signature(metric, cases))
     return f"{metric}: {result:.2f} over {len(cases)} cases"
@@ -67,19 +72,25 @@ def _score_entry(scope: Scope, metric: str, result: float, n_cases: int) -> dict
     return {"scores": scores, "measured_on": scope.weights_digest}
 
 
-def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, record: bool = False) -> None:
+def _predict(
+    task: LanguageTask, scope: Scope, limit: int | None = None, *, record: bool = False
+) -> None:
     """Print how well the model predicts the held-out texts, beside models that count tokens; add it to the record if asked."""
     passages = task.passages(limit)
     measured = _read_all(scope, passages)
     counted = baselines(task.labels("train"), passages, scope.tokenizer.vocab_size)
     for name, value in (measured | counted).items():
         print(f"{name:24} {value:10,.3f}")
-    print(f"over {len(passages):,} held-out passages, {sum(len(passage.labels) for passage in passages):,} tokens")
+    print(
+        f"over {len(passages):,} held-out passages, {sum(len(passage.labels) for passage in passages):,} tokens"
+    )
     if record:
         add_to_record(scope.path, **_likelihoods_entry(scope, measured | counted, len(passages)))
 
 
-def _measure(task: Answering, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
+def _measure(
+    task: Answering, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = ""
+) -> None:
     """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
     measures, n = _task_measures(task, scope, limit, of)
     for name, value in measures.items():
@@ -89,7 +100,9 @@ def _measure(task: Answering, scope: Scope, limit: int | None = None, *, record:
         add_to_record(scope.path, **_measures_entry(scope, task.metric, measures, n))
 
 
-def _task_measures(task: Answering, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
+def _task_measures(
+    task: Answering, scope: Scope, limit: int | None, of: str = ""
+) -> tuple[dict[str, float], int]:
     """The task's own measures, with a bar, and over how many cases."""
     n_cases = 0
     with tqdm(unit="case", leave=False, desc=of or None) as bar:
@@ -103,13 +116,20 @@ def _task_measures(task: Answering, scope: Scope, limit: int | None, of: str = "
     return measures, n_cases
 
 
-def _measures_entry(scope: Scope, metric: str, measures: Mapping[str, float], n_cases: int) -> dict[str, Any]:
+def _measures_entry(
+    scope: Scope, metric: str, measures: Mapping[str, float], n_cases: int
+) -> dict[str, Any]:
     """Measures as a record holds them: the task's own first."""
-    scores = {f"held-out {metric}" if name == metric else name: round(value, 4) for name, value in measures.items()}
+    scores = {
+        f"held-out {metric}" if name == metric else name: round(value, 4)
+        for name, value in measures.items()
+    }
     return {"scores": scores | {"cases": n_cases}, "measured_on": scope.weights_digest}
 
 
-def _likelihoods_entry(scope: Scope, measured: Mapping[str, float], n_passages: int) -> dict[str, Any]:
+def _likelihoods_entry(
+    scope: Scope, measured: Mapping[str, float], n_passages: int
+) -> dict[str, Any]:
     """What was measured as a record holds it: the perplexity first."""
     names = {PERPLEXITY: f"held-out {PERPLEXITY}"}
     scores = {names.get(name, name): round(value, 4) for name, value in measured.items()}
@@ -125,7 +145,9 @@ def _read_all(scope: Scope, passages: list[Passage], of: str = "") -> dict[str, 
 def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
     """What the model writes for each case, with a bar."""
     with tqdm(total=len(cases), unit="case", leave=False, desc=of or None) as bar:
-        return hypotheses(scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n))
+        return hypotheses(
+            scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n)
+        )
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -145,7 +167,9 @@ def evaluate(options: argparse.Namespace) -> int:
     _print_signature(metric, cases)
     if options.by_length:
         for group in by_length(texts, cases, metric):
-            print(f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases")
+            print(
+                f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases"
+            )
     if options.record:
         _record_cases(scope, metric, texts, cases)
     return 0
@@ -154,7 +178,9 @@ def evaluate(options: argparse.Namespace) -> int:
 def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
     """The likelihood of held-out text, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
-        raise ValueError("--test and --by-length are for a model that writes an answer, not for one of running text")
+        raise ValueError(
+            "--test and --by-length are for a model that writes an answer, not for one of running text"
+        )
     task = _reopen_task(scope, options)
     if not options.snapshots:
         _predict(task, scope, options.limit, record=options.record)
@@ -192,7 +218,9 @@ def _reopen_task(scope: Scope, options: argparse.Namespace) -> Task:
     settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
     if (documents := trained_on.get("documents are")) in DOCUMENTS:
         settings["documents"] = documents
-    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
+    task = open_task(
+        scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings
+    )
     if task.data() != trained_on:
         _note("this is not the data the checkpoint was trained on")
     return task
@@ -200,10 +228,14 @@ def _reopen_task(scope: Scope, options: argparse.Namespace) -> Task:
 
 def _check_snapshots(scope: Scope) -> None:
     if not scope.snapshots:
-        raise ValueError(f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does")
+        raise ValueError(
+            f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does"
+        )
 
 
-def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
+def _evaluate_snapshots(
+    scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace
+) -> int:
     """The score of what a model writes, of each snapshot."""
     _check_snapshots(scope)
     if options.by_length:
@@ -211,19 +243,25 @@ def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: a
 
     def evaluate_snapshot(snapshot: Scope, step: str) -> tuple[str, dict[str, Any]]:
         result = METRICS[metric](_write_all(snapshot, cases, step), cases)
-        return f"{metric} {result:.2f} over {len(cases)} held-out cases", _score_entry(snapshot, metric, result, len(cases))
+        return f"{metric} {result:.2f} over {len(cases)} held-out cases", _score_entry(
+            snapshot, metric, result, len(cases)
+        )
 
     return _evaluate_each_snapshot(scope, options, evaluate_snapshot)
 
 
 def _evaluate_each_snapshot(
-    scope: Scope, options: argparse.Namespace, evaluate_snapshot: Callable[[Scope, str], tuple[str, dict[str, Any]]]
+    scope: Scope,
+    options: argparse.Namespace,
+    evaluate_snapshot: Callable[[Scope, str], tuple[str, dict[str, Any]]],
 ) -> int:
     """Print, and record at once, what is measured of one snapshot after the other: it stays if the rest is stopped.
     `evaluate_snapshot` returns the line to print and what the record holds."""
     entries = {}
     for step in scope.snapshots:
-        line, entry = evaluate_snapshot(load(scope.path, device=scope.device, snapshot=step), f"step {step:,}")
+        line, entry = evaluate_snapshot(
+            load(scope.path, device=scope.device, snapshot=step), f"step {step:,}"
+        )
         print(f"step {step:6,}: {line}", flush=True)
         if options.record:
             entries[str(step)] = entry
@@ -246,10 +284,14 @@ def _cases(options: argparse.Namespace, scope: Scope) -> tuple[str, list[Case]]:
         return task.metric, task.held_out(options.limit)
     if options.data or scope.task != "translation":
         raise ValueError("--test is for a translator, and instead of --data")
-    if not isinstance(trained_on, dict) or trained_on.get("test file") != fingerprint(as_paths(options.test)):
+    if not isinstance(trained_on, dict) or trained_on.get("test file") != fingerprint(
+        as_paths(options.test)
+    ):
         if options.record:
             raise ValueError("--record is for the test pairs that were kept from its training")
-        _note("these pairs were not named when it was trained; it may have been trained on some of them")
+        _note(
+            "these pairs were not named when it was trained; it may have been trained on some of them"
+        )
     return TranslationTask.metric, as_cases(read_pairs(options.test))[: options.limit]
 
 

@@ -23,5 +23,7 @@ def weights_digest(model: Model) -> str:
 
 def fingerprint(model: Model, tokenizer: Tokenizer, weights: str) -> str:
     """SHA-256 (hex) of configuration, tokenizer and the digest of the weights. Models of one fingerprint answer alike."""
-    config = json.dumps({"architecture": name_of(model.config), **asdict(model.config)}, sort_keys=True)
+    config = json.dumps(
+        {"architecture": name_of(model.config), **asdict(model.config)}, sort_keys=True
+    )
     return sha256(f"{config}\n{tokenizer.to_json()}\n{weights}".encode()).hexdigest()

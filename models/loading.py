@@ -8,9 +8,14 @@ from typing import TypeVar
 from models.errors import CheckpointError
 
 Item = TypeVar("Item")
-Watcher = Callable[[str, int, int], None]       # what is counted, how many are done, of how many
+Watcher = Callable[[str, int, int], None]  # what is counted, how many are done, of how many
 
-READ, PLACED, CHECKED, HASHED = "bytes of its weights read", "tensors placed", "tensors checked", "tensors hashed"
+READ, PLACED, CHECKED, HASHED = (
+    "bytes of its weights read",
+    "tensors placed",
+    "tensors checked",
+    "tensors hashed",
+)
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher of a loading", default=None)
 

@@ -51,5 +51,7 @@ def folder_of(name: str | Path) -> Path:
     """The folder of a shipped checkpoint, or the one named. Raises CheckpointError if it is none."""
     folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
     if not folder.is_dir():
-        raise CheckpointError(f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})")
+        raise CheckpointError(
+            f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})"
+        )
     return folder

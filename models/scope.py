@@ -43,7 +43,9 @@ class Scope:
         self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.weights_digest: str = weights_digest(checkpoint.model)
-        self.fingerprint: str = fingerprint(checkpoint.model, checkpoint.tokenizer, self.weights_digest)
+        self.fingerprint: str = fingerprint(
+            checkpoint.model, checkpoint.tokenizer, self.weights_digest
+        )
         self.training: dict[str, Any] = of_weights(checkpoint.training, self.weights_digest)
         self.device = device
 
@@ -77,12 +79,17 @@ class Scope:
         trained; what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a
         model without self-attention."""
         if not self.model.similarity:
-            raise ValueError(f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged")
+            raise ValueError(
+                f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = build(replace(self.config, similarity=name))
         model.load_state_dict(self.model.state_dict(), strict=False)
-        return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)), self.device)
+        return Scope(
+            Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)),
+            self.device,
+        )
 
     def encode(self, *values: Value, **named: Value) -> dict[str, Encoding]:
         """The tokens of each stream for these fields (`model.fields`), in their order or by name; a stream whose fields are all
@@ -95,7 +102,11 @@ class Scope:
         return inputs.warnings(self.model.fields, values, self.tokenizer)
 
     def run(
-        self, *values: Value, edits: Edits | None = None, drafts: Sequence[Sequence[int]] = (), **named: Value
+        self,
+        *values: Value,
+        edits: Edits | None = None,
+        drafts: Sequence[Sequence[int]] = (),
+        **named: Value,
     ) -> Trace:
         """One recorded forward pass over the model's fields, in their order or by name: `run(source, target)` of an
         encoder-decoder, `run(text)` of a language model, `run(question=…, context=…)` of one that answers questions.
@@ -122,17 +133,24 @@ class Scope:
         kinds = [kind.name for kind in self.model.kinds]
         for edit in (edits or Edits()).edits:
             if edit.kind not in kinds:
-                raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
+                raise ValueError(
+                    f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}"
+                )
         if edits and not self.model.masks_can_change:
             raise ValueError(f"{self.name} returns finished weights; its masks cannot be changed")
-        rows = [self._with_own_words(texts, draft) for texts, draft in zip(requests, drafts or [()] * len(requests), strict=True)]
+        rows = [
+            self._with_own_words(texts, draft)
+            for texts, draft in zip(requests, drafts or [()] * len(requests), strict=True)
+        ]
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):
             answers = self._answers(self.model(*self.model.inputs(rows)))
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in self.model.streams}
         return self._traces(recording, answers, requests, rows, wide, edits or Edits())
 
-    def run_each(self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
+    def run_each(
+        self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()
+    ) -> list[Trace]:
         """Several inputs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
         in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
         alone. Raises models.InputError."""
@@ -144,13 +162,20 @@ class Scope:
         (given, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_ids = self.model.padded([row[given].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
-            memory = self.model.encode(given_ids, self.model.written_masks(given_ids, given_ids[:, :0]))
+            memory = self.model.encode(
+                given_ids, self.model.written_masks(given_ids, given_ids[:, :0])
+            )
         if not all(written in row for row in rows):
             own = self._own_words(given_ids, memory, drafts)
-            rows = [row if written in row else row | {written: mine} for row, mine in zip(rows, own, strict=True)]
+            rows = [
+                row if written in row else row | {written: mine}
+                for row, mine in zip(rows, own, strict=True)
+            ]
         row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
-            answers = self._answers(self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids)))
+            answers = self._answers(
+                self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
+            )
         return self._traces(recording, answers, requests, rows, {}, Edits())
 
     def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
@@ -202,18 +227,32 @@ class Scope:
         """The rows of a batch, padded as far as `wide` says."""
         model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
-        of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer)
+        of = RunModel(
+            self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer
+        )
         for row, (values, streams) in enumerate(zip(requests, rows, strict=True)):
             plain = [value.text if isinstance(value, Encoding) else value for value in values]
             fields = dict(zip_longest((field.name for field in model.fields), plain))
             written = [field.name for field in model.fields if field.stream == model.writes]
             given = any(fields[name] is not None for name in written)
-            outputs = model.outputs({name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer)
+            outputs = model.outputs(
+                {name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer
+            )
             own = model.can_write and not given
-            output = streams[model.writes].text if own else model.answer(outputs, streams, self.tokenizer)
-            tokens = {name: padded(e.tokens, wide.get(name, 0), fill) for name, e in streams.items()}
+            output = (
+                streams[model.writes].text
+                if own
+                else model.answer(outputs, streams, self.tokenizer)
+            )
+            tokens = {
+                name: padded(e.tokens, wide.get(name, 0), fill) for name, e in streams.items()
+            }
             activations, attention = finish(recording, tokens, row)
-            traces.append(Trace(of, fields, dict(streams), outputs, output, given, activations, attention, edits))
+            traces.append(
+                Trace(
+                    of, fields, dict(streams), outputs, output, given, activations, attention, edits
+                )
+            )
         return traces
 
     def _with_own_words(self, texts: Texts, draft: Sequence[int]) -> dict[str, Encoding]:
@@ -224,7 +263,10 @@ class Scope:
         return streams
 
     def _own_words(
-        self, given: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None, drafts: Sequence[Sequence[int]]
+        self,
+        given: Int[Tensor, "batch n"],
+        memory: Float[Tensor, "batch n d_memory"] | None,
+        drafts: Sequence[Sequence[int]],
     ) -> list[Encoding]:
         """What the model writes for each row, as the decoder's input rows. Only a row that is alone has use for a draft."""
         if len(given) > 1:

@@ -16,7 +16,11 @@ from viz_app.drawing.payload import unpack
 
 def component(app: AppTest, key: str) -> BidiComponent:
     """The message that was sent to the component of this key."""
-    (found,) = (element.proto for element in app.get("bidi_component") if element.proto.id.endswith(f"-{key}"))
+    (found,) = (
+        element.proto
+        for element in app.get("bidi_component")
+        if element.proto.id.endswith(f"-{key}")
+    )
     return found
 
 
@@ -27,7 +31,9 @@ def picture(app: AppTest, key: str) -> tuple[dict[str, Any], dict[str, np.ndarra
 
 def plotly(app: AppTest, key: str) -> dict[str, Any]:
     """The plotly figure of this key."""
-    (found,) = (element.proto for element in app.get("plotly_chart") if element.proto.id.endswith(key))
+    (found,) = (
+        element.proto for element in app.get("plotly_chart") if element.proto.id.endswith(key)
+    )
     return json.loads(found.spec)
 
 
@@ -40,9 +46,15 @@ def heatmap(app: AppTest, key: str) -> np.ndarray:
 
 def points(app: AppTest, title: str) -> list[dict[str, list]]:
     """The columns of the table that each layer of the altair chart with this in its title draws."""
-    charts = [(json.loads(element.proto.spec), element.proto.datasets) for element in app.get("vega_lite_chart")]
+    charts = [
+        (json.loads(element.proto.spec), element.proto.datasets)
+        for element in app.get("vega_lite_chart")
+    ]
     ((spec, sent),) = (chart for chart in charts if title in json.dumps(chart[0]["title"]))
-    tables = {data.name: pa.ipc.open_stream(io.BytesIO(data.data.data)).read_all().to_pydict() for data in sent}
+    tables = {
+        data.name: pa.ipc.open_stream(io.BytesIO(data.data.data)).read_all().to_pydict()
+        for data in sent
+    }
     return [tables[layer["data"]["name"]] for layer in spec["layer"] if "data" in layer]
 
 
@@ -68,4 +80,11 @@ def prose(app: AppTest) -> str:
     html = [part.proto.body for part in app.get("html")]
     told = [json.loads(part.proto.json) for part in app.get("bidi_component") if part.proto.json]
     plain = [text for data in told for _, text in data.get("rows", [])]
-    return "\n".join([*(part.value for part in app.markdown), *(part.value for part in app.caption), *html, *plain])
+    return "\n".join(
+        [
+            *(part.value for part in app.markdown),
+            *(part.value for part in app.caption),
+            *html,
+            *plain,
+        ]
+    )

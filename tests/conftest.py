@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaxtyping import config, install_import_hook
 
-install_import_hook("models", "checked.checked")   # has to come before the first import of models
+install_import_hook("models", "checked.checked")  # has to come before the first import of models
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -18,12 +18,15 @@ from models.architectures.transformer import Transformer  # noqa: E402
 from models.opening import load as load_scope  # noqa: E402
 from models.scope import Scope  # noqa: E402
 
-torch.set_num_threads(1)   # the tensors are tiny: more threads only wait for each other
+torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two a core: a test in a browser waits for its page half of the time. One where only such are asked for that never wait."""
-    busy = all({"unit", "app", "commands", "shipped"} & set(Path(arg.partition("::")[0]).parts) for arg in config.args)
+    busy = all(
+        {"unit", "app", "commands", "shipped"} & set(Path(arg.partition("::")[0]).parts)
+        for arg in config.args
+    )
     return (1 if busy else 2) * (os.cpu_count() or 1)
 
 
@@ -47,7 +50,11 @@ def tiny() -> Transformer:
 @pytest.fixture(scope="session")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """The checkpoint folder of a small model trained on the spot to write words backwards; shared, so do not touch."""
-    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    shared = (
+        tmp_path_factory.getbasetemp()
+        if worker_id == "master"
+        else tmp_path_factory.getbasetemp().parent
+    )
     folder = shared / "trained" / "reversal"
     with FileLock(shared / "trained.lock"), unchecked():
         if not folder.exists():

@@ -19,11 +19,30 @@ SVG = "{http://www.w3.org/2000/svg}"
 LETTERS = "abcde=@"
 
 # CIE XYZ of linear sRGB (IEC 61966-2-1) and OKLab of XYZ (Ottosson 2020), as published
-_XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]])
-_LMS = np.array([[0.8189330101, 0.3618667424, -0.1288597137], [0.0329845436, 0.9293118715, 0.0361456387],
-                 [0.0482003018, 0.2643662691, 0.6338517070]]) @ _XYZ
-_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
-                 [0.0259040371, 0.7827717662, -0.8086757660]])
+_XYZ = np.array(
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
+)
+_LMS = (
+    np.array(
+        [
+            [0.8189330101, 0.3618667424, -0.1288597137],
+            [0.0329845436, 0.9293118715, 0.0361456387],
+            [0.0482003018, 0.2643662691, 0.6338517070],
+        ]
+    )
+    @ _XYZ
+)
+_LAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
 
 
 def saved(arrays: Arrays) -> NpzFile:
@@ -70,7 +89,12 @@ class Drawing:
         self.root = ElementTree.fromstring(svg)
         assert self.root.tag == f"{SVG}svg"
         self.size = float(self.root.get("width")), float(self.root.get("height"))
-        assert self.root.get("viewBox").split() == ["0", "0", self.root.get("width"), self.root.get("height")]
+        assert self.root.get("viewBox").split() == [
+            "0",
+            "0",
+            self.root.get("width"),
+            self.root.get("height"),
+        ]
         hidden = {id(part) for defs in self.root.iter(f"{SVG}defs") for part in defs.iter()}
         self.boxes = [box for box in self.root.iter(f"{SVG}rect") if id(box) not in hidden]
         self.texts = list(self.root.iter(f"{SVG}text"))

@@ -13,16 +13,33 @@ from tokenizers import processors
 from models.tokenizers.base import Tokenizer
 
 VOCABULARY, LAYERS = 53, 2
-TEXT = "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
+TEXT = (
+    "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
+)
 _SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _WIDE = {
     "vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": LAYERS, "intermediate_size": 31,
 }  # fmt: skip
 _GPT2 = {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS}
-_GROUPED = _WIDE | {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10}
-_SEQ = {"vocab_size": VOCABULARY, "d_model": 22, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "max_position_embeddings": 61,
-        "decoder_start_token_id": 1, "forced_eos_token_id": None}
+_GROUPED = _WIDE | {
+    "hidden_size": 24,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 10,
+}
+_SEQ = {
+    "vocab_size": VOCABULARY,
+    "d_model": 22,
+    "encoder_layers": LAYERS,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 31,
+    "decoder_ffn_dim": 37,
+    "max_position_embeddings": 61,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +57,7 @@ class Case:
         with torch.no_grad():
             for name, p in module.named_parameters():
                 if p.dim() > 1:
-                    p.normal_(std=0.3)          # so that heads differ by more than rounding
+                    p.normal_(std=0.3)  # so that heads differ by more than rounding
                 elif name.endswith("bias"):
                     p.normal_(std=0.1)
         return module
@@ -58,30 +75,84 @@ CASES = [
     Case("Qwen2ForCausalLM", "Qwen2Config", _GROUPED),
     Case("Qwen3ForCausalLM", "Qwen3Config", _GROUPED),
     Case("GPTNeoXForCausalLM", "GPTNeoXConfig", _WIDE),
-    Case("OPTForCausalLM", "OPTConfig", {"vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "ffn_dim": 31,
-                                         "num_hidden_layers": LAYERS, "max_position_embeddings": 61, "word_embed_proj_dim": 22}),
+    Case(
+        "OPTForCausalLM",
+        "OPTConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 22,
+            "num_attention_heads": 2,
+            "ffn_dim": 31,
+            "num_hidden_layers": LAYERS,
+            "max_position_embeddings": 61,
+            "word_embed_proj_dim": 22,
+        },
+    ),
     Case("BertForMaskedLM", "BertConfig", _WIDE),
     Case("RobertaForMaskedLM", "RobertaConfig", _WIDE | {"max_position_embeddings": 61}),
-    Case("DistilBertForMaskedLM", "DistilBertConfig", {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2, "n_layers": LAYERS,
-                                                       "hidden_dim": 31, "max_position_embeddings": 61}),
+    Case(
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "dim": 22,
+            "n_heads": 2,
+            "n_layers": LAYERS,
+            "hidden_dim": 31,
+            "max_position_embeddings": 61,
+        },
+    ),
     Case("AlbertForMaskedLM", "AlbertConfig", _WIDE | {"embedding_size": 7}),
     Case("ElectraForMaskedLM", "ElectraConfig", _WIDE | {"embedding_size": 7}),
     Case("BertForSequenceClassification", "BertConfig", _WIDE | {"num_labels": 5}),
     Case("GPT2ForSequenceClassification", "GPT2Config", _GPT2 | {"num_labels": 3}),
-    Case("DistilBertForQuestionAnswering", "DistilBertConfig", {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2,
-                                                                "n_layers": LAYERS, "hidden_dim": 31}),
+    Case(
+        "DistilBertForQuestionAnswering",
+        "DistilBertConfig",
+        {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2, "n_layers": LAYERS, "hidden_dim": 31},
+    ),
     Case("BertModel", "BertConfig", _WIDE),
-    Case("T5ForConditionalGeneration", "T5Config", {"vocab_size": VOCABULARY, "d_model": 22, "d_kv": 7, "d_ff": 31, "num_heads": 3,
-                                                    "num_layers": LAYERS, "decoder_start_token_id": 0, "eos_token_id": 1}),
+    Case(
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 22,
+            "d_kv": 7,
+            "d_ff": 31,
+            "num_heads": 3,
+            "num_layers": LAYERS,
+            "decoder_start_token_id": 0,
+            "eos_token_id": 1,
+        },
+    ),
     Case("MarianMTModel", "MarianConfig", _SEQ),
     Case("BartForConditionalGeneration", "BartConfig", _SEQ),
-    Case("XLNetForSequenceClassification", "XLNetConfig", {"vocab_size": VOCABULARY, "d_model": 22, "n_head": 2, "n_layer": LAYERS,
-                                                           "d_inner": 31, "num_labels": 3}),
-    Case("DebertaV2ForMaskedLM", "DebertaV2Config", _WIDE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+    Case(
+        "XLNetForSequenceClassification",
+        "XLNetConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 22,
+            "n_head": 2,
+            "n_layer": LAYERS,
+            "d_inner": 31,
+            "num_labels": 3,
+        },
+    ),
+    Case(
+        "DebertaV2ForMaskedLM",
+        "DebertaV2Config",
+        _WIDE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    ),
 ]
 BY_NAME = {case.model: case for case in CASES}
 NAMES = list(BY_NAME)
-WRITERS = [name for name in NAMES if "CausalLM" in name or "LMHead" in name or "Conditional" in name or "Marian" in name]
+WRITERS = [
+    name
+    for name in NAMES
+    if "CausalLM" in name or "LMHead" in name or "Conditional" in name or "Marian" in name
+]
 
 
 def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokenizerFast:
@@ -89,8 +160,16 @@ def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokeniz
     backend = Tokenizer.wordpiece([TEXT] * 3, size).backend
     backend.encode_special_tokens = False
     special = [("[CLS]", backend.token_to_id("[CLS]")), ("[SEP]", backend.token_to_id("[SEP]"))]
-    backend.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special)
-    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    backend.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special
+    )
+    names = {
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "mask_token": "[MASK]",
+    }
     library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
     library.save_pretrained(folder)
     return library
@@ -99,4 +178,6 @@ def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokeniz
 def own_module_of_readme() -> str:
     """The lines that README gives for a module of one's own."""
     readme = Path(__file__).parents[1] / "README.md"
-    return re.search(r"<!-- own module -->\n```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL)[1]
+    return re.search(
+        r"<!-- own module -->\n```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL
+    )[1]

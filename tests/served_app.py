@@ -24,9 +24,25 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 import viz_app
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PATIENCE = 120_000   # ms; the first page imports torch, and the machine may be busy with other things
+CHROMIUM = next(
+    filter(
+        None,
+        map(
+            shutil.which,
+            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
+        ),
+    ),
+    None,
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+PATIENCE = (
+    120_000  # ms; the first page imports torch, and the machine may be busy with other things
+)
 
 
 @functools.cache
@@ -36,10 +52,20 @@ def app_address() -> str:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     app = Path(viz_app.__file__).with_name("server.py")
-    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true"]
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(app),
+        f"--server.port={port}",
+        "--server.headless=true",
+    ]
     paths = os.pathsep.join([str(app.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     atexit.register(_stop, server)
     address = f"http://localhost:{port}"
     for _ in range(600):
@@ -62,7 +88,9 @@ def _stop(server: subprocess.Popen) -> None:
 
 def no_browser() -> NoReturn:
     """Skip here; fail under CI, where a missing browser would hide that nothing was tested."""
-    message = "there is no Chromium on this machine (Debian: apt-get install chromium-headless-shell)"
+    message = (
+        "there is no Chromium on this machine (Debian: apt-get install chromium-headless-shell)"
+    )
     pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
@@ -127,7 +155,9 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
         page.evaluate("document.activeElement?.blur()")
         rested(page)
         page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
-        page.wait_for_function("!document.querySelector('.st-key-opening')")     # until then the model before it stays
+        page.wait_for_function(
+            "!document.querySelector('.st-key-opening')"
+        )  # until then the model before it stays
         page.wait_for_selector(ready)
     rested(page)
 
@@ -149,12 +179,16 @@ _LED = """(url) => new Promise((done) => {
 
 def in_url(page: Page, name: str, value: str) -> None:
     """Wait until the address has this parameter, "" for none."""
-    page.wait_for_function("([n, v]) => (new URLSearchParams(location.search).get(n) ?? '') === v", arg=[name, value])
+    page.wait_for_function(
+        "([n, v]) => (new URLSearchParams(location.search).get(n) ?? '') === v", arg=[name, value]
+    )
 
 
 def rested(page: Page) -> None:
     """Wait until Python has nothing more to send and what it has sent is drawn."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
-    page.evaluate("document.fonts.ready")       # another font may break a line elsewhere
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate("document.fonts.ready")  # another font may break a line elsewhere
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )

@@ -32,18 +32,26 @@ BATCH, N_SOURCE, N_TARGET = 2, 11, 13
 
 def forbidding(allowed: dict[str, Tensor]) -> Edits:
     """Edits that forbid the cells that are False, by kind of attention."""
-    return Edits.of_kinds(**{
-        kind: MaskChange(forbidden=tuple(map(tuple, (~cells).nonzero().tolist()))) for kind, cells in allowed.items()
-    })
+    return Edits.of_kinds(
+        **{
+            kind: MaskChange(forbidden=tuple(map(tuple, (~cells).nonzero().tolist())))
+            for kind, cells in allowed.items()
+        }
+    )
 
 
 def trace_of(recording: Recording, streams: dict[str, Encoding], logits: Tensor) -> Trace:
     """A finished run of a model that no checkpoint holds; logits (n, vocab) over the last stream."""
     stream, row = list(streams.items())[-1]
     output = NextToken(stream, (*row.ids[1:], END), logits, ())
-    fields, tokens = {name: e.text for name, e in streams.items()}, {name: e.tokens for name, e in streams.items()}
+    fields, tokens = (
+        {name: e.text for name, e in streams.items()},
+        {name: e.tokens for name, e in streams.items()},
+    )
     model = RunModel("a test's", "transformer", "", {})
-    return Trace(model, fields, streams, {"next token": output}, "", True, *finish(recording, tokens))
+    return Trace(
+        model, fields, streams, {"next token": output}, "", True, *finish(recording, tokens)
+    )
 
 
 def random_model(seed: int = 1, **changes: Any) -> Transformer:
@@ -63,25 +71,51 @@ def random_seq2seq(seed: int = 1, **changes: Any) -> Seq2Seq:
 
 def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
     """Attention layers alone in evaluation mode with random weights."""
-    sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_self_layers": 2, "n_ctx": N_CTX}
+    sizes = {
+        "vocab_size": VOCAB,
+        "d_model": N_HEADS * D_HEAD,
+        "n_heads": N_HEADS,
+        "n_self_layers": 2,
+        "n_ctx": N_CTX,
+    }
     return randomised(AttentionOnly(AttentionOnlyConfig(**sizes | changes)), seed)
 
 
 def random_gpt(seed: int = 1, **changes: Any) -> GPT:
     """A decoder alone in evaluation mode with random weights."""
-    sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
+    sizes = {
+        "vocab_size": VOCAB,
+        "d_model": N_HEADS * D_HEAD,
+        "n_heads": N_HEADS,
+        "n_layers": 2,
+        "d_ff": D_FF,
+        "n_ctx": N_CTX,
+    }
     return randomised(GPT(GPTConfig(**sizes | changes)), seed)
 
 
 def random_bert(seed: int = 1, **changes: Any) -> BERT:
     """An encoder with its heads in evaluation mode with random weights."""
-    sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
+    sizes = {
+        "vocab_size": VOCAB,
+        "d_model": N_HEADS * D_HEAD,
+        "n_heads": N_HEADS,
+        "n_layers": 2,
+        "d_ff": D_FF,
+        "n_ctx": N_CTX,
+    }
     return randomised(BERT(BERTConfig(**sizes | changes)), seed)
 
 
 def random_xlnet(seed: int = 1, **changes: Any) -> XLNet:
     """Of two layers, with an even d_head: half sines, half cosines."""
-    sizes = {"d_model": N_HEADS * (D_HEAD + 1), "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
+    sizes = {
+        "d_model": N_HEADS * (D_HEAD + 1),
+        "n_heads": N_HEADS,
+        "n_layers": 2,
+        "d_ff": D_FF,
+        "n_ctx": N_CTX,
+    }
     return randomised(XLNet(XLNetConfig(**{"vocab_size": VOCAB} | sizes | changes)), seed)
 
 
@@ -155,7 +189,11 @@ class Reversal:
 
 
 def reversal_trainer(
-    folder: Path, task: Reversal | None = None, config: Config | None = None, device: str = "cpu", **changes: Any
+    folder: Path,
+    task: Reversal | None = None,
+    config: Config | None = None,
+    device: str = "cpu",
+    **changes: Any,
 ) -> Trainer:
     """A run of the small task, in `folder`; `changes` go to the Transformer's sizes or to the recipe."""
     task = task or Reversal()
@@ -163,10 +201,17 @@ def reversal_trainer(
         "d_model": 33, "n_heads": 3, "d_ff": 61, "n_encoder_layers": 1, "n_decoder_layers": 1, "n_ctx": 13, "dropout": 0.0,
     }  # fmt: skip
     recipe = {
-        "steps": 7, "warmup": 53, "learning_rate": 0.5, "label_smoothing": 0.0, "score_cases": 0, "save_every": 1000,
+        "steps": 7,
+        "warmup": 53,
+        "learning_rate": 0.5,
+        "label_smoothing": 0.0,
+        "score_cases": 0,
+        "save_every": 1000,
         "validate_every": 1000,
     }
     for name, value in changes.items():
         (sizes if name in sizes or name in ("norm", "positions") else recipe)[name] = value
     config = config or TransformerConfig(task.tokenizer.vocab_size, **sizes)
-    return Trainer(task, config, Recipe(**recipe), folder, torch.device(device), "made by the tests")
+    return Trainer(
+        task, config, Recipe(**recipe), folder, torch.device(device), "made by the tests"
+    )

@@ -8,7 +8,14 @@ from small import reversal_trainer
 
 from models.checkpoint_files import snapshots
 
-RUN = {"steps": 13, "dropout": 0.3, "save_every": 1, "validate_every": 5, "snapshots": True, "average_last": 0.5}
+RUN = {
+    "steps": 13,
+    "dropout": 0.3,
+    "save_every": 1,
+    "validate_every": 5,
+    "snapshots": True,
+    "average_last": 0.5,
+}
 
 
 def run(folder: Path, **changes) -> list[float]:
@@ -38,7 +45,10 @@ def assert_same_run(a: Path, b: Path) -> None:
         elif name != "/seconds":
             assert value == other[name], name
     assert (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
-    records = [json.loads((folder / "training.json").read_text()) | {"training_seconds": 0} for folder in (a, b)]
+    records = [
+        json.loads((folder / "training.json").read_text()) | {"training_seconds": 0}
+        for folder in (a, b)
+    ]
     assert records[0] == records[1]
     assert snapshots(a) == snapshots(b)
     for step in snapshots(a):

@@ -25,15 +25,27 @@ from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack, unpack
 
 PAPER, ACCENT, INK, ORANGE = "#ffffff", "#1b3fae", "#1d2330", "#b24608"
-DARK = {"--st-background-color": "#10141d", "--st-primary-color": "#8fb1ff", "--st-text-color": "#e8ebf2"}
-COLOURS = {"--st-background-color": PAPER, "--st-primary-color": ACCENT, "--st-text-color": INK, "--st-font": "sans-serif"}
+DARK = {
+    "--st-background-color": "#10141d",
+    "--st-primary-color": "#8fb1ff",
+    "--st-text-color": "#e8ebf2",
+}
+COLOURS = {
+    "--st-background-color": PAPER,
+    "--st-primary-color": ACCENT,
+    "--st-text-color": INK,
+    "--st-font": "sans-serif",
+}
 HEADS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#999933", "#882255", "#44aa99", "#aa4499",
     "#117733",
 )  # fmt: skip
 RATIO = 2
-SHARP = 3       # pixels of a saved picture to each CSS pixel
-SAVED = {"caption": "model: m; source: a b", "about": "model: m\nsource: a é b\ncounting: from 1"}      # beside "file" in a payload
+SHARP = 3  # pixels of a saved picture to each CSS pixel
+SAVED = {
+    "caption": "model: m; source: a b",
+    "about": "model: m\nsource: a é b\ncounting: from 1",
+}  # beside "file" in a payload
 SCRIPT = Path(__file__).with_name("stage.js").read_text("utf-8")
 NOWHERE = (1275, 1595)
 
@@ -42,7 +54,9 @@ NOWHERE = (1275, 1595)
 def parts(name: str) -> dict[str, str]:
     """The html, css and js of a component, put together as its wrapper asks for."""
     asked: list[dict[str, str]] = []
-    with mock.patch.object(components, "register", lambda *a, **how: asked.append(components.assemble(*a, **how))):
+    with mock.patch.object(
+        components, "register", lambda *a, **how: asked.append(components.assemble(*a, **how))
+    ):
         runpy.run_path(str(Path(components.__file__).parent / name / "__init__.py"))
     return asked[0]
 
@@ -54,7 +68,12 @@ class Stage:
         self.page = page
         self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.route("**/*", lambda route: route.fulfill(content_type="text/html", body="<!doctype html><body></body>"))
+        page.route(
+            "**/*",
+            lambda route: route.fulfill(
+                content_type="text/html", body="<!doctype html><body></body>"
+            ),
+        )
         page.goto("http://stage.test/")
         page.evaluate(SCRIPT)
         self.name = ""
@@ -62,7 +81,9 @@ class Stage:
     def mount(self, name: str, width: int = 760, **colours: str) -> "Stage":
         self.name = name
         self.page.mouse.move(*NOWHERE)
-        self.page.evaluate("([...all]) => stage.mount(...all)", [parts(name), COLOURS | colours, width])
+        self.page.evaluate(
+            "([...all]) => stage.mount(...all)", [parts(name), COLOURS | colours, width]
+        )
         return self
 
     def beside(self, name: str) -> None:
@@ -72,7 +93,9 @@ class Stage:
 
     def functions(self, name: str, *functions: str) -> None:
         """Mount a component whose own functions can be called as `own.NAME` in the page."""
-        opened = parts(name) | {"js": parts(name)["js"] + f"\nwindow.own = {{ {', '.join(functions)} }};"}
+        opened = parts(name) | {
+            "js": parts(name)["js"] + f"\nwindow.own = {{ {', '.join(functions)} }};"
+        }
         self.page.evaluate("([...all]) => stage.mount(...all)", [opened, COLOURS, 400])
 
     def show(self, data: bytes | dict, edition: tuple[int, int] = (1, 1), key: str = "") -> "Stage":
@@ -93,11 +116,16 @@ class Stage:
 
     def js(self, script: str, *values: Any) -> Any:
         """What a function of the component's root, and of more values, gives."""
-        found = self.page.evaluate(f"async (values) => JSON.stringify(await ({script})(stage.root, ...values))", list(values))
+        found = self.page.evaluate(
+            f"async (values) => JSON.stringify(await ({script})(stage.root, ...values))",
+            list(values),
+        )
         return None if found is None else json.loads(found)
 
     def texts(self, selector: str) -> list[str]:
-        return self.js("(root, all) => [...root.querySelectorAll(all)].map((e) => e.textContent)", selector)
+        return self.js(
+            "(root, all) => [...root.querySelectorAll(all)].map((e) => e.textContent)", selector
+        )
 
     def text(self, selector: str) -> str:
         return self.js("(root, one) => root.querySelector(one).textContent", selector)
@@ -105,21 +133,32 @@ class Stage:
     def attrs(self, selector: str, *names: str) -> list[Any]:
         """The attribute of each element, or with several names a dict of them."""
         found = self._attrs(selector, names)
-        return [row[0] for row in found] if len(names) == 1 else [dict(zip(names, row, strict=True)) for row in found]
+        return (
+            [row[0] for row in found]
+            if len(names) == 1
+            else [dict(zip(names, row, strict=True)) for row in found]
+        )
 
     def attr(self, selector: str, name: str) -> str | None:
         return self.attrs(selector, name)[0]
 
     def elements(self, selector: str, *names: str) -> list[list[Any]]:
         """Of each element its text and these attributes."""
-        return [[text, *row] for text, row in zip(self.texts(selector), self._attrs(selector, names), strict=True)]
+        return [
+            [text, *row]
+            for text, row in zip(self.texts(selector), self._attrs(selector, names), strict=True)
+        ]
 
     def _attrs(self, selector: str, names: Iterable[str]) -> list[list[Any]]:
         script = "(root, all, names) => [...root.querySelectorAll(all)].map((e) => names.map((n) => e.getAttribute(n)))"
         return self.js(script, selector, names)
 
     def css(self, selector: str, name: str) -> list[str]:
-        return self.js("(root, all, name) => [...root.querySelectorAll(all)].map((e) => getComputedStyle(e)[name])", selector, name)
+        return self.js(
+            "(root, all, name) => [...root.querySelectorAll(all)].map((e) => getComputedStyle(e)[name])",
+            selector,
+            name,
+        )
 
     def data(self, selector: str) -> dict[str, str]:
         return self.js("(root, one) => ({ ...root.querySelector(one).dataset })", selector)
@@ -129,13 +168,20 @@ class Stage:
 
     def box(self, selector: str, n: int = 0) -> dict[str, float]:
         """Where an element stands in the window: left, top, width, height, right, bottom."""
-        return self.js("(root, all, n) => root.querySelectorAll(all)[n].getBoundingClientRect().toJSON()", selector, n)
+        return self.js(
+            "(root, all, n) => root.querySelectorAll(all)[n].getBoundingClientRect().toJSON()",
+            selector,
+            n,
+        )
 
     def drawn(self, canvas: str, op: str = "", n: int = 0) -> list[dict[str, Any]]:
         """What stands on a canvas, in the order it was drawn: "text", "rect", "frame", "path", "image", or "copy" with
         what stood on the canvas it is a copy `of`."""
         return self.js(
-            "(root, all, n, op) => stage.log(root.querySelectorAll(all)[n]).filter((one) => !op || one.op === op)", canvas, n, op
+            "(root, all, n, op) => stage.log(root.querySelectorAll(all)[n]).filter((one) => !op || one.op === op)",
+            canvas,
+            n,
+            op,
         )
 
     def written(self, canvas: str, n: int = 0) -> dict[str, dict[str, Any]]:
@@ -143,7 +189,9 @@ class Stage:
         return {one["text"]: one for one in self.drawn(canvas, "text", n)}
 
     def pixels(self, canvas: str, n: int = 0) -> "Pixels":
-        wide, tall, raw = self.js("(root, all, n) => stage.pixels(root.querySelectorAll(all)[n])", canvas, n)
+        wide, tall, raw = self.js(
+            "(root, all, n) => stage.pixels(root.querySelectorAll(all)[n])", canvas, n
+        )
         return Pixels(wide, tall, raw)
 
     def move(self, selector: str, x: float, y: float, n: int = 0) -> None:
@@ -154,15 +202,21 @@ class Stage:
     def away(self) -> None:
         self.page.mouse.move(*NOWHERE)
 
-    def click(self, selector: str, x: float | None = None, y: float | None = None, n: int = 0) -> None:
+    def click(
+        self, selector: str, x: float | None = None, y: float | None = None, n: int = 0
+    ) -> None:
         box = self.box(selector, n)
         self.page.mouse.click(
-            box["left"] + (box["width"] / 2 if x is None else x), box["top"] + (box["height"] / 2 if y is None else y)
+            box["left"] + (box["width"] / 2 if x is None else x),
+            box["top"] + (box["height"] / 2 if y is None else y),
         )
 
     def keeps_the_keyboard(self, selector: str, data: bytes) -> bool:
         """Whether the last of these elements, focused, still is when other data is shown."""
-        self.js("(root, all) => { window.held = [...root.querySelectorAll(all)].at(-1); held.focus(); }", selector)
+        self.js(
+            "(root, all) => { window.held = [...root.querySelectorAll(all)].at(-1); held.focus(); }",
+            selector,
+        )
         self.show(data)
         return self.js("(root) => root.activeElement === held")
 
@@ -175,19 +229,25 @@ class Stage:
         name, kind, raw = self.js("(root, one) => stage.saved(root.querySelector(one))", selector)
         return name, kind, base64.b64decode(raw)
 
-    def saved_picture(self, selector: str = ".save", known: dict[str, Any] = SAVED) -> tuple[str, "Pixels", list[dict[str, Any]]]:
+    def saved_picture(
+        self, selector: str = ".save", known: dict[str, Any] = SAVED
+    ) -> tuple[str, "Pixels", list[dict[str, Any]]]:
         """The PNG that a button hands over, with what is known of it inside: its name, its pixels as they are read back from the
         file, what was drawn on it."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/png"
         assert described(raw) == known["about"]
-        wide, tall, pixels = self.page.evaluate("(raw) => stage.decoded(raw)", base64.b64encode(raw).decode())
+        wide, tall, pixels = self.page.evaluate(
+            "(raw) => stage.decoded(raw)", base64.b64encode(raw).decode()
+        )
         drawn = self.js("() => stage.log(stage.saving())")
-        if drawn[-1]["op"] == "text":        # a drawing is copied as a whole
+        if drawn[-1]["op"] == "text":  # a drawing is copied as a whole
             assert known["caption"].endswith(drawn[-1]["text"])
         return name, Pixels(wide, tall, pixels, SHARP), drawn
 
-    def saved_svg(self, selector: str = ".save", known: dict[str, Any] = SAVED) -> tuple[str, ElementTree.Element]:
+    def saved_svg(
+        self, selector: str = ".save", known: dict[str, Any] = SAVED
+    ) -> tuple[str, ElementTree.Element]:
         """The SVG that a button hands over, with what is known of it inside and its caption: its name and its root."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/svg+xml"
@@ -195,9 +255,23 @@ class Stage:
         wide, tall = root.get("width"), root.get("height")
         assert root.get("viewBox") == f"0 -30 {wide} {tall}"
         paper, heading = root[0], root[1]
-        assert [part.tag.rpartition("}")[2] for part in (root, paper, heading)] == ["svg", "rect", "text"]
-        assert [paper.get(name) for name in ("x", "y", "width", "height")] == ["0", "-30", wide, tall]
-        assert [heading.get(name) for name in ("x", "y", "font-size", "font-weight")] == ["8", "-11", "13", "600"]
+        assert [part.tag.rpartition("}")[2] for part in (root, paper, heading)] == [
+            "svg",
+            "rect",
+            "text",
+        ]
+        assert [paper.get(name) for name in ("x", "y", "width", "height")] == [
+            "0",
+            "-30",
+            wide,
+            tall,
+        ]
+        assert [heading.get(name) for name in ("x", "y", "font-size", "font-weight")] == [
+            "8",
+            "-11",
+            "13",
+            "600",
+        ]
         caption, inside = root[-2], root[-1]
         assert (inside.tag.rpartition("}")[2], inside.text) == ("metadata", known["about"])
         assert " ".join(line.text for line in caption).split() == known["caption"].split()
@@ -230,7 +304,10 @@ class Pixels:
 
     def within(self, x: float, y: float, wide: float, tall: float) -> set[str]:
         """All colours in a rectangle."""
-        part = self.all[int(y * self.ratio) : int((y + tall) * self.ratio), int(x * self.ratio) : int((x + wide) * self.ratio)]
+        part = self.all[
+            int(y * self.ratio) : int((y + tall) * self.ratio),
+            int(x * self.ratio) : int((x + wide) * self.ratio),
+        ]
         return {self._name(colour) for colour in np.unique(part)}
 
 
@@ -255,7 +332,9 @@ def weight_colour(weight: float, paper: str = PAPER, accent: str = ACCENT) -> st
     return ramp(round(weight * 254) / 254, paper, accent)
 
 
-def signed_colour(value: float, scale: float, paper: str = PAPER, accent: str = ACCENT, below: str = ORANGE) -> str:
+def signed_colour(
+    value: float, scale: float, paper: str = PAPER, accent: str = ACCENT, below: str = ORANGE
+) -> str:
     """The colour of a signed number on a scale, of which a picture has 127 steps either way."""
     share = max(-1.0, min(1.0, value / scale)) if scale else 0.0
     return ramp(round(abs(share) * 127) / 127, paper, below if share < 0 else accent)
@@ -288,7 +367,9 @@ def stage_page() -> Iterator[Stage]:
         no_browser()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO)
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO
+        )
         context.set_default_timeout(20_000)
         yield Stage(context.new_page())
         browser.close()

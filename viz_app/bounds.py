@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 SECOND = 1.0
-REMEMBERED = 200    # lines
+REMEMBERED = 200  # lines
 
 
 def more_files() -> None:
@@ -16,7 +16,7 @@ def more_files() -> None:
     except ImportError:
         return
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (most, 65_536, 10_240):       # macOS says "infinite" and grants less
+    for wanted in (most, 65_536, 10_240):  # macOS says "infinite" and grants less
         if wanted == resource.RLIM_INFINITY or wanted <= now:
             continue
         with suppress(ValueError, OSError):
@@ -43,7 +43,13 @@ class NoRepeats(logging.Filter):
 
 def no_repeats() -> None:
     """Put one such filter before everything that writes a log by now."""
-    loggers = [logging.getLogger(), *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
+    loggers = [
+        logging.getLogger(),
+        *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger)),
+    ]
     repeats = NoRepeats()
-    for handler in {logging.lastResort, *(handler for logger in loggers for handler in logger.handlers)}:
+    for handler in {
+        logging.lastResort,
+        *(handler for logger in loggers for handler in logger.handlers),
+    }:
         handler.addFilter(repeats)

@@ -17,9 +17,18 @@ from models.hub.files import LARGEST_CONFIG
 from models.hub.own_module import scope_of
 
 # environment variables, set by command.py
-MODELS, SHARED, MODULE, DTYPE = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE", "ATTNSCOPE_MODULE", "ATTNSCOPE_DTYPE"
-KINDS = {"architecture", "architectures", "model_type"}     # what a configuration says of a model, by ours and by transformers
-DEPTH = 2           # folders below that of --models in which a checkpoint may lie
+MODELS, SHARED, MODULE, DTYPE = (
+    "ATTNSCOPE_MODELS",
+    "ATTNSCOPE_SHARE",
+    "ATTNSCOPE_MODULE",
+    "ATTNSCOPE_DTYPE",
+)
+KINDS = {
+    "architecture",
+    "architectures",
+    "model_type",
+}  # what a configuration says of a model, by ours and by transformers
+DEPTH = 2  # folders below that of --models in which a checkpoint may lie
 NOT_OFFERED = "There is no such model here. Pick one of the list."
 LONGEST_NAME = 200  # characters of a name that are repeated to whoever typed it
 
@@ -45,7 +54,7 @@ def open_scope(named: str) -> Scope:
         return models.load(named, dtype=os.environ.get(DTYPE))
     try:
         return scope_of(named)
-    except Exception as error:      # it is the owner's code, and may raise anything
+    except Exception as error:  # it is the owner's code, and may raise anything
         raise CheckpointError(f"{named}: {type(error).__name__}: {error}") from error
 
 
@@ -61,12 +70,20 @@ def folder(name: str) -> str:
         path = Path(name).expanduser()
         if path.is_dir():
             return str(path)
-    except (OSError, RuntimeError, ValueError):     # too long, no such user, a character that no path has
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ):  # too long, no such user, a character that no path has
         pass
     if _leads_out(name):
-        raise CheckpointError(f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to")
+        raise CheckpointError(
+            f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to"
+        )
     short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    raise CheckpointError(f"{short}: neither a folder nor a shipped checkpoint ({', '.join(models.shipped())})")
+    raise CheckpointError(
+        f"{short}: neither a folder nor a shipped checkpoint ({', '.join(models.shipped())})"
+    )
 
 
 def is_there(name: str) -> bool:
@@ -88,7 +105,9 @@ def _own() -> dict[str, Path]:
     """The checkpoints under the folder of --models by name: that folder's and the path below it. What is a link out of it,
     or has a file that is one, is none of them, nor is a part of a model, such as 1_Pooling of sentence-transformers."""
     root = Path(os.environ.get(MODELS, "")).resolve()
-    return {name: path for name, path in _found().items() if _is_within(path, root) and _is_model(path)}
+    return {
+        name: path for name, path in _found().items() if _is_within(path, root) and _is_model(path)
+    }
 
 
 def _found() -> dict[str, Path]:
@@ -96,13 +115,19 @@ def _found() -> dict[str, Path]:
     if not (given := os.environ.get(MODELS)):
         return {}
     root = Path(given).resolve()
-    found = sorted(config.parent for depth in range(DEPTH) for config in root.glob("*/" * (depth + 1) + "config.json"))
+    found = sorted(
+        config.parent
+        for depth in range(DEPTH)
+        for config in root.glob("*/" * (depth + 1) + "config.json")
+    )
     return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in found}
 
 
 def _leads_out(name: str) -> bool:
     """Whether this is the name of what lies under the folder of --models and is not offered for a link out of it."""
-    return name in (found := _found()) and not _is_within(found[name], Path(os.environ[MODELS]).resolve())
+    return name in (found := _found()) and not _is_within(
+        found[name], Path(os.environ[MODELS]).resolve()
+    )
 
 
 def _is_model(folder: Path) -> bool:
@@ -118,5 +143,5 @@ def _is_within(path: Path, root: Path) -> bool:
     files = [path, *(path / name for name in FILES), *path.glob("*"), *path.glob("snapshots/*")]
     try:
         return all(file.resolve().is_relative_to(root) for file in files)
-    except (OSError, RuntimeError):     # a link in a circle
+    except (OSError, RuntimeError):  # a link in a circle
         return False

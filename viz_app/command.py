@@ -43,7 +43,9 @@ def open_app(options: Namespace) -> int:
 
     if options.keep is not None:
         os.environ[BUDGET_VARIABLE] = options.keep
-    budget(BUDGET_VARIABLE if options.keep is None else "--keep")       # a setting that is none is said now, not on every page
+    budget(
+        BUDGET_VARIABLE if options.keep is None else "--keep"
+    )  # a setting that is none is said now, not on every page
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
     if options.dtype:
@@ -54,14 +56,22 @@ def open_app(options: Namespace) -> int:
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
     if options.module:
         os.environ[checkpoints.MODULE] = options.module
-        checkpoints.open_scope(options.module)       # what is wrong with it is said now
+        checkpoints.open_scope(options.module)  # what is wrong with it is said now
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
-    flags = [f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}"]
+    flags = [
+        f"--server.port={options.port}",
+        f"--server.headless={str(options.no_browser).lower()}",
+    ]
     if options.share:
         os.environ[checkpoints.SHARED] = "1"
         flags += [f"--server.address={options.share}", "--client.showErrorDetails=none"]
-        print(WARNING.format(address=options.share, port=options.port, models=_offered(options.models)), file=sys.stderr)
+        print(
+            WARNING.format(
+                address=options.share, port=options.port, models=_offered(options.models)
+            ),
+            file=sys.stderr,
+        )
     app = Path(__file__).with_name("server.py")
     return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
 

@@ -17,17 +17,25 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-ALLOWED = "ATTNSCOPE_ALLOW_HOST"    # environment variable: more names of this server, with commas between
+ALLOWED = (
+    "ATTNSCOPE_ALLOW_HOST"  # environment variable: more names of this server, with commas between
+)
 LOCAL = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("", "0.0.0.0", "::")  # addresses that stand for all of a machine's
-CLOSED = ("/_stcore/metrics", "/_stcore/upload_file", "/_stcore/agent")     # parts of Streamlit that the app has no use for
+CLOSED = (
+    "/_stcore/metrics",
+    "/_stcore/upload_file",
+    "/_stcore/agent",
+)  # parts of Streamlit that the app has no use for
 
 
 class Door:
     """Lets in who comes by one of the `names`, or, if `numbers`, by any address in figures, which no domain can point at;
     and with an origin that is the same host and port, or one of the names `behind` a proxy."""
 
-    def __init__(self, app: ASGIApp, names: Iterable[str], behind: Iterable[str] = (), numbers: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, names: Iterable[str], behind: Iterable[str] = (), numbers: bool = False
+    ) -> None:
         self.app = app
         self.behind = {name.lower() for name in behind}
         self.names = {name.lower() for name in names} | self.behind
@@ -38,7 +46,10 @@ class Door:
             if not self._knows(Headers(scope=scope)) or _is_closed(scope["path"]):
                 await _refuse(scope, receive, send)
                 return
-            scope = {**scope, "headers": [(name, value) for name, value in scope["headers"] if name != b"origin"]}
+            scope = {
+                **scope,
+                "headers": [(name, value) for name, value in scope["headers"] if name != b"origin"],
+            }
         await self.app(scope, receive, send)
 
     def _knows(self, headers: Headers) -> bool:
@@ -57,7 +68,11 @@ def known() -> dict[str, object]:
     address = st.get_option("server.address") or ""
     behind = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
     everywhere = address in EVERYWHERE
-    return {"names": [*LOCAL, socket.gethostname() if everywhere else address], "behind": behind, "numbers": everywhere}
+    return {
+        "names": [*LOCAL, socket.gethostname() if everywhere else address],
+        "behind": behind,
+        "numbers": everywhere,
+    }
 
 
 def _name(host: str) -> str:

@@ -51,13 +51,17 @@ VIEWS: dict[str, tuple[str, View]] = {
 def main() -> None:
     """One full run of the app."""
     process.prepare()
-    st.set_page_config(page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290)
+    st.set_page_config(
+        page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290
+    )
     st.html(_STYLE + words.entries())
     pages = {
         st.Page(lambda: None, title=title, url_path=address if i else None, default=i == 0): view
         for i, (address, (title, view)) in enumerate(VIEWS.items())
     }
-    address, (title, view) = next(iter(VIEWS.items()))      # Streamlit serves the first page at "/" alone; it has a name, too
+    address, (title, view) = next(
+        iter(VIEWS.items())
+    )  # Streamlit serves the first page at "/" alone; it has a name, too
     pages[st.Page(lambda: None, title=title, url_path=address, visibility="hidden")] = view
     _page(pages[st.navigation(list(pages), position="top")])
     process.settle()
@@ -74,7 +78,9 @@ def _page(view: View) -> None:
         ui.nothing(session.opening is not None)
     else:
         pictures = view(shown)
-        session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
+        session.answer = (
+            answering(session, pictures) if pictures and session.scope is shown.scope else None
+        )
     fields = [field.name for field in session.scope.model.text_fields] if session.scope else []
     tools(url_state.get(ui.PRESENT), fields, partial(url_state.keep, ui.PRESENT))
     lines = session.scope is not None and holds_lines(session.scope)
@@ -82,6 +88,11 @@ def _page(view: View) -> None:
         with st.sidebar:
             ui.note(st.empty(), UNFIT.format("; ".join(unfit)), bad=True, key="address")
     listen(
-        token=session.token, path=live.path(), is_open=session.is_open, pause=session.pause, fields=fields, lines=lines,
+        token=session.token,
+        path=live.path(),
+        is_open=session.is_open,
+        pause=session.pause,
+        fields=fields,
+        lines=lines,
         address=url_state.postpone() if session.opening else url_state.publish(),
     )

@@ -26,4 +26,9 @@ async def _opened(app: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("app.py", routes=[*live.routes(), *downloads.routes()], middleware=[Middleware(Door, **known())], lifespan=_opened)
+app = st.App(
+    "app.py",
+    routes=[*live.routes(), *downloads.routes()],
+    middleware=[Middleware(Door, **known())],
+    lifespan=_opened,
+)

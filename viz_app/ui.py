@@ -20,12 +20,22 @@ from viz_app.session import url_state
 from viz_app.session.parameters import Switch
 
 __all__ = [
-    "camera", "check_rows", "checks_panel", "download", "downloads", "headline", "note", "nothing", "presented", "run_strip",
-    "small_print", "strip",
+    "camera",
+    "check_rows",
+    "checks_panel",
+    "download",
+    "downloads",
+    "headline",
+    "note",
+    "nothing",
+    "presented",
+    "run_strip",
+    "small_print",
+    "strip",
 ]
 
-PRESENT = Switch("present", on="1")     # larger type and no sidebar
-FileContent = str | bytes | Iterator[str] | Arrays      # a whole file, the lines of a table, or arrays
+PRESENT = Switch("present", on="1")  # larger type and no sidebar
+FileContent = str | bytes | Iterator[str] | Arrays  # a whole file, the lines of a table, or arrays
 
 
 def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
@@ -47,7 +57,11 @@ def run_strip(trace: Trace, terms: words.Terms, stale: bool) -> None:
 
 def nothing(is_opening: bool = False) -> None:
     """Before anything has run."""
-    then = "The model is being opened." if is_opening else "First correct what the note on the left says."
+    then = (
+        "The model is being opened."
+        if is_opening
+        else "First correct what the note on the left says."
+    )
     st.html(f'<p class="nothing">There is no picture yet. {then}</p>')
 
 
@@ -58,13 +72,20 @@ def checks_panel(checks: dict, trained: str) -> None:
 
 
 def downloads(
-    now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms, scale: Scale, tile: Tile = None
+    now: Callable[[], Trace],
+    site: AttentionSite,
+    head: int,
+    terms: words.Terms,
+    scale: Scale,
+    tile: Tile = None,
 ) -> None:
     """The numbers of the pictures, and a drawing for print. Files are made when they are asked for, of what is shown `now`."""
     name, long = provenance.head_name(now(), site, head), is_long(site)
     title = words.head_title(site, head, terms)
 
-    def of_head(make: Callable[..., FileContent], *rest: str | Scale | Tile) -> Callable[[], FileContent]:
+    def of_head(
+        make: Callable[..., FileContent], *rest: str | Scale | Tile
+    ) -> Callable[[], FileContent]:
         return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
 
     def drawn() -> Facts:
@@ -76,8 +97,16 @@ def downloads(
     with st.container(horizontal=True, gap="small", key="downloads"):
         download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv", about, long)
         if long:
-            download("This head, npz", of_head(export.head_npz), f"{name}.npz", about=about, long=long)
-        download("This head, SVG", of_head(export.head_svg, title, scale, tile), f"{name}.svg", "image/svg+xml", drawn)
+            download(
+                "This head, npz", of_head(export.head_npz), f"{name}.npz", about=about, long=long
+            )
+        download(
+            "This head, SVG",
+            of_head(export.head_svg, title, scale, tile),
+            f"{name}.svg",
+            "image/svg+xml",
+            drawn,
+        )
         whole = f"{provenance.file_name(now(), 'all-heads')}.npz"
         download("All heads, npz", lambda: export.heads_npz(now()), whole, about=about, long=long)
     if long:
@@ -85,8 +114,12 @@ def downloads(
 
 
 def download(
-    label: str, make: Callable[[], FileContent], name: str, mime: str = "application/octet-stream",
-    about: Callable[[], Facts] = dict, long: bool = False,
+    label: str,
+    make: Callable[[], FileContent],
+    name: str,
+    mime: str = "application/octet-stream",
+    about: Callable[[], Facts] = dict,
+    long: bool = False,
 ) -> None:
     """A download whose file is made when it is asked for, and says what it is `about`. One of a `long` text is sent while it is
     made, where the app runs in its server."""
@@ -98,7 +131,13 @@ def download(
         st.link_button(label, address, icon=":material/download:")
         return
     st.download_button(
-        label, lambda: b"".join(content()), name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:",
+        label,
+        lambda: b"".join(content()),
+        name,
+        mime,
+        key=f"download {label}",
+        on_click="ignore",
+        icon=":material/download:",
     )
 
 

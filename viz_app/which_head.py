@@ -10,12 +10,12 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.session.focus import pick_head
 
-FEW = 8     # options that stand side by side; more are a list
-MEAN = "mean"       # stands among the heads for the mean over all of them
+FEW = 8  # options that stand side by side; more are a list
+MEAN = "mean"  # stands among the heads for the mean over all of them
 _KIND, _LAYER, _HEAD = "which-kind", "which-layer", "which-head"
 
-Kinds = Mapping[str, Sequence[AttentionSite]]       # as drawing.sites.by_kind has them
-Pick = Callable[[str, int | None], None]            # a site and a head, None for the mean
+Kinds = Mapping[str, Sequence[AttentionSite]]  # as drawing.sites.by_kind has them
+Pick = Callable[[str, int | None], None]  # a site and a head, None for the mean
 
 
 def row() -> DeltaGenerator:
@@ -24,7 +24,13 @@ def row() -> DeltaGenerator:
 
 
 def which_head(
-    kinds: Kinds, site: AttentionSite, head: int | None, pick: Pick = pick_head, *, mean: bool = False, heads: bool = True
+    kinds: Kinds,
+    site: AttentionSite,
+    head: int | None,
+    pick: Pick = pick_head,
+    *,
+    mean: bool = False,
+    heads: bool = True,
 ) -> None:
     """Draw what there is to choose between: the kind of attention, its layer, its head, from 1; among them the `mean`; without
     `heads` the kind alone. `pick` is called with what is chosen."""
@@ -39,7 +45,13 @@ def which_head(
     for label, key, options, value, named in (
         ("Attention", _KIND, list(kinds), site.kind, lambda kind: words.kind_short(kinds[kind][0])),
         ("Layer", _LAYER, list(range(1, len(own) + 1)), own.index(site.name) + 1, str),
-        ("Head", _HEAD, [*[MEAN] * mean, *range(1, site.n_heads + 1)], MEAN if head is None else head + 1, str),
+        (
+            "Head",
+            _HEAD,
+            [*[MEAN] * mean, *range(1, site.n_heads + 1)],
+            MEAN if head is None else head + 1,
+            str,
+        ),
     )[: 3 if heads else 1]:
         if len(options) > 1:
             one_of(label, key, options, value, move, named)
@@ -48,13 +60,24 @@ def which_head(
 
 
 def one_of(
-    label: str, key: str, options: Sequence[Any], value: object, move: Callable[[], None],
-    named: Callable[[Any], str] = str, **settings: Any,
+    label: str,
+    key: str,
+    options: Sequence[Any],
+    value: object,
+    move: Callable[[], None],
+    named: Callable[[Any], str] = str,
+    **settings: Any,
 ) -> None:
     """Draw one choice: side by side where the options are few, else a list. `move` is called when another one than `value` stands
     in `st.session_state[key]`."""
     st.session_state[key] = value
-    settings = {"help": words.GLOSSARY.get(label.lower()), **settings, "key": key, "on_change": move, "format_func": named}
+    settings = {
+        "help": words.GLOSSARY.get(label.lower()),
+        **settings,
+        "key": key,
+        "on_change": move,
+        "format_func": named,
+    }
     if len(options) <= FEW:
         st.segmented_control(label, list(options), required=True, **settings)
     else:

@@ -10,8 +10,8 @@ from torch import Tensor
 from models.analysis import slices
 from models.trace import AttentionSite
 
-ROUNDING = 1e-5    # of the values' size: sums over hundreds of keys in another order differ by some 1e-6 of it in float32
-SCORE_ULPS = 4     # two routes to one score, each a sum of d_head products, differ by up to so many float32 roundings of it
+ROUNDING = 1e-5  # of the values' size: sums over hundreds of keys in another order differ by some 1e-6 of it in float32
+SCORE_ULPS = 4  # two routes to one score, each a sum of d_head products, differ by up to so many float32 roundings of it
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        return self.value <= self.limit   # NaN fails
+        return self.value <= self.limit  # NaN fails
 
 
 def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
@@ -36,7 +36,10 @@ def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
     site = site.read("q", "k", "v")
     used = _Used(site, batch)
     for head, rows in _parts(site):
-        weights, allowed = site.weights(head, batch, rows), site.allowed(batch, head, rows)   # (*head, query, key)
+        weights, allowed = (
+            site.weights(head, batch, rows),
+            site.allowed(batch, head, rows),
+        )  # (*head, query, key)
         if site.has_causes:
             used.add(weights, head, rows)
         n_open = allowed.sum(-1)
@@ -44,8 +47,18 @@ def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
         row_error = _larger(row_error, (weights.sum(-1) - 1)[n_open > 0])
         blocked = _larger(blocked, weights.masked_fill(allowed, 0.0))
     return [
-        Check("rows sum to 1", row_error, 1e-5, "Each row of weights sums to 1; largest difference over all heads"),
-        Check("blocked cells are 0", blocked, 0.0, f"Largest weight on the {n_blocked} blocked cells of all heads"),
+        Check(
+            "rows sum to 1",
+            row_error,
+            1e-5,
+            "Each row of weights sums to 1; largest difference over all heads",
+        ),
+        Check(
+            "blocked cells are 0",
+            blocked,
+            0.0,
+            f"Largest weight on the {n_blocked} blocked cells of all heads",
+        ),
         *([used.check()] if site.has_causes else []),
     ]
 
@@ -67,27 +80,40 @@ class _Used:
 
     def __init__(self, site: AttentionSite, batch: int) -> None:
         self.site, self.batch = site, batch
-        self.limit = rounding_in(site.dtype) * max(1.0, float(site.v[batch].abs().max())) if site.has_causes else 0.0
+        self.limit = (
+            rounding_in(site.dtype) * max(1.0, float(site.v[batch].abs().max()))
+            if site.has_causes
+            else 0.0
+        )
         self.worst, self.allowed = 0.0, self.limit
 
     def add(self, weights: Tensor, head: int | None, rows: slice) -> None:
         """The weights of one head (None: of all) and some rows."""
         out = self.site.out[self.batch] if head is None else self.site.out[self.batch, head]
-        apart = (weights @ _values(self.site, head, self.batch) - out[..., rows, :]).abs()        # (*head, query, d_head)
+        apart = (
+            weights @ _values(self.site, head, self.batch) - out[..., rows, :]
+        ).abs()  # (*head, query, d_head)
         over = ~(apart <= self.limit).all(-1)
-        limits = torch.full_like(apart, self.limit, dtype=torch.float64)   # float32 would round the limit itself
+        limits = torch.full_like(
+            apart, self.limit, dtype=torch.float64
+        )  # float32 would round the limit itself
         if over.any():
             limits[over] += room_of_scores(self.site, head, self.batch, rows)[over]
         ratio = apart / limits
-        nearest = int(ratio.argmax())            # NaN is the largest of all
+        nearest = int(ratio.argmax())  # NaN is the largest of all
         if not float(ratio.flatten()[nearest]) <= self.worst / self.allowed:
-            self.worst, self.allowed = float(apart.flatten()[nearest]), float(limits.flatten()[nearest])
+            self.worst, self.allowed = (
+                float(apart.flatten()[nearest]),
+                float(limits.flatten()[nearest]),
+            )
 
     def check(self) -> Check:
         sentence = "Largest difference from the model's own output"
         if self.allowed > self.limit:
-            sentence += ("; its scores are so large that float32 rounds them by more than the softmax forgives, so the limit is "
-                         "wider")
+            sentence += (
+                "; its scores are so large that float32 rounds them by more than the softmax forgives, so the limit is "
+                "wider"
+            )
         return Check("weights · v is what the model used", self.worst, self.allowed, sentence)
 
 
@@ -105,7 +131,13 @@ def room_of_scores(
     With every score of a row moved by at most δ, a weight w becomes at most e^(2δ)·w, and since the weights still sum to 1
     their mixture o moves by at most (e^(2δ) − 1)·Σ w |v − o|, which is no more than (e^(2δ) − 1)·√(Σ w v² − o²)."""
     allowed = site.allowed(batch, head, rows)
-    size = site.scores(head, batch, rows).abs().masked_fill(~allowed, 0.0).amax(-1, keepdim=True).double()
+    size = (
+        site.scores(head, batch, rows)
+        .abs()
+        .masked_fill(~allowed, 0.0)
+        .amax(-1, keepdim=True)
+        .double()
+    )
     weights, v = site.weights(head, batch, rows).double(), _values(site, head, batch).double()
     spread = (weights @ v**2 - (weights @ v) ** 2).clamp(min=0).sqrt()
     return (torch.expm1(2 * SCORE_ULPS * torch.finfo(torch.float32).eps * size) * spread).float()
@@ -113,7 +145,11 @@ def room_of_scores(
 
 def _values(site: AttentionSite, head: int | None, batch: int) -> Float[Tensor, "*head key d_head"]:
     group = site.n_heads // site.v.shape[1]
-    return site.v[batch].repeat_interleave(group, dim=0) if head is None else site.v[batch, head // group]
+    return (
+        site.v[batch].repeat_interleave(group, dim=0)
+        if head is None
+        else site.v[batch, head // group]
+    )
 
 
 def _parts(site: AttentionSite) -> Iterator[tuple[int | None, slice]]:

@@ -14,14 +14,16 @@ class Expectation:
     """What a distribution says of one token. Ranks count from 1; equal probabilities share the better one."""
 
     probability: float
-    surprisal: float      # −log₂ p, bits
+    surprisal: float  # −log₂ p, bits
     rank: int
 
 
 def expectation(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expectation:
     """Of this token, by log-probabilities in nats."""
     mine = log_probs[token]
-    return Expectation(float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum()))
+    return Expectation(
+        float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum())
+    )
 
 
 def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:
@@ -29,7 +31,9 @@ def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:
     return float(torch.special.entr(log_probs.exp()).sum() / math.log(2))
 
 
-def check_softmax(logits: Float[torch.Tensor, "*row n"], log_probs: Float[torch.Tensor, "*row n"]) -> list[Check]:
+def check_softmax(
+    logits: Float[torch.Tensor, "*row n"], log_probs: Float[torch.Tensor, "*row n"]
+) -> list[Check]:
     """Every row of probabilities sums to 1, and the log-probabilities are those of a log-softmax by hand in float64, −∞ where
     the logit is.
 
@@ -42,7 +46,16 @@ def check_softmax(logits: Float[torch.Tensor, "*row n"], log_probs: Float[torch.
     total = (log_probs.double().exp().sum(-1) - 1).abs().max()
     size = max(1.0, float(logits[logits.isfinite()].abs().max()))
     return [
-        Check("probabilities sum to 1", float(total), 1e-5, "Each distribution sums to 1; largest difference"),
-        Check("they are the softmax of the logits", float(gap.max()), 1e-5 * size,
-              "Largest difference of a log-probability from one worked out by hand in double precision, in nats"),
+        Check(
+            "probabilities sum to 1",
+            float(total),
+            1e-5,
+            "Each distribution sums to 1; largest difference",
+        ),
+        Check(
+            "they are the softmax of the logits",
+            float(gap.max()),
+            1e-5 * size,
+            "Largest difference of a log-probability from one worked out by hand in double precision, in nats",
+        ),
     ]

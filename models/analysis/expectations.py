@@ -11,7 +11,7 @@ from torch import Tensor
 from models.analysis.checks import Check
 from models.trace.outputs import NextToken
 
-CELLS = 2**22      # probabilities worked out at a time
+CELLS = 2**22  # probabilities worked out at a time
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Expectations:
     positions. Ranks count from 1; equal probabilities share the better one."""
 
     probability: Float[Tensor, "label"]
-    surprisal: Float[Tensor, "label"]      # −log₂ p, bits
+    surprisal: Float[Tensor, "label"]  # −log₂ p, bits
     rank: Int[Tensor, "label"]
-    entropy: Float[Tensor, "n"]            # −Σ p log₂ p, bits
+    entropy: Float[Tensor, "n"]  # −Σ p log₂ p, bits
 
     @property
     def mean_surprisal(self) -> float:
@@ -54,17 +54,28 @@ def check_expectations(output: NextToken) -> list[Check]:
     total_error = surprisal_error = 0.0
     for rows in _slices(output.logits):
         logits = output.logits[rows].double()
-        total_error = max(total_error, float((output.log_probs[rows].exp().sum(-1) - 1).abs().max()))
+        total_error = max(
+            total_error, float((output.log_probs[rows].exp().sum(-1) - 1).abs().max())
+        )
         labels = torch.tensor(output.labels[rows], dtype=torch.long)
         above = logits[: len(labels)] - logits[torch.arange(len(labels)), labels][:, None]
-        by_hand = above.logsumexp(-1) / math.log(2)      # log₂ Σ exp(z − z of the label)
+        by_hand = above.logsumexp(-1) / math.log(2)  # log₂ Σ exp(z − z of the label)
         gaps = (by_hand - output.surprisal[rows]).abs()
-        surprisal_error = max(surprisal_error, float(gaps.max())) if len(labels) else surprisal_error
+        surprisal_error = (
+            max(surprisal_error, float(gaps.max())) if len(labels) else surprisal_error
+        )
     size = max(1.0, float(output.logits.abs().max()))
     return [
-        Check("probabilities sum to 1", total_error, 1e-5, "Each distribution over the vocabulary sums to 1; largest difference"),
         Check(
-            "surprisal is −log₂ softmax of the logits", surprisal_error, 1e-5 * size,
+            "probabilities sum to 1",
+            total_error,
+            1e-5,
+            "Each distribution over the vocabulary sums to 1; largest difference",
+        ),
+        Check(
+            "surprisal is −log₂ softmax of the logits",
+            surprisal_error,
+            1e-5 * size,
             "Largest difference from a log-softmax by hand in double precision, in bits",
         ),
     ]

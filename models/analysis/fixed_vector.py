@@ -28,7 +28,8 @@ def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
     logits = model.decode(target, alone.to(device), model.masks(target, target))[0].float().cpu()
     return [
         Check(
-            "only h(m) reaches the decoder", float((logits - trace.next_token.logits).abs().max()),
+            "only h(m) reaches the decoder",
+            float((logits - trace.next_token.logits).abs().max()),
             1e-5 * max(1.0, float(trace.next_token.logits.abs().max())),
             "Largest difference of any logit when every other state of the encoder is replaced by zeros",
         )
@@ -45,7 +46,11 @@ def vector_changes(
     for n, place in enumerate(places):
         rows[1 + n * len(others) : 1 + (n + 1) * len(others), place] = torch.tensor(list(others))
     rows = rows.to(model.device)
-    vectors = model.encoder.last_state(model.encode(rows, model.masks(rows, rows[:, :0]))).float().cpu()
-    share = ((vectors[1:] - vectors[0]).norm(dim=-1) / vectors[0].norm()).view(len(places), len(others))
+    vectors = (
+        model.encoder.last_state(model.encode(rows, model.masks(rows, rows[:, :0]))).float().cpu()
+    )
+    share = ((vectors[1:] - vectors[0]).norm(dim=-1) / vectors[0].norm()).view(
+        len(places), len(others)
+    )
     is_other = torch.tensor([[token != source[place] for token in others] for place in places])
     return (share * is_other).sum(-1) / is_other.sum(-1)

@@ -47,10 +47,12 @@ MEASURES = {
 }  # fmt: skip
 
 
-def measures(site: AttentionSite, query: Encoding, key: Encoding) -> dict[str, Float[Tensor, "head"] | None]:
+def measures(
+    site: AttentionSite, query: Encoding, key: Encoding
+) -> dict[str, Float[Tensor, "head"] | None]:
     """Each of MEASURES for every head of a site whose axes carry these tokens; None where it cannot be taken: one token has no
     previous one, and a text without a token twice no same one. Worked out head by head and some rows at a time."""
-    alike = torch.tensor(query.ids)[:, None] == torch.tensor(key.ids)                 # (query, key)
+    alike = torch.tensor(query.ids)[:, None] == torch.tensor(key.ids)  # (query, key)
     own = site.query_stream == site.key_stream
     if own:
         alike &= ~torch.eye(len(alike), dtype=torch.bool)
@@ -59,8 +61,11 @@ def measures(site: AttentionSite, query: Encoding, key: Encoding) -> dict[str, F
     readers = torch.zeros(site.n_heads)
     for head in range(site.n_heads):
         for rows in row_slices(site):
-            weights, i = site.weights(head, rows=rows), torch.arange(rows.start, min(rows.stop, site.n_query))
-            n = i - rows.start                                                        # the rows of `weights`
+            weights, i = (
+                site.weights(head, rows=rows),
+                torch.arange(rows.start, min(rows.stop, site.n_query)),
+            )
+            n = i - rows.start  # the rows of `weights`
             found["entropy"][head] += entropy(weights).sum() / site.n_query
             found["first"][head] += weights[:, 0].sum() / site.n_query
             on, behind = i < diagonal, i > 0

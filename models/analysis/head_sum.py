@@ -16,11 +16,13 @@ class Heads:
     """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2). Norms are Euclidean lengths. Without a
     bias of W_O it is None."""
 
-    head_out: Float[Tensor, "head d_head"]    # the parts of Concat
-    added: Float[Tensor, "head d_model"]      # head_out · the head's block of W_O
+    head_out: Float[Tensor, "head d_head"]  # the parts of Concat
+    added: Float[Tensor, "head d_model"]  # head_out · the head's block of W_O
     bias: Float[Tensor, "d_model"] | None
-    total: Float[Tensor, "d_model"]           # the sublayer's output
-    residual: Float[Tensor, "d_model"] | None     # the residual stream it is added to; None in a model without one
+    total: Float[Tensor, "d_model"]  # the sublayer's output
+    residual: (
+        Float[Tensor, "d_model"] | None
+    )  # the residual stream it is added to; None in a model without one
 
     @property
     def norms(self) -> Float[Tensor, "head"]:
@@ -48,7 +50,7 @@ def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
     if not site.projections:
         raise ValueError(f"{site.name} has no W_O: its context goes on as it is")
     rows, place = slice_with(site, query, site.n_heads)
-    head_out = site.head_out(rows=rows)[:, place]                        # (head, d_head)
+    head_out = site.head_out(rows=rows)[:, place]  # (head, d_head)
     added = torch.stack([head_out[h] @ block(site, "W_O", h)[0] for h in range(site.n_heads)])
     bias, stream = site.projections["W_O"][1], residual(trace, site)
     total = added.sum(0) if bias is None else added.sum(0) + bias

@@ -21,8 +21,8 @@ class NamedTerm:
     """What a term of the site besides the similarity adds to one query's scores (models.trace.terms)."""
 
     name: str
-    products: Float[Tensor, "key d"]          # number by number
-    scores: Float[Tensor, "key"]              # what they sum to
+    products: Float[Tensor, "key d"]  # number by number
+    scores: Float[Tensor, "key"]  # what they sum to
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,26 @@ class Walk:
 
     query: int
     head: int
-    a: Float[Tensor, "d_query"]               # the query token's vector, what W_Q is applied to
-    memory: Float[Tensor, "key d_memory"]     # the key tokens' vectors, what W_K and W_V are applied to
+    a: Float[Tensor, "d_query"]  # the query token's vector, what W_Q is applied to
+    memory: Float[
+        Tensor, "key d_memory"
+    ]  # the key tokens' vectors, what W_K and W_V are applied to
     q: Float[Tensor, "d_q"]
     k: Float[Tensor, "key d_k"]
     v: Float[Tensor, "key d_v"]
-    comparison: Comparison                    # how q meets each k, number by number
-    named_terms: tuple[NamedTerm, ...]        # what is added to that; empty in most models
-    scores: Float[Tensor, "key"]              # what the terms of `comparison` and the named ones sum to, before the mask
+    comparison: Comparison  # how q meets each k, number by number
+    named_terms: tuple[NamedTerm, ...]  # what is added to that; empty in most models
+    scores: Float[
+        Tensor, "key"
+    ]  # what the terms of `comparison` and the named ones sum to, before the mask
     allowed: Bool[Tensor, "key"]
-    masked: Float[Tensor, "key"]              # scores, −∞ where the mask blocks
+    masked: Float[Tensor, "key"]  # scores, −∞ where the mask blocks
     weights: Float[Tensor, "key"]
-    parts: Float[Tensor, "key d_v"]           # weight · v
-    b: Float[Tensor, "d_v"]                   # their sum, this row of head_out; an RNN's context c
-    added: Float[Tensor, "d_model"] | None    # what the head adds to the sublayer's output, without the bias; None without W_O
+    parts: Float[Tensor, "key d_v"]  # weight · v
+    b: Float[Tensor, "d_v"]  # their sum, this row of head_out; an RNN's context c
+    added: (
+        Float[Tensor, "d_model"] | None
+    )  # what the head adds to the sublayer's output, without the bias; None without W_O
 
     @property
     def raw(self) -> Float[Tensor, "key"]:
@@ -69,15 +75,35 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     q, k, v = site.q[batch, head, query], site.k[batch, key_head], site.v[batch, key_head]
     rows, place = slice_with(site, query)
     allowed = site.allowed(batch, head, rows)[place]
-    scores, weights = site.scores(head, batch, rows)[place], site.weights(head, batch, rows)[place]    # (key,)
+    scores, weights = (
+        site.scores(head, batch, rows)[place],
+        site.weights(head, batch, rows)[place],
+    )  # (key,)
     b, position = site.head_out(head, batch, rows)[place], torch.tensor([query])
     named_terms = tuple(
-        NamedTerm(term.name, term.products(head, query, site.n_key, batch), term.scores(head, position, site.n_key, batch)[0])
+        NamedTerm(
+            term.name,
+            term.products(head, query, site.n_key, batch),
+            term.scores(head, position, site.n_key, batch)[0],
+        )
         for term in site.terms
     )
     return Walk(
-        query, head, site.x[batch, query], site.memory[batch], q, k, v, compare(site.similarity, q, k),
-        named_terms, scores, allowed, scores.masked_fill(~allowed, -torch.inf), weights, weights[:, None] * v, b,
+        query,
+        head,
+        site.x[batch, query],
+        site.memory[batch],
+        q,
+        k,
+        v,
+        compare(site.similarity, q, k),
+        named_terms,
+        scores,
+        allowed,
+        scores.masked_fill(~allowed, -torch.inf),
+        weights,
+        weights[:, None] * v,
+        b,
         b @ block(site, "W_O", head)[0] if site.projections else None,
     )
 

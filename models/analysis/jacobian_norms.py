@@ -13,11 +13,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.analysis.sequence_layers import BACKWARD, Convolutional, Direction, Layer, Recurrent, SelfAttention
+from models.analysis.sequence_layers import (
+    BACKWARD,
+    Convolutional,
+    Direction,
+    Layer,
+    Recurrent,
+    SelfAttention,
+)
 from models.layers.similarity import Similarity
 from models.trace import record
 
-Norms = Float[Tensor, "n n"]   # [i, j] = ‖∂y_i/∂x_j‖
+Norms = Float[Tensor, "n n"]  # [i, j] = ‖∂y_i/∂x_j‖
 
 
 @singledispatch
@@ -31,7 +38,11 @@ def _recurrent(layer: Recurrent, x: Tensor) -> Tensor:
     """The directions' outputs stand side by side, so their squares add."""
     squares = []
     for name, direction in layer.directions.items():
-        turned = _one_direction(direction, x.flip(0)).flip(0, 1) if name == BACKWARD else _one_direction(direction, x)
+        turned = (
+            _one_direction(direction, x.flip(0)).flip(0, 1)
+            if name == BACKWARD
+            else _one_direction(direction, x)
+        )
         squares.append(turned.square())
     return torch.stack(squares).sum(0).sqrt()
 
@@ -41,7 +52,9 @@ def _one_direction(direction: Direction, x: Tensor) -> Tensor:
     n, d_in = x.shape
     result, jacobian = x.new_zeros(n, n), x.new_zeros(direction.d_hidden, 0)
     for t, (A, B) in enumerate(zip(*cell_jacobians(direction, x), strict=True)):
-        jacobian = torch.cat([A @ jacobian, B], dim=1)                   # (d_hidden, (t+1)·d_in): ∂h_t/∂x_0 … ∂h_t/∂x_t
+        jacobian = torch.cat(
+            [A @ jacobian, B], dim=1
+        )  # (d_hidden, (t+1)·d_in): ∂h_t/∂x_0 … ∂h_t/∂x_t
         result[t, : t + 1] = jacobian.view(len(jacobian), t + 1, d_in).square().sum((0, 2)).sqrt()
     return result
 
@@ -53,11 +66,19 @@ def cell_jacobians(
     derivative of each, and the matrices are those times U and W: diag(1 − h²)·U in Elman's case."""
     with torch.no_grad():
         before = torch.cat([x.new_zeros(1, direction.d_hidden), direction.states(x)[:-1]])
-        wx, uh = F.linear(x, direction.W, direction.b_W), F.linear(before, direction.U, direction.b_U)
+        wx, uh = (
+            F.linear(x, direction.W, direction.b_W),
+            F.linear(before, direction.U, direction.b_U),
+        )
     with torch.enable_grad():
         inputs = [part.clone().requires_grad_() for part in (wx, uh, before)]
-        by_wx, by_uh, by_h = torch.autograd.grad(direction.step(*inputs).sum(), inputs, allow_unused=True)
-    A, B = _through_gates(by_uh, direction.U, direction.d_hidden), _through_gates(by_wx, direction.W, direction.d_hidden)
+        by_wx, by_uh, by_h = torch.autograd.grad(
+            direction.step(*inputs).sum(), inputs, allow_unused=True
+        )
+    A, B = (
+        _through_gates(by_uh, direction.U, direction.d_hidden),
+        _through_gates(by_wx, direction.W, direction.d_hidden),
+    )
     return (A if by_h is None else A + torch.diag_embed(by_h)), B
 
 
@@ -76,12 +97,12 @@ def _convolutional(layer: Convolutional, x: Tensor) -> Tensor:
     slopes, y = [], x.T[None]
     for kernel, bias in zip(layer.kernels, layer.biases, strict=True):
         y = F.conv1d(y, kernel, bias, padding=layer.width // 2).tanh()
-        slopes.append(1 - y.square())                                    # tanh', (1, d_out, n)
+        slopes.append(1 - y.square())  # tanh', (1, d_out, n)
     result = x.new_zeros(n, n)
     for i in range(n):
         near = slice(max(0, i - side), min(n, i + side + 1))
         back = torch.zeros(slopes[0].shape[1], slopes[0].shape[1], near.stop - near.start)
-        back[:, :, i - near.start] = torch.eye(len(back))                # ∂y_i/∂y_i, (d_out, d_out, field)
+        back[:, :, i - near.start] = torch.eye(len(back))  # ∂y_i/∂y_i, (d_out, d_out, field)
         for kernel, slope in zip(reversed(layer.kernels), reversed(slopes), strict=True):
             back = F.conv_transpose1d(back * slope[:, :, near], kernel, padding=layer.width // 2)
         result[i, near] = back.square().sum((0, 1)).sqrt()
@@ -100,21 +121,34 @@ def _self_attention(layer: SelfAttention, x: Tensor) -> Tensor:
         layer(x)
     site = recording.attention[layer.module.path]
     by_q, by_k = score_gradients(site.similarity, site.q[0], site.k[0])
-    v, weights, heads, by_q, by_k = (t.double() for t in (site.v[0], site.weights(), site.head_out(), by_q, by_k))
-    W_Q, W_K, W_V = (site.projections[name][0].double().unflatten(0, (site.n_heads, -1)) for name in ("W_Q", "W_K", "W_V"))
-    W_O = site.projections["W_O"][0].double().unflatten(1, (site.n_heads, -1)).transpose(0, 1)    # (head, d_model, d_head)
+    v, weights, heads, by_q, by_k = (
+        t.double() for t in (site.v[0], site.weights(), site.head_out(), by_q, by_k)
+    )
+    W_Q, W_K, W_V = (
+        site.projections[name][0].double().unflatten(0, (site.n_heads, -1))
+        for name in ("W_Q", "W_K", "W_V")
+    )
+    W_O = (
+        site.projections["W_O"][0].double().unflatten(1, (site.n_heads, -1)).transpose(0, 1)
+    )  # (head, d_model, d_head)
     through_v = (W_O @ W_V).flatten(1)
-    products = through_v @ through_v.T                                   # (head, head): W_O W_V of two heads, multiplied
+    products = through_v @ through_v.T  # (head, head): W_O W_V of two heads, multiplied
     rows = []
     for i in range(len(x)):
-        alpha = weights[:, i]                                            # (head, n)
-        u = alpha[..., None] * (v - heads[:, i, None])                   # (head, n, d_head)
-        w, a = by_k[:, i] @ W_K, u @ W_O.transpose(1, 2)                 # (head, n, d_model)
+        alpha = weights[:, i]  # (head, n)
+        u = alpha[..., None] * (v - heads[:, i, None])  # (head, n, d_head)
+        w, a = by_k[:, i] @ W_K, u @ W_O.transpose(1, 2)  # (head, n, d_model)
         p, r = torch.einsum("gnd,hde->gnhe", a, W_O), torch.einsum("gnd,hed->gnhe", w, W_V)
-        square = (alpha * (products @ alpha)).sum(0) + 2 * torch.einsum("gnhe,gnhe,hn->n", p, r, alpha)
+        square = (alpha * (products @ alpha)).sum(0) + 2 * torch.einsum(
+            "gnhe,gnhe,hn->n", p, r, alpha
+        )
         square += torch.einsum("gnd,hnd,gne,hne->n", a, a, w, w)
         row = square.clamp(min=0).sqrt()
-        own = alpha[:, i, None, None] * W_V + u[:, i, :, None] * w[:, i, None] + u.transpose(1, 2) @ (by_q[:, i] @ W_Q)
+        own = (
+            alpha[:, i, None, None] * W_V
+            + u[:, i, :, None] * w[:, i, None]
+            + u.transpose(1, 2) @ (by_q[:, i] @ W_Q)
+        )
         row[i] = (W_O @ own).sum(0).norm()
         rows.append(row)
     return torch.stack(rows).to(x.dtype)
@@ -137,7 +171,9 @@ def by_autograd(layer: Layer, x: Float[Tensor, "n d_in"], i: int) -> Float[Tenso
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         y = layer(x)[i]
-        each, = torch.autograd.grad(y, x, torch.eye(len(y)), is_grads_batched=True)      # (d_out, n, d_in)
+        (each,) = torch.autograd.grad(
+            y, x, torch.eye(len(y)), is_grads_batched=True
+        )  # (d_out, n, d_in)
     return each.square().sum((0, 2)).sqrt()
 
 

@@ -22,7 +22,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.site import Rows
 
 UNKNOWN_WORDS = "its tokenizer does not say which tokens are of one word"
-_ANY = 0.5      # the weights of a row sum to 1, or to 0 where it may read nothing
+_ANY = 0.5  # the weights of a row sum to 1, or to 0 where it may read nothing
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,19 @@ class WordSite(AttentionSite):
     def n_key(self) -> int:
         return len(self.columns)
 
-    def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
+    def weights(
+        self, head: int | None = None, batch: int = 0, rows: Rows = None
+    ) -> Float[Tensor, "*head query key"]:
         """A·W·B for the words of a slice, from the rows of W that it needs."""
         words = range(self.n_query)[rows or slice(None)]
         edges = [*self.rows, self.of.n_query]
         tokens = slice(edges[words[0]], edges[words[-1] + 1]) if words else slice(0, 0)
-        starts = np.array(edges[words[0] : words[-1] + 1] if words else [], int) - (tokens.start or 0)
-        summed = np.add.reduceat(self.of.weights(head, batch, tokens).numpy(), self.columns, axis=-1)
+        starts = np.array(edges[words[0] : words[-1] + 1] if words else [], int) - (
+            tokens.start or 0
+        )
+        summed = np.add.reduceat(
+            self.of.weights(head, batch, tokens).numpy(), self.columns, axis=-1
+        )
         counts = np.add.reduceat((summed.sum(-1) > _ANY).astype(np.float32), starts, axis=-1)
         means = np.add.reduceat(summed, starts, axis=-2) / np.maximum(counts, 1)[..., None]
         return torch.from_numpy(means[..., :: words.step, :])
@@ -90,18 +96,26 @@ def join_words(trace: Trace) -> Trace:
     starts = {name: word_starts(row, trace.model.tokenizer) for name, row in trace.streams.items()}
     numbers: dict[tuple[int, ...], int] = {}
     streams = {name: _words(row, starts[name], numbers) for name, row in trace.streams.items()}
-    masks: dict[int, Mask] = {}         # layers share theirs
+    masks: dict[int, Mask] = {}  # layers share theirs
 
     def site(s: AttentionSite) -> WordSite:
         rows, columns = starts[s.query_stream], starts[s.key_stream]
         if id(s.mask) not in masks:
             masks[id(s.mask)] = _joined_mask(s, rows, columns)
-        kept = {f.name: s.deferred(f.name) if f.name in ("q", "k", "v") else getattr(s, f.name) for f in fields(AttentionSite)}
-        kept |= {"mask": masks[id(s.mask)], "query_tokens": streams[s.query_stream].tokens,
-                 "key_tokens": streams[s.key_stream].tokens}
+        kept = {
+            f.name: s.deferred(f.name) if f.name in ("q", "k", "v") else getattr(s, f.name)
+            for f in fields(AttentionSite)
+        }
+        kept |= {
+            "mask": masks[id(s.mask)],
+            "query_tokens": streams[s.query_stream].tokens,
+            "key_tokens": streams[s.key_stream].tokens,
+        }
         return WordSite(**kept, of=s, rows=rows, columns=columns)
 
-    return replace(trace, streams=streams, attention={name: site(s) for name, s in trace.attention.items()})
+    return replace(
+        trace, streams=streams, attention={name: site(s) for name, s in trace.attention.items()}
+    )
 
 
 def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -131,9 +145,13 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
 
     openings = Encoding(row.text, of_first(row.ids), of_first(row.tokens), of_first(row.offsets))
     return WordRow(
-        row.text, tuple(numbers.setdefault(row.ids[one], len(numbers)) for one in each), tuple(token for token, _ in named),
-        tuple(place for _, place in named), of_first(row.segments) if row.segments else (),
-        pieces=tuple(row.tokens[one] for one in each), openings=openings,
+        row.text,
+        tuple(numbers.setdefault(row.ids[one], len(numbers)) for one in each),
+        tuple(token for token, _ in named),
+        tuple(place for _, place in named),
+        of_first(row.segments) if row.segments else (),
+        pieces=tuple(row.tokens[one] for one in each),
+        openings=openings,
     )
 
 
@@ -151,12 +169,17 @@ def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int
     of it is a reason."""
     allowed = _any(site.mask.allowed, site, rows, columns) if site.mask.layers else None
     layers = [
-        MaskLayer(layer.name, allowed | ~_any(~layer.allowed, site, rows, columns)) for layer in site.mask.layers
+        MaskLayer(layer.name, allowed | ~_any(~layer.allowed, site, rows, columns))
+        for layer in site.mask.layers
     ]
     return Mask(layers)
 
 
-def _any(cells: Tensor, site: AttentionSite, rows: Sequence[int], columns: Sequence[int]) -> Bool[Tensor, "batch head query key"]:
+def _any(
+    cells: Tensor, site: AttentionSite, rows: Sequence[int], columns: Sequence[int]
+) -> Bool[Tensor, "batch head query key"]:
     """Where any cell between the tokens of two words is True."""
     whole = cells.expand(*cells.shape[:2], site.n_query, site.n_key).numpy()
-    return torch.from_numpy(np.logical_or.reduceat(np.logical_or.reduceat(whole, rows, axis=-2), columns, axis=-1))
+    return torch.from_numpy(
+        np.logical_or.reduceat(np.logical_or.reduceat(whole, rows, axis=-2), columns, axis=-1)
+    )

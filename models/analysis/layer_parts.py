@@ -48,10 +48,12 @@ class Part:
     sublayer: Sublayer
     before: Float[Tensor, "d_model"]
     added: Float[Tensor, "d_model"]
-    after: Float[Tensor, "d_model"]              # as the run recorded it
-    normed: Float[Tensor, "d_model"] | None      # as the run recorded it
-    firing: Firing | None = None                 # of a feed-forward
-    read: Float[Tensor, "d_model"] | None = None # what its norm is given, where that is not `before`
+    after: Float[Tensor, "d_model"]  # as the run recorded it
+    normed: Float[Tensor, "d_model"] | None  # as the run recorded it
+    firing: Firing | None = None  # of a feed-forward
+    read: Float[Tensor, "d_model"] | None = (
+        None  # what its norm is given, where that is not `before`
+    )
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
@@ -72,7 +74,9 @@ class Part:
         return self.before if self.read is None else self.read
 
 
-def parts(model: Architecture, trace: Trace, stream: str, position: int, states: str = "") -> list[Part]:
+def parts(
+    model: Architecture, trace: Trace, stream: str, position: int, states: str = ""
+) -> list[Part]:
     """Every sublayer along a stream, or along one of its several rows of states, at one of its tokens, from the first to the last.
     Raises ValueError for a token that is not there."""
     n = len(trace.streams[stream].ids)
@@ -87,12 +91,18 @@ def parts(model: Architecture, trace: Trace, stream: str, position: int, states:
 
 def are_kept(model: Architecture, trace: Trace) -> bool:
     """Whether a run holds all that its model's sublayers are made of: of somebody else's model, not on a long text."""
-    named = {name for s in model.sublayers for name in (s.before, s.out, s.after, s.normed) if name and s.adds}
+    named = {
+        name
+        for s in model.sublayers
+        for name in (s.before, s.out, s.after, s.normed)
+        if name and s.adds
+    }
     return named <= set(trace.activations)
 
 
 def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> Part:
     """`last` is the stream behind the part before it, for one whose own the run does not hold."""
+
     def recorded(name: str) -> Tensor:
         return trace.activations[name].value[0, position]
 
@@ -103,9 +113,23 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         before = recorded(sublayer.before) if sublayer.before else last
     after = recorded(sublayer.after) if sublayer.after else before + out
     if sublayer.role == FEED_FORWARD:
-        firing = Firing(*(recorded(f"{sublayer.path}.{sublayer.mark}{name}") for name in ("ff_pre", "ff_post")))
-    normed = {"pre": lambda: recorded(sublayer.normed), "post": lambda: after, "none": lambda: None}[sublayer.norm]()
-    return Part(sublayer, before, out, after, normed, firing, recorded(sublayer.reads) if sublayer.reads else None)
+        firing = Firing(
+            *(recorded(f"{sublayer.path}.{sublayer.mark}{name}") for name in ("ff_pre", "ff_post"))
+        )
+    normed = {
+        "pre": lambda: recorded(sublayer.normed),
+        "post": lambda: after,
+        "none": lambda: None,
+    }[sublayer.norm]()
+    return Part(
+        sublayer,
+        before,
+        out,
+        after,
+        normed,
+        firing,
+        recorded(sublayer.reads) if sublayer.reads else None,
+    )
 
 
 def cosine(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
@@ -123,9 +147,20 @@ def output_read(model: Architecture, trace: Trace, stream: str, position: int) -
     writes that; "" of a stream that nothing is read from."""
     if stream != model.read_stream:
         return ""
-    classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
+    classes = {
+        name: output
+        for name, output in trace.outputs.items()
+        if isinstance(output, ClassProbabilities)
+    }
     elsewhere = NEXT_TOKEN if stream == model.writes else ""
-    return next((name for name, output in classes.items() if (output.stream, output.position) == (stream, position)), elsewhere)
+    return next(
+        (
+            name
+            for name, output in classes.items()
+            if (output.stream, output.position) == (stream, position)
+        ),
+        elsewhere,
+    )
 
 
 @torch.no_grad()
@@ -141,7 +176,11 @@ def lens(
 def _answer(trace: Trace, output: str, position: int) -> Tensor:
     """log p of what the run itself says there."""
     found = trace.outputs[output]
-    return found.logits.float().log_softmax(-1) if isinstance(found, ClassProbabilities) else found.log_probs[position]
+    return (
+        found.logits.float().log_softmax(-1)
+        if isinstance(found, ClassProbabilities)
+        else found.log_probs[position]
+    )
 
 
 def check_parts(model: Architecture, trace: Trace, found: list[Part], position: int) -> list[Check]:
@@ -153,19 +192,45 @@ def check_parts(model: Architecture, trace: Trace, found: list[Part], position: 
     handing = [p for p in found if not p.sublayer.adds]
     norm, checks = next((p.sublayer.norm_name for p in found), ""), []
     if adding:
-        checks.append(_check("the parts add up to the stream", [(_joined(p), p.after) for p in adding], close,
-                             f"Largest difference of before + added, and {norm} where it is next, from the recorded stream"))
+        checks.append(
+            _check(
+                "the parts add up to the stream",
+                [(_joined(p), p.after) for p in adding],
+                close,
+                f"Largest difference of before + added, and {norm} where it is next, from the recorded stream",
+            )
+        )
     if pairs := _handed_on(trace, handing, position):
-        checks.append(_check("each layer reads what the one before made", pairs, close,
-                             "Largest difference of an attention's output from the recorded input of the next"))
+        checks.append(
+            _check(
+                "each layer reads what the one before made",
+                pairs,
+                close,
+                "Largest difference of an attention's output from the recorded input of the next",
+            )
+        )
     if normed := [p for p in found if p.normed is not None]:
-        checks.append(_check(f"{norm} by hand is the recorded one", [(_by_hand(p), p.normed) for p in normed], close,
-                             f"Largest difference of {_FORMULAS[norm]}, in double precision"))
+        checks.append(
+            _check(
+                f"{norm} by hand is the recorded one",
+                [(_by_hand(p), p.normed) for p in normed],
+                close,
+                f"Largest difference of {_FORMULAS[norm]}, in double precision",
+            )
+        )
     if found and (output := output_read(model, trace, found[-1].sublayer.stream, position)):
         pair = lens(model, [found[-1].after], output)[0], _answer(trace, output, position)
-        what = "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
-        checks.append(_check("stopping after the last layer is the model's answer", [pair], close,
-                             f"Largest difference of a log-probability from the run's own {what}"))
+        what = (
+            "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
+        )
+        checks.append(
+            _check(
+                "stopping after the last layer is the model's answer",
+                [pair],
+                close,
+                f"Largest difference of a log-probability from the run's own {what}",
+            )
+        )
     return checks
 
 
@@ -173,7 +238,9 @@ def _handed_on(trace: Trace, found: list[Part], position: int) -> list[tuple[Ten
     """What parts that take the stream's place made, beside what was read of it: by the next, and by those who read the last."""
     pairs = [(one.after, following.before) for one, following in pairwise(found)]
     stream = found[-1].sublayer.stream if found else ""
-    readers = [site for site in trace.attention.values() if site.key_stream == stream != site.query_stream]
+    readers = [
+        site for site in trace.attention.values() if site.key_stream == stream != site.query_stream
+    ]
     return pairs + [(found[-1].after, site.memory[0, position]) for site in readers]
 
 
@@ -192,7 +259,11 @@ def _by_hand(part: Part) -> Tensor:
     """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4) as its formula says, not by its module."""
     x, norm = part.norm_input.double(), part.sublayer.layer_norm
     if part.sublayer.norm_name == "RMSNorm":
-        return x / (x.square().mean() + norm.variance_epsilon).sqrt() * norm.weight.detach().double().cpu()
+        return (
+            x
+            / (x.square().mean() + norm.variance_epsilon).sqrt()
+            * norm.weight.detach().double().cpu()
+        )
     gain, bias = (t if t is None else t.detach().double().cpu() for t in (norm.weight, norm.bias))
     middle = x - x.mean()
     made = middle / (middle.square().mean() + norm.eps).sqrt() * (1 if gain is None else gain)

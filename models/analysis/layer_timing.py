@@ -17,7 +17,7 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
-WARM_UP = 1     # passes before those that count
+WARM_UP = 1  # passes before those that count
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,27 @@ class Timing:
 
 
 def measure(
-    d: int, width: int, repetitions: int, device: torch.device, lengths: Sequence[int] = LENGTHS, seed: int = 1
+    d: int,
+    width: int,
+    repetitions: int,
+    device: torch.device,
+    lengths: Sequence[int] = LENGTHS,
+    seed: int = 1,
 ) -> Iterator[Timing]:
     """One batch row through one layer of each kind with `d` features in and out, every layer at one length before the next
     length; a bidirectional RNN has d features in each direction. Raises ValueError for sizes there cannot be."""
     if d < 1 or width % 2 == 0 or width < 1 or repetitions < 1 or min(lengths) < 1:
-        raise ValueError(f"cannot measure d {d}, width {width}, {repetitions} repetitions, lengths {list(lengths)}")
+        raise ValueError(
+            f"cannot measure d {d}, width {width}, {repetitions} repetitions, lengths {list(lengths)}"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = {name: layer.to(device).eval() for name, layer in _layers(d, width).items()}
         inputs = {n: torch.randn(1, n, d).to(device) for n in lengths}
     return (
-        Timing(name, n, _timed(_forward(layer), x, repetitions)) for n, x in inputs.items() for name, layer in layers.items()
+        Timing(name, n, _timed(_forward(layer), x, repetitions))
+        for n, x in inputs.items()
+        for name, layer in layers.items()
     )
 
 
@@ -62,7 +71,11 @@ def _layers(d: int, width: int) -> dict[str, nn.Module]:
 def _forward(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     if isinstance(layer, nn.Conv1d):
         return lambda x: layer(x.transpose(1, 2)).tanh()
-    return (lambda x: layer(x, x, Mask())) if isinstance(layer, MultiHeadAttention) else (lambda x: layer(x)[0])
+    return (
+        (lambda x: layer(x, x, Mask()))
+        if isinstance(layer, MultiHeadAttention)
+        else (lambda x: layer(x)[0])
+    )
 
 
 def _timed(forward: Callable[[Tensor], Tensor], x: Tensor, repetitions: int) -> tuple[float, ...]:
@@ -90,7 +103,9 @@ def growth(timings: Sequence[Timing], layer: str) -> tuple[int, int, float] | No
     upper = mine[len(mine) // 2 :]
     if len(upper) < 2:
         return None
-    slope, _ = linear_regression([math.log(t.n) for t in upper], [math.log(t.median) for t in upper])
+    slope, _ = linear_regression(
+        [math.log(t.n) for t in upper], [math.log(t.median) for t in upper]
+    )
     return upper[0].n, upper[-1].n, slope
 
 

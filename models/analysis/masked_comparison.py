@@ -48,13 +48,23 @@ def run_masked(
     return [_masked_run(scope, trace, n, edits, most) for trace in traces]
 
 
-def _masked_run(scope: Scope, trace: Trace, n_given: int, edits: Edits | None, most: int | None) -> MaskedRun:
+def _masked_run(
+    scope: Scope, trace: Trace, n_given: int, edits: Edits | None, most: int | None
+) -> MaskedRun:
     model, config = scope.model, scope.config
     given, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
-    draft, padding = ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
+    draft, padding = (
+        ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
+    )
     room = model.longest(len(given)) if most is None else min(most, model.longest(len(given)))
     how = {"max_new": room, "edits": edits, "drafts": [draft]}
-    output = tuple(step.token for step in decoding.greedy(model, (*given, *padding), **how)) if room else ()
-    return MaskedRun(trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output)
+    output = (
+        tuple(step.token for step in decoding.greedy(model, (*given, *padding), **how))
+        if room
+        else ()
+    )
+    return MaskedRun(
+        trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output
+    )

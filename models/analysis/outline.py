@@ -11,8 +11,8 @@ from models.architectures import Config, Model
 from models.architectures.base import ORDER
 from models.layers.masks import SiteKind
 
-LENGTHS = 6, 5          # tokens on the first stream, and on the second
-IN_ORDER = (2, 1, 3, 0)     # of a model that is given one: 3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1)
+LENGTHS = 6, 5  # tokens on the first stream, and on the second
+IN_ORDER = (2, 1, 3, 0)  # of a model that is given one: 3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1)
 
 
 @dataclass(frozen=True)
@@ -38,5 +38,7 @@ def example_masks(model: Model) -> dict[SiteKind, Bool[Tensor, "query key"]]:
     made = model.masks(*rows, *[torch.tensor([IN_ORDER]).argsort()] * ordered)
     n = dict(zip(model.streams, lengths, strict=True))
     return {
-        kind: made[kind.name].expanded(0, 0, n[kind.query_stream], n[kind.key_stream]) for kind in model.kinds if kind.name in made
+        kind: made[kind.name].expanded(0, 0, n[kind.query_stream], n[kind.key_stream])
+        for kind in model.kinds
+        if kind.name in made
     }

@@ -21,7 +21,11 @@ class OutputComparison:
 
 def compare_outputs(before: Trace, after: Trace) -> OutputComparison:
     """Of the first output of a model that does not write that says something."""
-    outputs = [(output, after.outputs[name]) for name, output in before.outputs.items() if type(output) in _OF]
+    outputs = [
+        (output, after.outputs[name])
+        for name, output in before.outputs.items()
+        if type(output) in _OF
+    ]
     found = (_OF[type(one)](before, one, other) for one, other in outputs)
     return next((both for both in found if both.names), OutputComparison())
 
@@ -31,8 +35,14 @@ def _hidden(trace: Trace, before: MaskedToken, after: MaskedToken) -> OutputComp
     row, rows = trace.streams[before.stream], range(len(before.positions))
     guessed = tuple(label is None for label in before.labels)
     tokens = [int(before.logits[i].argmax()) if guessed[i] else before.labels[i] for i in rows]
-    names = [before.predicted[i] if guessed[i] else row.text[slice(*row.offsets[before.positions[i]])] for i in rows]
-    both = ([float(output.log_probs[i, token]) for i, token in enumerate(tokens)] for output in (before, after))
+    names = [
+        before.predicted[i] if guessed[i] else row.text[slice(*row.offsets[before.positions[i]])]
+        for i in rows
+    ]
+    both = (
+        [float(output.log_probs[i, token]) for i, token in enumerate(tokens)]
+        for output in (before, after)
+    )
     return OutputComparison("hidden token", tuple(names), guessed, *map(tuple, both))
 
 
@@ -45,12 +55,21 @@ def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) 
 
 def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:
     """Where the answer began and ended before."""
-    names = tuple(f"{edge}: {trace.streams[before.stream].tokens[i]}" for edge, i in (("start", before.start), ("end", before.end)))
+    names = tuple(
+        f"{edge}: {trace.streams[before.stream].tokens[i]}"
+        for edge, i in (("start", before.start), ("end", before.end))
+    )
     both = []
     for output in (before, after):
-        start, end = (logits.float().log_softmax(-1) for logits in (output.start_logits, output.end_logits))
+        start, end = (
+            logits.float().log_softmax(-1) for logits in (output.start_logits, output.end_logits)
+        )
         both.append((float(start[before.start]), float(end[before.end])))
     return OutputComparison("answer", names, (False, False), *both)
 
 
-_OF: dict[type[Output], Callable[..., OutputComparison]] = {MaskedToken: _hidden, ClassProbabilities: _class, Span: _answer}
+_OF: dict[type[Output], Callable[..., OutputComparison]] = {
+    MaskedToken: _hidden,
+    ClassProbabilities: _class,
+    Span: _answer,
+}

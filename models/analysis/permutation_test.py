@@ -33,7 +33,9 @@ def without_positions(model: Model) -> Model:
     return bare
 
 
-def new_order(n: int, how: str, seed: int = 0, groups: Sequence[Sequence[int]] | None = None) -> tuple[int, ...]:
+def new_order(
+    n: int, how: str, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
+) -> tuple[int, ...]:
     """Which of n tokens stands at each place. Tokens change places within each of `groups`, which are places in order; by default
     all but the last, </s>, which marks the end and is no word.
 
@@ -82,7 +84,9 @@ def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
         offsets.append((start, len(text)))
     hidden = dict(row.hidden)
     moved = tuple((place, hidden[i]) for place, i in enumerate(order) if i in hidden)
-    return Encoding(text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, moved)
+    return Encoding(
+        text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, moved
+    )
 
 
 @dataclass(frozen=True)
@@ -114,31 +118,53 @@ class ShuffleTest:
 
 
 @torch.inference_mode()
-def shuffle_test(model: Model, source: Sequence[int], order: Sequence[int], segments: Sequence[int] = ()) -> ShuffleTest:
+def shuffle_test(
+    model: Model, source: Sequence[int], order: Sequence[int], segments: Sequence[int] = ()
+) -> ShuffleTest:
     """Encode `source` (token ids, </s> last) as it is and with token order[i] at place i. Without
     positions: give it `without_positions(model)`. `segments` say to which text each place belongs, in a model that marks that.
     Raises ValueError if `order` does not name each place once."""
     if sorted(order) != list(range(len(source))):
-        raise ValueError(f"the order must name each of the {len(source)} places once, not {tuple(order)}")
-    ids = torch.tensor([list(source), [source[i] for i in order]], device=model.embedding.weight.device)
+        raise ValueError(
+            f"the order must name each of the {len(source)} places once, not {tuple(order)}"
+        )
+    ids = torch.tensor(
+        [list(source), [source[i] for i in order]], device=model.embedding.weight.device
+    )
     with record() as recording:
         masks = model.masks(ids, *[ids[:, :0]] * (len(model.streams) - 1))
-        output = model.encode(ids, masks, *[torch.tensor([segments] * 2, device=ids.device)] * bool(segments))
+        output = model.encode(
+            ids, masks, *[torch.tensor([segments] * 2, device=ids.device)] * bool(segments)
+        )
     stages = encoder_stages(model, recording.activations)
     if getattr(model.config, "norm", "post") == "pre":
         stages["last LayerNorm"] = output
-    states = torch.stack(list(stages.values())).float().cpu()            # (stage, 2, n, d)
+    states = torch.stack(list(stages.values())).float().cpu()  # (stage, 2, n, d)
     back = torch.tensor(order).argsort()
     return ShuffleTest(tuple(order), tuple(stages), states[:, 0], states[:, 1][:, back])
 
 
-def encoder_stages(model: Model, activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "batch n d"]]:
+def encoder_stages(
+    model: Model, activations: Mapping[str, Activation]
+) -> dict[str, Float[Tensor, "batch n d"]]:
     """What a run of the encoder passed through, by the names a ShuffleTest has for it, but for the last LayerNorm."""
     if model.is_recurrent:
         names = ("forwards", "backwards") if model.config.bidirectional else ("states",)
-        return dict(zip(names, activations["encoder.states"].value.split(model.config.d_hidden, dim=-1), strict=True))
+        return dict(
+            zip(
+                names,
+                activations["encoder.states"].value.split(model.config.d_hidden, dim=-1),
+                strict=True,
+            )
+        )
     made = "resid_post" if "encoder.layers.0.resid_post" in activations else "self_attn.attn_out"
-    layers = {f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value for i in range(len(model.encoder.layers))}
-    if "encoder.embedded" in activations:       # LayerNorm comes between the sum and the first layer
+    layers = {
+        f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value
+        for i in range(len(model.encoder.layers))
+    }
+    if "encoder.embedded" in activations:  # LayerNorm comes between the sum and the first layer
         return {"input": activations["encoder.embedded"].value, **layers}
-    return {"input": activations["encoder.embedding"].value + activations["encoder.position"].value, **layers}
+    return {
+        "input": activations["encoder.embedding"].value + activations["encoder.position"].value,
+        **layers,
+    }

@@ -22,8 +22,8 @@ def rotation(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_mod
     turn = torch.zeros(d_model, d_model, dtype=torch.float64)
     even = torch.arange(0, d_model, 2)
     turn[even, even] = turn[even + 1, even + 1] = angle.cos()
-    turn[even, even + 1] = angle.sin()       # sin(a+b) =  cos(b)·sin(a) + sin(b)·cos(a)
-    turn[even + 1, even] = -angle.sin()      # cos(a+b) = −sin(b)·sin(a) + cos(b)·cos(a)
+    turn[even, even + 1] = angle.sin()  # sin(a+b) =  cos(b)·sin(a) + sin(b)·cos(a)
+    turn[even + 1, even] = -angle.sin()  # cos(a+b) = −sin(b)·sin(a) + cos(b)·cos(a)
     return turn
 
 
@@ -83,7 +83,7 @@ class Neighbours:
 
     nearest: Int[Tensor, "n"]
     distance: Float[Tensor, "n"]
-    length: float          # root mean square length of the vectors, to measure distances against
+    length: float  # root mean square length of the vectors, to measure distances against
 
     @property
     def closest_pair(self) -> tuple[int, int]:
@@ -111,7 +111,9 @@ def neighbours(table: Table) -> Neighbours:
     if len(table) < 2:
         raise ValueError(f"{len(table)} position has no neighbour; at least 2 are needed")
     table = table.double()
-    apart = torch.cdist(table, table, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    apart = torch.cdist(table, table, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(
+        torch.inf
+    )
     distance, nearest = apart.min(1)
     here = torch.arange(len(table))
     length = float(table.pow(2).sum(1).mean().sqrt())
@@ -133,7 +135,7 @@ class Concatenated:
 
     added: Float[Tensor, "n d_out"]
     concatenated: Float[Tensor, "n d_out"]
-    folded: Float[Tensor, "n d_model"]     # [x; p]·[I; I], which is x + p
+    folded: Float[Tensor, "n d_model"]  # [x; p]·[I; I], which is x + p
 
     @property
     def difference(self) -> float:
@@ -145,7 +147,7 @@ def add_or_concatenate(
     x: Float[Tensor, "n d_model"], p: Float[Tensor, "n d_model"], W: Float[Tensor, "d_model d_out"]
 ) -> Concatenated:
     """Adding p to x and projecting with W is concatenating them and projecting with W stacked on itself."""
-    both = torch.cat([x, p], dim=1)                                      # (n, 2·d_model)
+    both = torch.cat([x, p], dim=1)  # (n, 2·d_model)
     eye = torch.eye(x.shape[1], dtype=x.dtype)
     return Concatenated((x + p) @ W, both @ torch.cat([W, W]), both @ torch.cat([eye, eye]))
 
@@ -170,6 +172,13 @@ def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     table = formula_table(formula, n, d_model)
     n_fit = max(n, 4 * d_model)
     return FormulaMeasures(
-        formula, table, n_varying(table), similarity_by_distance(table), neighbours(table), shift, n_fit,
-        rotation_miss(formula, shift, n_fit, d_model), best_linear_miss(formula, shift, n_fit, d_model),
+        formula,
+        table,
+        n_varying(table),
+        similarity_by_distance(table),
+        neighbours(table),
+        shift,
+        n_fit,
+        rotation_miss(formula, shift, n_fit, d_model),
+        best_linear_miss(formula, shift, n_fit, d_model),
     )

@@ -9,14 +9,26 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from models.analysis import jacobian_norms
-from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Layer, Recurrent, SelfAttention
+from models.analysis.sequence_layers import (
+    BACKWARD,
+    FORWARD,
+    Convolutional,
+    Layer,
+    Recurrent,
+    SelfAttention,
+)
 from models.architectures import Model
 from models.trace import Recording, record
 
-RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = ("RNN", "bidirectional RNN", "CNN", "self-attention")
+RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = (
+    "RNN",
+    "bidirectional RNN",
+    "CNN",
+    "self-attention",
+)
 DIRECTIONS = {RNN: (FORWARD,), BIDIRECTIONAL: (FORWARD, BACKWARD)}
-D_NEW = 64       # outputs of a newly initialised RNN, in each direction, and of a CNN
-CHECKED = 3      # so many tokens go through plain autograd too, which takes long for more
+D_NEW = 64  # outputs of a newly initialised RNN, in each direction, and of a CNN
+CHECKED = 3  # so many tokens go through plain autograd too, which takes long for more
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Reach:
     d_out: int
     output_gap: float
     autograd_gap: float
-    positioned: bool = False      # whether position vectors are in x
+    positioned: bool = False  # whether position vectors are in x
 
     @property
     def leak(self) -> float:
@@ -65,7 +77,9 @@ def has_layer(model: Model, kind: str) -> bool:
     """Whether the model has a trained layer of this kind in its encoder."""
     if model.is_recurrent:
         return kind == RNN or (kind == BIDIRECTIONAL and model.config.bidirectional)
-    return kind == SELF_ATTENTION and any((kind.stack, kind.role) == ("encoder", "self") for kind in model.kinds)
+    return kind == SELF_ATTENTION and any(
+        (kind.stack, kind.role) == ("encoder", "self") for kind in model.kinds
+    )
 
 
 def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | None = None) -> Reach:
@@ -77,8 +91,15 @@ def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | No
     with torch.no_grad():
         y, found, n = layer(x), jacobian_norms.norms(layer, x), len(x)
     return Reach(
-        choice, found, layer.reaches(n), layer.steps(n), layer.schedule(n), x.shape[1], y.shape[1],
-        0.0 if again is None else _gap(y, again), autograd_gap(model, ids, choice) if gap is None else gap,
+        choice,
+        found,
+        layer.reaches(n),
+        layer.steps(n),
+        layer.schedule(n),
+        x.shape[1],
+        y.shape[1],
+        0.0 if again is None else _gap(y, again),
+        autograd_gap(model, ids, choice) if gap is None else gap,
         choice.kind == SELF_ATTENTION and choice.seed is None and model.config.positions != "none",
     )
 
@@ -93,7 +114,9 @@ def autograd_gap(model: Model, ids: tuple[int, ...], choice: Choice) -> float:
     return _gap(found, jacobian_norms.by_autograd(layer, x, i))
 
 
-def _layer(model: Model, ids: tuple[int, ...], choice: Choice) -> tuple[Layer, Tensor, Tensor | None]:
+def _layer(
+    model: Model, ids: tuple[int, ...], choice: Choice
+) -> tuple[Layer, Tensor, Tensor | None]:
     """The layer, what it reads, and what the model's own pass or torch's own module makes of that, if there is one."""
     if choice.kind not in LAYER_KINDS:
         raise ValueError(f"kind must be one of {', '.join(LAYER_KINDS)}, not {choice.kind!r}")
@@ -102,7 +125,11 @@ def _layer(model: Model, ids: tuple[int, ...], choice: Choice) -> tuple[Layer, T
     recording = _encoded(model, ids)
     x = recording.activations["encoder.embedding"].value[0].to("cpu", torch.float32)
     if choice.kind == CNN:
-        return Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, choice.seed), x, None
+        return (
+            Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, choice.seed),
+            x,
+            None,
+        )
     if choice.kind == SELF_ATTENTION:
         return _self_attention(model, recording, x, choice.seed)
     layer, again = _recurrent(model, recording, x, choice)
@@ -117,13 +144,17 @@ def _encoded(model: Model, ids: tuple[int, ...]) -> Recording:
     return recording
 
 
-def _recurrent(model: Model, recording: Recording, x: Tensor, choice: Choice) -> tuple[Recurrent, Tensor]:
+def _recurrent(
+    model: Model, recording: Recording, x: Tensor, choice: Choice
+) -> tuple[Recurrent, Tensor]:
     """The recurrence, and the states that torch's own module makes: those of the model's pass, if it is the model's."""
     names = DIRECTIONS[choice.kind]
     if choice.seed is None:
         layer = Recurrent.of(model.encoder.recurrence, *names)
         d_out = model.config.d_hidden * len(names)
-        return layer, recording.activations["encoder.states"].value[0, :, :d_out].to("cpu", torch.float32)
+        return layer, recording.activations["encoder.states"].value[0, :, :d_out].to(
+            "cpu", torch.float32
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(choice.seed)
         module = nn.RNN(x.shape[1], D_NEW, bidirectional=choice.kind == BIDIRECTIONAL)

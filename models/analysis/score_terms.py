@@ -13,10 +13,14 @@ from models.layers.similarity import TIMES, Similarity
 class Comparison:
     """One query beside every key under a similarity; the terms of a key sum to its score."""
 
-    q: Float[Tensor, "d"]             # the query as it is compared: q, q/‖q‖, q·M or W q
-    k: Float[Tensor, "key d"]         # the keys as they are compared: k, k/‖k‖, k or U k
-    elementwise: Float[Tensor, "key d"]   # e = q∘k, number by number; for the additive one tanh(q + k)
-    terms: Float[Tensor, "key d"]     # e; for the scaled dot product e/√d, the cosine t·e, the additive one v∘e
+    q: Float[Tensor, "d"]  # the query as it is compared: q, q/‖q‖, q·M or W q
+    k: Float[Tensor, "key d"]  # the keys as they are compared: k, k/‖k‖, k or U k
+    elementwise: Float[
+        Tensor, "key d"
+    ]  # e = q∘k, number by number; for the additive one tanh(q + k)
+    terms: Float[
+        Tensor, "key d"
+    ]  # e; for the scaled dot product e/√d, the cosine t·e, the additive one v∘e
 
 
 def sides(

@@ -39,7 +39,9 @@ def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> Sc
         largest.scatter_reduce_(0, place, scores, "amax")
     kept = slice(n - 1 if back_only else 0, None)
     mean = (total / pairs).float()
-    return ScoresByDistance(torch.arange(1 - n, n)[kept], mean[kept], least[kept], largest[kept], pairs[kept])
+    return ScoresByDistance(
+        torch.arange(1 - n, n)[kept], mean[kept], least[kept], largest[kept], pairs[kept]
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,10 @@ class RotatedPair:
     def miss(self) -> float:
         """By how much both, turned back and again, differ from what they are."""
         pairs = zip(self._unrotated(), (self.query, self.key), self.places, strict=True)
-        return max(float((self.rotation.rotate(bare, torch.tensor([at])) - t).abs().max()) for bare, t, at in pairs)
+        return max(
+            float((self.rotation.rotate(bare, torch.tensor([at])) - t).abs().max())
+            for bare, t, at in pairs
+        )
 
     @property
     def length(self) -> float:
@@ -76,7 +81,9 @@ class RotatedPair:
         return self.rotation.unrotate(self.query, query), self.rotation.unrotate(self.key, key)
 
 
-def rotated_pair(site: AttentionSite, rotation: Rotation, head: int, query: int, key: int) -> RotatedPair:
+def rotated_pair(
+    site: AttentionSite, rotation: Rotation, head: int, query: int, key: int
+) -> RotatedPair:
     """Of the query of one token of the text and the key of another."""
     q, k = site.q[0, head], site.k[0, head * site.k.shape[1] // site.n_heads]
     own = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))

@@ -19,7 +19,7 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
 FORWARD, BACKWARD = "forward", "backward"
-_NAMES = {FORWARD: "", BACKWARD: "_reverse"}   # the ends of torch's parameter names
+_NAMES = {FORWARD: "", BACKWARD: "_reverse"}  # the ends of torch's parameter names
 
 
 def elman(wx: Tensor, uh: Tensor, h: Tensor) -> Tensor:
@@ -71,17 +71,26 @@ class Recurrent:
         if BACKWARD in names and not module.bidirectional:
             raise ValueError("this recurrence reads forward only")
         step = gru if isinstance(module, nn.GRU) else elman
-        weights = {name: p.detach().to("cpu", torch.float32) for name, p in module.named_parameters()}
+        weights = {
+            name: p.detach().to("cpu", torch.float32) for name, p in module.named_parameters()
+        }
         parts = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        return cls({name: Direction(step, *(weights[part + _NAMES[name]] for part in parts)) for name in names})
+        return cls(
+            {
+                name: Direction(step, *(weights[part + _NAMES[name]] for part in parts))
+                for name in names
+            }
+        )
 
     def __call__(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
         read = {FORWARD: lambda d: d.states(x), BACKWARD: lambda d: d.states(x.flip(0)).flip(0)}
-        return torch.cat([read[name](direction) for name, direction in self.directions.items()], dim=-1)
+        return torch.cat(
+            [read[name](direction) for name, direction in self.directions.items()], dim=-1
+        )
 
     def steps(self, n: int) -> Int[Tensor, "n n"]:
         """One cell reads x_j, then one cell a token on the way to y_i. 0 = no way at all."""
-        chain = torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-1)      # h_t reads h_{t−1}
+        chain = torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-1)  # h_t reads h_{t−1}
         ways = {FORWARD: chain, BACKWARD: chain.T}
         return 1 + torch.stack([hops(ways[name]) for name in self.directions]).amax(0)
 
@@ -91,25 +100,33 @@ class Recurrent:
     def schedule(self, n: int) -> list[list[int]]:
         """The positions that each sequential step computes; both directions run side by side."""
         order = {FORWARD: range(n), BACKWARD: reversed(range(n))}
-        return [sorted(set(step)) for step in zip(*(order[name] for name in self.directions), strict=True)]
+        return [
+            sorted(set(step))
+            for step in zip(*(order[name] for name in self.directions), strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Convolutional:
     """`depth` convolutions of odd `width` over the positions, each followed by tanh; zeros stand beyond the ends."""
 
-    kernels: tuple[Tensor, ...]      # each (d_out, d_in, width)
+    kernels: tuple[Tensor, ...]  # each (d_out, d_in, width)
     biases: tuple[Tensor, ...]
 
     @classmethod
     def random(cls, d_in: int, d_out: int, width: int, depth: int, seed: int) -> "Convolutional":
         """As torch initialises nn.Conv1d. Raises ValueError for an even width or no layer."""
         if width < 1 or width % 2 == 0 or depth < 1:
-            raise ValueError(f"a convolution needs an odd width and a depth of at least 1, not {width} and {depth}")
+            raise ValueError(
+                f"a convolution needs an odd width and a depth of at least 1, not {width} and {depth}"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             layers = [nn.Conv1d(a, b, width) for a, b in pairwise([d_in] + [d_out] * depth)]
-        return cls(tuple(layer.weight.detach() for layer in layers), tuple(layer.bias.detach() for layer in layers))
+        return cls(
+            tuple(layer.weight.detach() for layer in layers),
+            tuple(layer.bias.detach() for layer in layers),
+        )
 
     @property
     def width(self) -> int:

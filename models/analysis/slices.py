@@ -2,7 +2,7 @@
 
 from models.trace import AttentionSite
 
-CELLS = 2**20      # weights worked out together
+CELLS = 2**20  # weights worked out together
 
 
 def row_slices(site: AttentionSite, heads: int = 1) -> list[slice]:

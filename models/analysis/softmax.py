@@ -42,7 +42,10 @@ class Scaling:
 
 
 def scaling(
-    raw: Float[Tensor, "*rows key"], allowed: Bool[Tensor, "*rows key"], divisor: float, added: Tensor | float = 0.0
+    raw: Float[Tensor, "*rows key"],
+    allowed: Bool[Tensor, "*rows key"],
+    divisor: float,
+    added: Tensor | float = 0.0,
 ) -> Scaling:
     """softmax(q·k/divisor + added) over the allowed keys. √d_head is the model's own divisor, 1 leaves scaling out (§3.2.1)."""
     if not divisor > 0:
@@ -55,7 +58,11 @@ def scaling(
 def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
     """q·k of one head, with the terms that are divided together with it, neither scaled nor masked."""
     every, key_head = torch.arange(site.n_query), head // (site.n_heads // site.k.shape[1])
-    divided = (term.divisor * term.scores(head, every, site.n_key, batch) for term in site.terms if term.divisor)
+    divided = (
+        term.divisor * term.scores(head, every, site.n_key, batch)
+        for term in site.terms
+        if term.divisor
+    )
     return site.q[batch, head] @ site.k[batch, key_head].T + sum(divided)
 
 

@@ -17,28 +17,61 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
     terms = torch.cat([w.comparison.terms, *(term.products for term in w.named_terms)], -1)
     score = " + ".join([site.similarity.formula, *(term.name for term in w.named_terms)])
     within = [
-        _check("the terms add up to the score", terms.sum(-1) - w.scores, terms.abs().sum(-1),
-               f"Largest difference of their sum from the score {score}, over all keys of this query"),
-        _check("weights are shares", (w.weights.sum() - w.allowed.any().float())[None], w.weights,
-               "Difference of the weights' sum from 1 (from 0 where the mask leaves no key)"),
-        _check("b is what the model used", w.parts.sum(0) - site.out[0, head, query], w.v,
-               "Largest difference of Σ weight·v from the forward pass's own attention output", site.dtype),
+        _check(
+            "the terms add up to the score",
+            terms.sum(-1) - w.scores,
+            terms.abs().sum(-1),
+            f"Largest difference of their sum from the score {score}, over all keys of this query",
+        ),
+        _check(
+            "weights are shares",
+            (w.weights.sum() - w.allowed.any().float())[None],
+            w.weights,
+            "Difference of the weights' sum from 1 (from 0 where the mask leaves no key)",
+        ),
+        _check(
+            "b is what the model used",
+            w.parts.sum(0) - site.out[0, head, query],
+            w.v,
+            "Largest difference of Σ weight·v from the forward pass's own attention output",
+            site.dtype,
+        ),
     ]
-    return [*_check_projections(trace, site, w), *within] if site.projections else [*_check_states(trace, site), *within]
+    return (
+        [*_check_projections(trace, site, w), *within]
+        if site.projections
+        else [*_check_states(trace, site), *within]
+    )
 
 
 def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check]:
     """Where q, k and v come from, and that the heads make up the sublayer's output."""
     every = heads(trace, site, w.query)
-    again = torch.cat([_projected(site, "W_Q", w.head, w.a) - w.q, *(
-        (_projected(site, name, w.head, w.memory) - made).flatten() for name, made in (("W_K", w.k), ("W_V", w.v))
-    )])
+    again = torch.cat(
+        [
+            _projected(site, "W_Q", w.head, w.a) - w.q,
+            *(
+                (_projected(site, name, w.head, w.memory) - made).flatten()
+                for name, made in (("W_K", w.k), ("W_V", w.v))
+            ),
+        ]
+    )
     own = trace.activations[f"{site.name}.attn_out"].value[0, w.query]
     return [
-        _check("projections give q, k and v", again, torch.cat([w.q, w.k.flatten(), w.v.flatten()]),
-               "Largest difference of W·a + bias from the q, k and v recorded in the run", site.dtype),
-        _check("the heads add up", every.total - own, every.added.abs().sum(0),
-               "Largest difference of Σ b·W_O + bias from the sublayer's recorded output", site.dtype),
+        _check(
+            "projections give q, k and v",
+            again,
+            torch.cat([w.q, w.k.flatten(), w.v.flatten()]),
+            "Largest difference of W·a + bias from the q, k and v recorded in the run",
+            site.dtype,
+        ),
+        _check(
+            "the heads add up",
+            every.total - own,
+            every.added.abs().sum(0),
+            "Largest difference of Σ b·W_O + bias from the sublayer's recorded output",
+            site.dtype,
+        ),
     ]
 
 
@@ -47,14 +80,24 @@ def _check_states(trace: Trace, site: AttentionSite) -> list[Check]:
     before, states = site.q[0, 0, 1:], trace.activations["decoder.states"].value[0, :-1]
     read = trace.activations["encoder.states"].value[0]
     return [
-        _check("queries are the states before", before - states, states,
-               "Largest difference of query i from the decoder's state s(i−1), for i ≥ 2"),
-        _check("keys and values are the h_j", torch.cat([site.k[0, 0] - read, site.v[0, 0] - read]), read,
-               "Largest difference from the encoder's recorded states"),
+        _check(
+            "queries are the states before",
+            before - states,
+            states,
+            "Largest difference of query i from the decoder's state s(i−1), for i ≥ 2",
+        ),
+        _check(
+            "keys and values are the h_j",
+            torch.cat([site.k[0, 0] - read, site.v[0, 0] - read]),
+            read,
+            "Largest difference from the encoder's recorded states",
+        ),
     ]
 
 
-def _check(name: str, difference: Tensor, size: Tensor, sentence: str, dtype: torch.dtype = torch.float32) -> Check:
+def _check(
+    name: str, difference: Tensor, size: Tensor, sentence: str, dtype: torch.dtype = torch.float32
+) -> Check:
     largest, of = (float(t.abs().max()) if t.numel() else 0.0 for t in (difference, size))
     return Check(name, largest, rounding_in(dtype) * max(1.0, of), sentence)
 

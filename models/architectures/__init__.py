@@ -10,7 +10,15 @@ from models.architectures.xlnet import XLNet, XLNetConfig
 from models.hub.config import HubConfig
 
 Model = Architecture
-Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig | BERTConfig | XLNetConfig | HubConfig
+Config = (
+    TransformerConfig
+    | Seq2SeqConfig
+    | AttentionOnlyConfig
+    | GPTConfig
+    | BERTConfig
+    | XLNetConfig
+    | HubConfig
+)
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),
@@ -24,7 +32,10 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 
 def name_of(config: Config) -> str:
     """The architecture a configuration belongs to; a model of others says its own."""
-    return next((name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read)), "") or config.architecture
+    return (
+        next((name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read)), "")
+        or config.architecture
+    )
 
 
 def family_of(config: Config) -> Family:

@@ -35,11 +35,11 @@ class AttentionOnlyConfig:
     vocab_size: int
     d_model: int = 64
     n_heads: int = 1
-    n_self_layers: int = 0           # self-attention layers on each side before the cross-attention
-    similarity: str = "scaled dot"   # one of models.layers.similarity.SIMILARITIES
-    n_ctx: int = 64                  # longest source or target, in tokens
-    positions: str = "sinusoidal"    # "learned" or "none" too
-    residual: bool = False           # Add & Norm around every attention, as in the Transformer
+    n_self_layers: int = 0  # self-attention layers on each side before the cross-attention
+    similarity: str = "scaled dot"  # one of models.layers.similarity.SIMILARITIES
+    n_ctx: int = 64  # longest source or target, in tokens
+    positions: str = "sinusoidal"  # "learned" or "none" too
+    residual: bool = False  # Add & Norm around every attention, as in the Transformer
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -51,8 +51,13 @@ class AttentionOnlyConfig:
     def family(self) -> Family:
         n = self.n_self_layers
         layers = f"after {n} self-attention {'layer' if n == 1 else 'layers'}" if n else ""
-        heads, around = f"{self.n_heads} heads" if self.n_heads > 1 else "", "Add & Norm" if self.residual else ""
-        return Family(", ".join(filter(None, ["attention alone", layers, heads, around])), 2016)      # between the two papers
+        heads, around = (
+            f"{self.n_heads} heads" if self.n_heads > 1 else "",
+            "Add & Norm" if self.residual else "",
+        )
+        return Family(
+            ", ".join(filter(None, ["attention alone", layers, heads, around])), 2016
+        )  # between the two papers
 
 
 class SelfStack(nn.Module):
@@ -63,14 +68,22 @@ class SelfStack(nn.Module):
         sizes = (config.d_model, config.n_heads, kind, config.similarity)
         self.stream = kind.query_stream
         self.layers = nn.ModuleList(
-            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)}) for _ in range(config.n_self_layers)
+            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)})
+            for _ in range(config.n_self_layers)
         )
 
     def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
         for layer in self.layers:
             attention = layer["self_attn"]
             if "layer_norm" in layer:
-                tap(_place(attention), "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+                tap(
+                    _place(attention),
+                    "resid_pre",
+                    x,
+                    self.stream,
+                    "d_model",
+                    "residual stream before self-attention",
+                )
             x = _added(x, attention(x, x, mask, cache), layer)
             if "layer_norm" in layer:
                 tap(_place(attention), "resid_post", x, self.stream, "d_model", ADD_NORM)
@@ -89,7 +102,9 @@ class AttentionOnly(EncoderDecoder):
         self.kinds = (ENCODER_SELF, DECODER_SELF, CROSS) if config.n_self_layers else (CROSS,)
         self.encoder = SelfStack(config, ENCODER_SELF)
         self.decoder = SelfStack(config, DECODER_SELF)
-        self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, CROSS, config.similarity)
+        self.decoder.cross_attn = MultiHeadAttention(
+            config.d_model, config.n_heads, CROSS, config.similarity
+        )
         self.decoder.cross = nn.ModuleDict(_add_norm(config))
         self._set_paths()
 
@@ -98,16 +113,27 @@ class AttentionOnly(EncoderDecoder):
         last = _sublayer(self.decoder.cross_attn, self.decoder.cross, "resid_mid")
         return (*self.encoder.sublayers, *self.decoder.sublayers, last)
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def masks(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """As in the Transformer; a side without self-attention has no mask for it."""
         source_padding, m = masks.padding(source, self.config.pad_id), target.shape[1]
         cross = {"cross": Mask([source_padding], start)}
         if not self.config.n_self_layers:
             return cross
-        target_layers = [masks.padding(target, self.config.pad_id), masks.look_ahead(m - start, m, target.device)]
-        return {"encoder_self": Mask([source_padding]), "decoder_self": Mask(target_layers, start), **cross}
+        target_layers = [
+            masks.padding(target, self.config.pad_id),
+            masks.look_ahead(m - start, m, target.device),
+        ]
+        return {
+            "encoder_self": Mask([source_padding]),
+            "decoder_self": Mask(target_layers, start),
+            **cross,
+        }
 
-    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
+    def encode(
+        self, source: Int[Tensor, "batch n"], masks: Masks
+    ) -> Float[Tensor, "batch n d_model"]:
         """X, after its self-attention if there is any."""
         return self.encoder(self._embed_scaled(source, "source"), masks.get("encoder_self", Mask()))
 
@@ -120,9 +146,18 @@ class AttentionOnly(EncoderDecoder):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
-        x = self.decoder(self._embed_scaled(target, "target", start), masks.get("decoder_self", Mask()), cache)
+        x = self.decoder(
+            self._embed_scaled(target, "target", start), masks.get("decoder_self", Mask()), cache
+        )
         if self.config.residual:
-            tap(_place(self.decoder.cross_attn), "resid_mid", x, "target", "d_model", "residual stream before cross-attention")
+            tap(
+                _place(self.decoder.cross_attn),
+                "resid_mid",
+                x,
+                "target",
+                "d_model",
+                "residual stream before cross-attention",
+            )
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
         if self.config.residual:
             tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
@@ -140,7 +175,16 @@ def _sublayer(attention: MultiHeadAttention, parts: nn.ModuleDict, before: str) 
     stream, role = attention.kind.query_stream, attention.kind.role
     if "layer_norm" not in parts:
         return Sublayer(path, role, stream, "", out, out, "none", adds=False)
-    return Sublayer(path, role, stream, f"{place}.{before}", out, f"{place}.resid_post", "post", parts["layer_norm"])
+    return Sublayer(
+        path,
+        role,
+        stream,
+        f"{place}.{before}",
+        out,
+        f"{place}.resid_post",
+        "post",
+        parts["layer_norm"],
+    )
 
 
 def _place(attention: MultiHeadAttention) -> str:

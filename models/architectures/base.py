@@ -21,10 +21,10 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import current, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
-NEXT_TOKEN = "next token"       # the output of every model that writes
-CLASSES = "classes"             # that of one which says what kind of text it reads
+NEXT_TOKEN = "next token"  # the output of every model that writes
+CLASSES = "classes"  # that of one which says what kind of text it reads
 
-TEXT, POSITIONS, ORDER = "text", "positions", "order"      # kinds of fields
+TEXT, POSITIONS, ORDER = "text", "positions", "order"  # kinds of fields
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class Field:
     name: str
     stream: str
     optional: bool = False
-    before: str = ""          # the special token that stands before the text, by its name in the tokenizer ("start", "cls")
-    after: str = ""           # the one behind it
-    closing: str = ""         # the one behind all that stands on its stream
-    segment: int | None = None    # of several texts on one stream, which this is; None where a model does not mark them
+    before: str = ""  # the special token that stands before the text, by its name in the tokenizer ("start", "cls")
+    after: str = ""  # the one behind it
+    closing: str = ""  # the one behind all that stands on its stream
+    segment: int | None = (
+        None  # of several texts on one stream, which this is; None where a model does not mark them
+    )
     kind: str = TEXT
 
     @property
@@ -55,7 +57,7 @@ class Field:
         return self.name.replace("_", " ")
 
 
-Answers = Mapping[str, Tensor]      # name of an output → its logits, batch first
+Answers = Mapping[str, Tensor]  # name of an output → its logits, batch first
 
 
 class Architecture(nn.Module):
@@ -64,24 +66,34 @@ class Architecture(nn.Module):
     `forward` takes what `inputs` makes of encoded texts: the ids of each stream, in the order of `streams`, and what else a model
     reads of them. Of a model that writes it gives logits over `writes`, one row a position; of another its Answers."""
 
-    fields: tuple[Field, ...]            # texts first
+    fields: tuple[Field, ...]  # texts first
     streams: ClassVar[tuple[str, ...]]
-    writes: ClassVar[str] = ""           # the stream whose next token is predicted; "" in a model that predicts none
-    kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
-    of_two: str = ""                     # the output that it gives of two texts and not of one; "" in a model without
-    relative_positions: ClassVar[bool] = False      # each score is told how far apart two tokens are; no vector is added
-    can_cache: bool = True               # of a model that writes: keys and values of earlier positions can be kept
-    masks_can_change: bool = True        # whether an edit of a mask reaches its attention
-    positions_can_go: bool = True        # whether a copy of it without position vectors can be made
-    what_it_answers: str = ""            # in words, of a model that somebody else made; "" where its task says it
-    is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
+    writes: ClassVar[str] = (
+        ""  # the stream whose next token is predicted; "" in a model that predicts none
+    )
+    kinds: tuple[SiteKind, ...]  # of its attentions, in the order a reader meets them
+    of_two: str = ""  # the output that it gives of two texts and not of one; "" in a model without
+    relative_positions: ClassVar[bool] = (
+        False  # each score is told how far apart two tokens are; no vector is added
+    )
+    can_cache: bool = (
+        True  # of a model that writes: keys and values of earlier positions can be kept
+    )
+    masks_can_change: bool = True  # whether an edit of a mask reaches its attention
+    positions_can_go: bool = True  # whether a copy of it without position vectors can be made
+    what_it_answers: str = (
+        ""  # in words, of a model that somebody else made; "" where its task says it
+    )
+    is_recurrent: bool = False  # a state carries the past: it has no keys to cache and no way back
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = Positions(config.positions, config.n_ctx, config.d_model) if positions else None
+        self.positions = (
+            Positions(config.positions, config.n_ctx, config.d_model) if positions else None
+        )
         self.dropout = Dropout(dropout)
 
     @property
@@ -162,20 +174,29 @@ class Architecture(nn.Module):
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """What `forward` takes of these rows, filled up to the longest."""
-        return tuple(self.padded([row[stream].ids for row in rows], self.config.pad_id) for stream in self.streams)
+        return tuple(
+            self.padded([row[stream].ids for row in rows], self.config.pad_id)
+            for stream in self.streams
+        )
 
     def padded(self, rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "batch n"]:
         """Rows of numbers as one tensor on the model's device, the shorter ones filled up."""
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(self.device)
+        return pad_sequence(
+            [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
+        ).to(self.device)
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         """The typed answers to one row, of its logits without the batch axis; what a page shows first comes first."""
         row, logits = streams[self.writes], answers[NEXT_TOKEN][: len(streams[self.writes].ids)]
         end = () if self.continues else (self.config.end_id,)
         predicted = tokenizer.tokens(first_choices(logits))
         return {NEXT_TOKEN: NextToken(self.writes, (*row.ids[1:], *end), logits, predicted)}
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         """What these outputs say, as a text: of a model that writes its first choice after each position."""
         return tokenizer.decode(first_choices(outputs[NEXT_TOKEN].logits))
 
@@ -183,7 +204,9 @@ class Architecture(nn.Module):
         """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
         raise NotImplementedError
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """The masks of a run that has come to `row`; on the stream it writes, of the queries from position `start` on."""
         raise NotImplementedError
 
@@ -192,7 +215,12 @@ class Architecture(nn.Module):
         raise NotImplementedError
 
     def decode(
-        self, row: Int[Tensor, "batch m"], memory: Tensor | None, masks: Masks, cache: Cache | None = None, start: int = 0
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: Tensor | None,
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
         raise NotImplementedError
@@ -208,22 +236,38 @@ class Architecture(nn.Module):
                 module.path = path
 
     def _embed(
-        self, ids: Int[Tensor, "batch n"], stream: str, stack: str, start: int = 0,
-        factor: float = 1.0, formula: str = "embedding(token)",
+        self,
+        ids: Int[Tensor, "batch n"],
+        stream: str,
+        stack: str,
+        start: int = 0,
+        factor: float = 1.0,
+        formula: str = "embedding(token)",
     ) -> Float[Tensor, "batch n d_model"]:
         """factor·embedding + position, from position `start` on; marked under `stack`. Raises ValueError beyond n_ctx."""
         n = ids.shape[1]
         if start + n > self.config.n_ctx:
-            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
+            raise ValueError(
+                f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)"
+            )
         x = self.embedding(ids) * factor
         position = None if self.positions is None else self.positions(n, start)
         if (recording := current()) is not None:
             recording.tap(stack, "embedding", x, stream, "d_model", formula)
             if position is not None:
-                recording.tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
+                recording.tap(
+                    stack,
+                    "position",
+                    position[None],
+                    stream,
+                    "d_model",
+                    f"{self.config.positions} position vectors",
+                )
         return self.dropout(x if position is None else x + position)
 
-    def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places logit"]:
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places logit"]:
         """The logits that the model's own path to one of its outputs makes of its stream `writes`; asked of a layer that is not the
         last, what it would say if it stopped there (nostalgebraist 2020, "the logit lens"). Raises ValueError for an output that
         it does not read from there."""
@@ -237,9 +281,9 @@ class Architecture(nn.Module):
         """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
         matrix = self.embedding.weight
         if cache is not None and x.device.type == "cpu" and x.shape[:2].numel() == 1:
-            (matrix,) = cache.of_weights(self.embedding, lambda embedding: (for_one_token(embedding.weight),))
+            (matrix,) = cache.of_weights(
+                self.embedding, lambda embedding: (for_one_token(embedding.weight),)
+            )
         logits = F.linear(x, matrix)
         tap("", "logits", logits, self.writes, "vocab", formula)
         return logits
-
-

@@ -22,13 +22,13 @@ from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, 
 
 SELF = SiteKind("self", "encoder", "self", "text", "text")
 MASKED, NEXT_SENTENCE, SPAN = "masked token", "next sentence", "span"
-IS_NEXT = ("next", "not next")      # of NEXT_SENTENCE, by its class
+IS_NEXT = ("next", "not next")  # of NEXT_SENTENCE, by its class
 
 _FIRST = {"before": "cls", "after": "sep", "segment": 0}
 _SECOND = {"after": "sep", "segment": 1}
 _TEXTS = (Field("text", "text", **_FIRST), Field("second_text", "text", optional=True, **_SECOND))
 _HIDDEN = Field("masked", "text", optional=True, kind=POSITIONS)
-FIELDS = {      # head → what it is asked
+FIELDS = {  # head → what it is asked
     "pretraining": (*_TEXTS, _HIDDEN),
     "span": (Field("question", "text", **_FIRST), Field("context", "text", **_SECOND)),
     "classes": _TEXTS,
@@ -40,19 +40,19 @@ class BERTConfig:
     """The sizes of one BERT."""
 
     vocab_size: int
-    d_model: int = 768            # H
-    n_heads: int = 12             # A
-    n_layers: int = 12            # L
-    n_ctx: int = 512              # longest row, in tokens, [CLS] and [SEP] counted
-    d_ff: int = 0                 # 0 becomes 4·d_model, as in the paper
-    n_segments: int = 2           # texts in a row that are told apart
-    dropout: float = 0.1          # on each sublayer's output and on what the first layer reads
-    positions: str = "learned"    # "sinusoidal" or "none" too
-    activation: str = "gelu"      # of models.layers.blocks.ACTIVATIONS
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
-    init: str = "normal"          # the paper's; see Stack
-    head: str = "pretraining"     # masked tokens and next sentence; "span" or "classes"
-    classes: str = ""             # the names of the head "classes", separated by commas
+    d_model: int = 768  # H
+    n_heads: int = 12  # A
+    n_layers: int = 12  # L
+    n_ctx: int = 512  # longest row, in tokens, [CLS] and [SEP] counted
+    d_ff: int = 0  # 0 becomes 4·d_model, as in the paper
+    n_segments: int = 2  # texts in a row that are told apart
+    dropout: float = 0.1  # on each sublayer's output and on what the first layer reads
+    positions: str = "learned"  # "sinusoidal" or "none" too
+    activation: str = "gelu"  # of models.layers.blocks.ACTIVATIONS
+    similarity: str = "scaled dot"  # or another of models.layers.similarity.SIMILARITIES
+    init: str = "normal"  # the paper's; see Stack
+    head: str = "pretraining"  # masked tokens and next sentence; "span" or "classes"
+    classes: str = ""  # the names of the head "classes", separated by commas
     pad_id: int = 0
 
     def __post_init__(self) -> None:
@@ -90,7 +90,14 @@ class BERT(Architecture):
         self.of_two = NEXT_SENTENCE if config.head == "pretraining" else ""
         self.segments = nn.Embedding(config.n_segments, config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
-        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, "post", config.similarity)
+        sizes = (
+            config.d_model,
+            config.n_heads,
+            config.d_ff,
+            config.dropout,
+            "post",
+            config.similarity,
+        )
 
         def make() -> SelfLayer:
             return SelfLayer(*sizes, kind=SELF, activation=config.activation)
@@ -123,18 +130,22 @@ class BERT(Architecture):
     ) -> Answers:
         """The logits of the model's head. Without `segments` the row is one text; `positions` are those at which masked tokens
         are to be guessed, by default all."""
-        h = self.encode(text, self.masks(text), segments)                # (batch, n, d_model)
+        h = self.encode(text, self.masks(text), segments)  # (batch, n, d_model)
         if self.config.head == "span":
-            start, end = self.heads["span"](h).unbind(-1)                # (batch, n) each
+            start, end = self.heads["span"](h).unbind(-1)  # (batch, n) each
             return {"start": start, "end": end}
-        pooled = torch.tanh(self.heads["pooler"](h[:, 0]))               # (batch, d_model): what [CLS] has gathered
+        pooled = torch.tanh(
+            self.heads["pooler"](h[:, 0])
+        )  # (batch, d_model): what [CLS] has gathered
         if self.config.head == "classes":
             return {CLASSES: self.heads["classes"](pooled)}
         if positions is not None:
             h = h.gather(1, positions[..., None].expand(-1, -1, h.shape[2]))
-        guesses = self.heads["masked"](h, self.embedding.weight)         # (batch, k, vocab)
+        guesses = self.heads["masked"](h, self.embedding.weight)  # (batch, k, vocab)
         if positions is None:
-            tap("", "logits", guesses, "text", "vocab", "LayerNorm(gelu(h·W + b))·embeddingᵀ + bias")
+            tap(
+                "", "logits", guesses, "text", "vocab", "LayerNorm(gelu(h·W + b))·embeddingᵀ + bias"
+            )
         return {MASKED: guesses, NEXT_SENTENCE: self.heads["next"](pooled)}
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
@@ -142,43 +153,72 @@ class BERT(Architecture):
         return {SELF.name: Mask([masks.padding(text, self.config.pad_id)])}
 
     def encode(
-        self, given: Int[Tensor, "batch n"], masks: Masks, segments: Int[Tensor, "batch n"] | None = None
+        self,
+        given: Int[Tensor, "batch n"],
+        masks: Masks,
+        segments: Int[Tensor, "batch n"] | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
         """The last layer's vectors. Raises ValueError beyond n_ctx."""
         n = given.shape[1]
         if n > self.config.n_ctx:
-            raise ValueError(f"{n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
+            raise ValueError(
+                f"{n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)"
+            )
         token, position = self.embedding(given), self.positions(n)
         segment = self.segments(torch.zeros_like(given) if segments is None else segments)
         tap("encoder", "embedding", token, "text", "d_model", "embedding(token)")
-        tap("encoder", "position", position[None], "text", "d_model", f"{self.config.positions} position vectors")
+        tap(
+            "encoder",
+            "position",
+            position[None],
+            "text",
+            "d_model",
+            f"{self.config.positions} position vectors",
+        )
         tap("encoder", "segment", segment, "text", "d_model", "embedding(segment)")
         x = self.embedding_norm(token + position + segment)
         tap("encoder", "embedded", x, "text", "d_model", "LayerNorm(token + position + segment)")
         return self.encoder(self.dropout(x), masks[SELF.name])
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         """By the head: the masked tokens, and of two texts whether the second follows; the answer's span; the classes."""
         row = streams["text"]
         if self.config.head == "span":
             return {SPAN: _span(answers, row)}
         if self.config.head == "classes":
-            return {CLASSES: ClassProbabilities("text", 0, self.config.class_names, answers[CLASSES])}
+            return {
+                CLASSES: ClassProbabilities("text", 0, self.config.class_names, answers[CLASSES])
+            }
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
         logits, known = answers[MASKED][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
-        found = {MASKED: MaskedToken("text", positions, tuple(known.get(i) for i in positions), logits, predicted)}
+        found = {
+            MASKED: MaskedToken(
+                "text", positions, tuple(known.get(i) for i in positions), logits, predicted
+            )
+        }
         if 1 in row.segments:
             found[NEXT_SENTENCE] = ClassProbabilities("text", 0, IS_NEXT, answers[NEXT_SENTENCE])
         return found
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         """The answer's text; the text with its masks filled in, or, where it has none, the most probable class."""
         if SPAN in outputs:
             return outputs[SPAN].text
         if MASKED in outputs and outputs[MASKED].positions:
             return _filled(streams["text"], outputs[MASKED])
-        return next((output.predicted for output in outputs.values() if isinstance(output, ClassProbabilities)), "")
+        return next(
+            (
+                output.predicted
+                for output in outputs.values()
+                if isinstance(output, ClassProbabilities)
+            ),
+            "",
+        )
 
 
 class MaskedHead(nn.Module):
@@ -191,19 +231,32 @@ class MaskedHead(nn.Module):
         self.layer_norm = nn.LayerNorm(config.d_model)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, h: Float[Tensor, "batch k d_model"], embedding: Tensor) -> Float[Tensor, "batch k vocab"]:
-        return nn.functional.linear(self.layer_norm(self.activate(self.transform(h))), embedding, self.bias)
+    def forward(
+        self, h: Float[Tensor, "batch k d_model"], embedding: Tensor
+    ) -> Float[Tensor, "batch k vocab"]:
+        return nn.functional.linear(
+            self.layer_norm(self.activate(self.transform(h))), embedding, self.bias
+        )
 
 
 def _heads(config: BERTConfig) -> dict[str, nn.Module]:
     """What reads the last layer, by the configuration's head; matrices begin N(0, 0.02²), biases 0."""
     d = config.d_model
     heads: dict[str, nn.Module] = {
-        "pretraining": lambda: {"pooler": nn.Linear(d, d), "masked": MaskedHead(config), "next": nn.Linear(d, len(IS_NEXT))},
+        "pretraining": lambda: {
+            "pooler": nn.Linear(d, d),
+            "masked": MaskedHead(config),
+            "next": nn.Linear(d, len(IS_NEXT)),
+        },
         "span": lambda: {"span": nn.Linear(d, 2)},
-        "classes": lambda: {"pooler": nn.Linear(d, d), "classes": nn.Linear(d, len(config.class_names))},
+        "classes": lambda: {
+            "pooler": nn.Linear(d, d),
+            "classes": nn.Linear(d, len(config.class_names)),
+        },
     }[config.head]()
-    for module in (part for head in heads.values() for part in head.modules() if isinstance(part, nn.Linear)):
+    for module in (
+        part for head in heads.values() for part in head.modules() if isinstance(part, nn.Linear)
+    ):
         nn.init.normal_(module.weight, std=NORMAL_STD)
         nn.init.zeros_(module.bias)
     return heads
@@ -212,10 +265,17 @@ def _heads(config: BERTConfig) -> dict[str, nn.Module]:
 def _span(answers: Answers, row: Encoding) -> Span:
     """The most probable span among the context's own tokens."""
     n = len(row.ids)
-    outside = torch.tensor([segment != 1 or offset is None for segment, offset in zip(row.segments, row.offsets, strict=True)])
+    outside = torch.tensor(
+        [
+            segment != 1 or offset is None
+            for segment, offset in zip(row.segments, row.offsets, strict=True)
+        ]
+    )
     start, end = (answers[name][:n].masked_fill(outside, -torch.inf) for name in ("start", "end"))
     first, last = best_span(start, end)
-    return Span("text", start, end, first, last, row.text[row.offsets[first][0] : row.offsets[last][1]])
+    return Span(
+        "text", start, end, first, last, row.text[row.offsets[first][0] : row.offsets[last][1]]
+    )
 
 
 def _filled(row: Encoding, output: MaskedToken) -> str:
@@ -224,5 +284,9 @@ def _filled(row: Encoding, output: MaskedToken) -> str:
     parts = [row.text[a[1] : b[0]] for a, b in pairwise([(0, 0), *places, (len(row.text), 0)])]
     text = parts[0]
     for token, part in zip(output.predicted, parts[1:], strict=True):
-        text = (text.rstrip() + token.removeprefix(GOES_ON) if token.startswith(GOES_ON) else text + token) + part
+        text = (
+            text.rstrip() + token.removeprefix(GOES_ON)
+            if token.startswith(GOES_ON)
+            else text + token
+        ) + part
     return text

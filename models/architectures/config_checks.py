@@ -19,7 +19,11 @@ def check_types(kind: type, values: dict[str, Any]) -> None:
     """Raises ValueError for a value of another type than the configuration's field of that name has; True is no number here."""
     for field in fields(kind):
         value = values.get(field.name)
-        if field.name in values and type(value) is not field.type and not (field.type is float and type(value) is int):
+        if (
+            field.name in values
+            and type(value) is not field.type
+            and not (field.type is float and type(value) is int)
+        ):
             raise ValueError(f"{field.name} must be {TYPE_NAMES[field.type]}, not {value!r:.60}")
 
 
@@ -38,7 +42,9 @@ def check_fields(config: object) -> None:
     if not 0 <= getattr(config, "dropout", 0) < 1:
         raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
     if not 0 <= config.pad_id < config.vocab_size:
-        raise ValueError(f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}")
+        raise ValueError(
+            f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}"
+        )
 
 
 def class_names(classes: str) -> tuple[str, ...]:
@@ -49,4 +55,6 @@ def class_names(classes: str) -> tuple[str, ...]:
 def check_classes(head: str, classes: str) -> None:
     """Raises ValueError for a head that classifies and has no classes to choose from, or one that has and does not."""
     if (head == CLASSES) != (len(class_names(classes)) > 1):
-        raise ValueError(f"classes must be two names or more for the head classes, and none for another, not {classes!r}")
+        raise ValueError(
+            f"classes must be two names or more for the head classes, and none for another, not {classes!r}"
+        )

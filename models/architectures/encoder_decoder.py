@@ -17,12 +17,18 @@ class EncoderDecoder(Architecture):
     """Subclasses make `encoder` and `decoder`; they define `masks`, of the target's queries
     from a position on if asked, `encode` and `decode`."""
 
-    fields = (Field("source", "source", after="end"), Field("target", "target", optional=True, before="start"))
+    fields = (
+        Field("source", "source", after="end"),
+        Field("target", "target", optional=True, before="start"),
+    )
     streams = ("source", "target")
     writes = "target"
 
     def forward(
-        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
+        self,
+        source: Int[Tensor, "batch n"],
+        target: Int[Tensor, "batch m"],
+        masks: Masks | None = None,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
         masks = self.masks(source, target) if masks is None else masks
@@ -32,7 +38,9 @@ class EncoderDecoder(Architecture):
         """<s> for each source."""
         return torch.full((len(given), 1), self.config.start_id, device=given.device)
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """The masks of a source and so much of a target, of the target's queries from position `start` on."""
         return self.masks(given, row, start)
 
@@ -40,7 +48,11 @@ class EncoderDecoder(Architecture):
         """Twice the source and 20, within n_ctx."""
         return min(2 * n_given + 20, self.config.n_ctx - 1)
 
-    def _embed_scaled(self, ids: Int[Tensor, "batch n"], stream: str, start: int = 0) -> Float[Tensor, "batch n d_model"]:
+    def _embed_scaled(
+        self, ids: Int[Tensor, "batch n"], stream: str, start: int = 0
+    ) -> Float[Tensor, "batch n d_model"]:
         """embedding·√d_model + position, from position `start` on (§3.4)."""
         stack = "encoder" if stream == "source" else "decoder"
-        return self._embed(ids, stream, stack, start, self.config.d_model**0.5, "embedding(token)·√d_model")
+        return self._embed(
+            ids, stream, stack, start, self.config.d_model**0.5, "embedding(token)·√d_model"
+        )

@@ -23,11 +23,11 @@ SELF = SiteKind("self", "decoder", "self", "text", "text")
 HEADS = ("pretraining", CLASSES)
 
 CONTINUED = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
-CLASSIFIED = (      # one text, or two with a delimiter between them; the token behind the last answers (§3.3)
+CLASSIFIED = (  # one text, or two with a delimiter between them; the token behind the last answers (§3.3)
     Field("text", "text", before="start", closing="extract"),
     Field("second_text", "text", before="delimiter", optional=True),
 )
-FORMULA = "decoder output · embeddingᵀ"      # of the logits
+FORMULA = "decoder output · embeddingᵀ"  # of the logits
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class GPTConfig:
     d_model: int = 768
     n_heads: int = 12
     n_layers: int = 12
-    n_ctx: int = 512              # longest text, in tokens
-    d_ff: int = 0                 # 0 becomes 4·d_model, as in both papers
-    dropout: float = 0.1          # on each sublayer's output and on embedding + position
-    norm: str = "pre"             # GPT-2's; "post" is GPT-1's
-    positions: str = "learned"    # "sinusoidal" or "none" too
-    activation: str = "gelu"      # of models.layers.blocks.ACTIVATIONS
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
-    init: str = "scaled"          # GPT-2's; see Stack
-    window: int = 0               # how many tokens before its own a position may look back (k); 0: all
-    head: str = "pretraining"     # the next token; "classes" says of a whole text what it is, too
-    classes: str = ""             # the names of the head "classes", separated by commas
-    n_texts: int = 1              # that it classifies together
+    n_ctx: int = 512  # longest text, in tokens
+    d_ff: int = 0  # 0 becomes 4·d_model, as in both papers
+    dropout: float = 0.1  # on each sublayer's output and on embedding + position
+    norm: str = "pre"  # GPT-2's; "post" is GPT-1's
+    positions: str = "learned"  # "sinusoidal" or "none" too
+    activation: str = "gelu"  # of models.layers.blocks.ACTIVATIONS
+    similarity: str = "scaled dot"  # or another of models.layers.similarity.SIMILARITIES
+    init: str = "scaled"  # GPT-2's; see Stack
+    window: int = 0  # how many tokens before its own a position may look back (k); 0: all
+    head: str = "pretraining"  # the next token; "classes" says of a whole text what it is, too
+    classes: str = ""  # the names of the head "classes", separated by commas
+    n_texts: int = 1  # that it classifies together
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -92,7 +92,14 @@ class GPT(Architecture):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
-        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
+        sizes = (
+            config.d_model,
+            config.n_heads,
+            config.d_ff,
+            config.dropout,
+            config.norm,
+            config.similarity,
+        )
 
         def make() -> SelfLayer:
             return SelfLayer(*sizes, kind=SELF, activation=config.activation)
@@ -101,9 +108,14 @@ class GPT(Architecture):
         self.heads = nn.ModuleDict()
         if config.head == CLASSES:
             self.fields = CLASSIFIED[: config.n_texts]
-            self.heads[CLASSES] = nn.Linear(config.d_model, len(config.class_names), bias=False)      # W_y
+            self.heads[CLASSES] = nn.Linear(
+                config.d_model, len(config.class_names), bias=False
+            )  # W_y
             nn.init.normal_(self.heads[CLASSES].weight, std=NORMAL_STD)
-        for table in (self.embedding.weight, self.positions.table):     # as in the papers, whatever the layers' init
+        for table in (
+            self.embedding.weight,
+            self.positions.table,
+        ):  # as in the papers, whatever the layers' init
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
         self._set_paths()
@@ -130,12 +142,15 @@ class GPT(Architecture):
         self, text: Int[Tensor, "batch n"], masks: Masks | None = None
     ) -> Float[Tensor, "batch n vocab"] | Answers:
         """Logits of the token after each position; beside them those of the classes, where it has any."""
-        h = self._states(text, self.masks(text) if masks is None else masks)             # (batch, n, d_model)
+        h = self._states(text, self.masks(text) if masks is None else masks)  # (batch, n, d_model)
         following = self._logits(h, FORMULA)
         if self.config.head != CLASSES:
             return following
-        last = (text != self.config.pad_id).sum(1) - 1                                   # of each row
-        return {CLASSES: self.heads[CLASSES](self.dropout(h[torch.arange(len(h)), last])), NEXT_TOKEN: following}
+        last = (text != self.config.pad_id).sum(1) - 1  # of each row
+        return {
+            CLASSES: self.heads[CLASSES](self.dropout(h[torch.arange(len(h)), last])),
+            NEXT_TOKEN: following,
+        }
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
         """Padding and look-ahead; the window, where there is one."""
@@ -145,13 +160,25 @@ class GPT(Architecture):
         """The text so far: what is written goes on behind it."""
         return given
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """The masks of the row alone; what was given is its beginning."""
         m = row.shape[1]
-        layers = [masks.padding(row, self.config.pad_id), masks.look_ahead(m - start, m, row.device)]
+        layers = [
+            masks.padding(row, self.config.pad_id),
+            masks.look_ahead(m - start, m, row.device),
+        ]
         if k := self.config.window:
-            window = MaskChange(ready="window", k=k)      # named and drawn as the one that a person can put on
-            layers.append(MaskLayer(window.ready_name, ready_made(window.ready, k, m, m)[None, None, start:].to(row.device)))
+            window = MaskChange(
+                ready="window", k=k
+            )  # named and drawn as the one that a person can put on
+            layers.append(
+                MaskLayer(
+                    window.ready_name,
+                    ready_made(window.ready, k, m, m)[None, None, start:].to(row.device),
+                )
+            )
         return {SELF.name: Mask(layers, start)}
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
@@ -159,7 +186,12 @@ class GPT(Architecture):
         return
 
     def decode(
-        self, row: Int[Tensor, "batch m"], memory: None, masks: Masks, cache: Cache | None = None, start: int = 0
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: None,
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
         return self._logits(self._states(row, masks, cache, start), FORMULA, cache)
@@ -170,21 +202,38 @@ class GPT(Architecture):
         """The last layer's vectors, hₙ."""
         return self.decoder(self._embed(row, "text", "decoder", start), masks[SELF.name], cache)
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         """The classes, where it has any, and the next token."""
         found = super().outputs(answers, streams, tokenizer)
         if self.config.head != CLASSES:
             return found
         last = len(streams["text"].ids) - 1
-        return {CLASSES: ClassProbabilities("text", last, self.config.class_names, answers[CLASSES]), **found}
+        return {
+            CLASSES: ClassProbabilities("text", last, self.config.class_names, answers[CLASSES]),
+            **found,
+        }
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         """The most probable class; of a model that writes its first choice after each position."""
-        return outputs[CLASSES].predicted if CLASSES in outputs else super().answer(outputs, streams, tokenizer)
+        return (
+            outputs[CLASSES].predicted
+            if CLASSES in outputs
+            else super().answer(outputs, streams, tokenizer)
+        )
 
-    def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places logit"]:
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places logit"]:
         """The classes too, where it has any."""
-        return self.heads[output](self.last_norm(x)) if output in self.heads else super().readout(x, output)
+        return (
+            self.heads[output](self.last_norm(x))
+            if output in self.heads
+            else super().readout(x, output)
+        )
 
     def longest(self, n_given: int) -> int:
         """As many as it can read."""

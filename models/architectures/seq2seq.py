@@ -39,14 +39,16 @@ class Seq2SeqConfig:
     """The sizes of one recurrent encoder-decoder."""
 
     vocab_size: int
-    d_model: int = 256            # of an embedding, and of what the logits are read from
-    d_hidden: int = 320           # of a state h_t or s_i, in each direction
-    d_align: int = 320            # hidden units of the alignment model
-    cell: str = "gru"             # or "tanh": Elman's
-    bidirectional: bool = True    # the encoder reads backwards too
-    attention: str = "bahdanau"   # or "none": h_m is the decoder's only link to the source
-    dropout: float = 0.1          # on embeddings and on what the logits are read from
-    n_ctx: int = 512              # longest source or target, in tokens; a limit of this program, not of the model
+    d_model: int = 256  # of an embedding, and of what the logits are read from
+    d_hidden: int = 320  # of a state h_t or s_i, in each direction
+    d_align: int = 320  # hidden units of the alignment model
+    cell: str = "gru"  # or "tanh": Elman's
+    bidirectional: bool = True  # the encoder reads backwards too
+    attention: str = "bahdanau"  # or "none": h_m is the decoder's only link to the source
+    dropout: float = 0.1  # on embeddings and on what the logits are read from
+    n_ctx: int = (
+        512  # longest source or target, in tokens; a limit of this program, not of the model
+    )
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -77,7 +79,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.d_hidden, self.cell = config.d_hidden, config.cell
         sequence, _ = CELLS[config.cell]
-        self.recurrence = sequence(config.d_model, config.d_hidden, batch_first=True, bidirectional=config.bidirectional)
+        self.recurrence = sequence(
+            config.d_model, config.d_hidden, batch_first=True, bidirectional=config.bidirectional
+        )
 
     def forward(
         self, x: Float[Tensor, "batch n d_model"], real: Bool[Tensor, "batch n"]
@@ -85,14 +89,27 @@ class Encoder(nn.Module):
         """A padded step leaves a state as it was: h_m stands forward in the last position and backward in the first."""
         lengths = real.sum(1)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        h, _ = pad_packed_sequence(self.recurrence(packed)[0], batch_first=True, total_length=x.shape[1])
-        last = h[torch.arange(len(h), device=h.device), lengths - 1, None, : self.d_hidden]   # (batch, 1, d_hidden)
+        h, _ = pad_packed_sequence(
+            self.recurrence(packed)[0], batch_first=True, total_length=x.shape[1]
+        )
+        last = h[
+            torch.arange(len(h), device=h.device), lengths - 1, None, : self.d_hidden
+        ]  # (batch, 1, d_hidden)
         forward = torch.where(real[:, :, None], h[..., : self.d_hidden], last)
         h = torch.cat([forward, h[..., self.d_hidden :]], dim=-1)
-        tap("encoder", "states", h, "source", "d_memory", f"h_t = {FORMULAS[self.cell]}, in each direction")
+        tap(
+            "encoder",
+            "states",
+            h,
+            "source",
+            "d_memory",
+            f"h_t = {FORMULAS[self.cell]}, in each direction",
+        )
         return h
 
-    def last_state(self, memory: Float[Tensor, "batch n d_memory"]) -> Float[Tensor, "batch d_memory"]:
+    def last_state(
+        self, memory: Float[Tensor, "batch n d_memory"]
+    ) -> Float[Tensor, "batch d_memory"]:
         """h_m: where the forward direction ended, and where the backward one did."""
         return torch.cat([memory[:, -1, : self.d_hidden], memory[:, 0, self.d_hidden :]], dim=-1)
 
@@ -105,14 +122,24 @@ class Alignment(nn.Module):
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        self.projections: dict[str, tuple[Tensor, Tensor]] = {}   # none: W and U belong to the similarity
-        self.similarity = LearnedSimilarity("additive", config.d_hidden, config.d_memory, config.d_align)
+        self.projections: dict[
+            str, tuple[Tensor, Tensor]
+        ] = {}  # none: W and U belong to the similarity
+        self.similarity = LearnedSimilarity(
+            "additive", config.d_hidden, config.d_memory, config.d_align
+        )
 
     def forward(
-        self, s: Float[Tensor, "batch d_hidden"], uh: Float[Tensor, "batch n d_align"], memory: Tensor, allowed: Tensor | None
+        self,
+        s: Float[Tensor, "batch d_hidden"],
+        uh: Float[Tensor, "batch n d_align"],
+        memory: Tensor,
+        allowed: Tensor | None,
     ) -> Float[Tensor, "batch d_memory"]:
         """One step's context; `uh` is U h, which no step changes, and `allowed` is (batch, n)."""
-        energies = (F.linear(s, self.similarity.W)[:, None] + uh).tanh() @ self.similarity.v     # (batch, n)
+        energies = (
+            F.linear(s, self.similarity.W)[:, None] + uh
+        ).tanh() @ self.similarity.v  # (batch, n)
         weights = masked_softmax(energies[:, None], None if allowed is None else allowed[:, None])
         return (weights @ memory)[:, 0]
 
@@ -126,7 +153,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.cell = config.cell
         sequence, cell = CELLS[config.cell]
-        self.W_s = nn.Linear(config.d_memory, config.d_hidden)   # s_0 = tanh(W_s h_m + b)
+        self.W_s = nn.Linear(config.d_memory, config.d_hidden)  # s_0 = tanh(W_s h_m + b)
         if config.attention == "none":
             self.alignment = None
             self.recurrence = sequence(config.d_model, config.d_hidden, batch_first=True)
@@ -134,7 +161,7 @@ class Decoder(nn.Module):
             self.alignment = Alignment(config)
             self.recurrence = cell(config.d_model + config.d_memory, config.d_hidden)
         d_read = config.d_hidden + config.d_model + (config.d_memory if self.alignment else 0)
-        self.W_r = nn.Linear(d_read, config.d_model)             # what the logits are read from
+        self.W_r = nn.Linear(d_read, config.d_model)  # what the logits are read from
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -146,27 +173,50 @@ class Decoder(nn.Module):
         cache: Cache | None,
     ) -> Float[Tensor, "batch m d_model"]:
         """What the logits after each position are read from, tanh(W_r [s_i; y_{i−1}; c_i])."""
-        kept = cache.get(self.path) if cache is not None and self.path in cache else ()   # the state, and U h
+        kept = (
+            cache.get(self.path) if cache is not None and self.path in cache else ()
+        )  # the state, and U h
         s = kept[0] if kept else self.W_s(h_m).tanh()
         if self.alignment is None:
             states, _ = self.recurrence(y, s[None])
             read, parts = torch.cat([states, y], dim=-1), "s_i; y_{i−1}"
         else:
-            uh = kept[1] if kept else F.linear(memory, self.alignment.similarity.U)      # (batch, n, d_align)
+            uh = (
+                kept[1] if kept else F.linear(memory, self.alignment.similarity.U)
+            )  # (batch, n, d_align)
             states, contexts = self._aligned(y, uh, memory, s, mask)
             tap(self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j")
             read, parts = torch.cat([states, y, contexts], dim=-1), "s_i; y_{i−1}; c_i"
-        tap(self.path, "states", states, "target", "d_hidden", f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}")
+        tap(
+            self.path,
+            "states",
+            states,
+            "target",
+            "d_hidden",
+            f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}",
+        )
         if cache is not None:
             cache.put(self.path, states[:, -1], *([] if self.alignment is None else [uh]))
         readout = self.dropout(self.W_r(read).tanh())
         tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
         return readout
 
-    def _aligned(self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    def _aligned(
+        self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask
+    ) -> tuple[Tensor, Tensor]:
         """States and contexts, (batch, m, d); the steps are stacked and recorded as one site."""
-        mask = edited(mask, self.alignment.kind.name, self.alignment.path, 1, y.shape[1], memory.shape[1], y.device)
-        blocking = None if mask.blocking is None else mask.blocking.expand(-1, -1, y.shape[1], -1)[:, 0]
+        mask = edited(
+            mask,
+            self.alignment.kind.name,
+            self.alignment.path,
+            1,
+            y.shape[1],
+            memory.shape[1],
+            y.device,
+        )
+        blocking = (
+            None if mask.blocking is None else mask.blocking.expand(-1, -1, y.shape[1], -1)[:, 0]
+        )
         before, states, contexts = [], [], []
         for i in range(y.shape[1]):
             before.append(s)
@@ -176,8 +226,8 @@ class Decoder(nn.Module):
             contexts.append(c)
         stacked = torch.stack(contexts, dim=1)
         if (recording := current()) is not None:
-            q = torch.stack(before, dim=1)                               # (batch, m, d_hidden)
-            h = memory[:, None]                                          # (batch, 1, n, d_memory)
+            q = torch.stack(before, dim=1)  # (batch, m, d_hidden)
+            h = memory[:, None]  # (batch, 1, n, d_memory)
             recording.site(self.alignment, q, memory, q[:, None], h, h, stacked[:, None], mask)
         return torch.stack(states, dim=1), stacked
 
@@ -194,11 +244,19 @@ class Seq2Seq(EncoderDecoder):
         self.decoder = Decoder(config)
         self._set_paths()
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def masks(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """Padding for the alignment; nothing without one. A recurrence sees no later token, so needs no look-ahead mask."""
-        return {"cross": Mask([masks.padding(source, self.config.pad_id)], start)} if self.config.attention != "none" else {}
+        return (
+            {"cross": Mask([masks.padding(source, self.config.pad_id)], start)}
+            if self.config.attention != "none"
+            else {}
+        )
 
-    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_memory"]:
+    def encode(
+        self, source: Int[Tensor, "batch n"], masks: Masks
+    ) -> Float[Tensor, "batch n d_memory"]:
         """The encoder's states. No mask reaches a recurrence: padding ends it (`Encoder.forward`)."""
         x = self._embed_scaled(source, "source")
         return self.encoder(x, source != self.config.pad_id)
@@ -213,5 +271,7 @@ class Seq2Seq(EncoderDecoder):
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         y = self._embed_scaled(target, "target", start)
-        readout = self.decoder(y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache)
+        readout = self.decoder(
+            y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache
+        )
         return self._logits(readout, "readout · embeddingᵀ", cache)

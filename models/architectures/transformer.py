@@ -21,16 +21,16 @@ class TransformerConfig:
 
     vocab_size: int
     d_model: int = 512
-    n_heads: int = 8              # h
-    n_encoder_layers: int = 6     # N
-    n_decoder_layers: int = 6     # N
+    n_heads: int = 8  # h
+    n_encoder_layers: int = 6  # N
+    n_decoder_layers: int = 6  # N
     d_ff: int = 2048
-    dropout: float = 0.1          # P_drop: on each sublayer's output and on embedding + position
-    n_ctx: int = 512              # longest source or target, in tokens
-    norm: str = "post"            # the paper's; "pre" moves LayerNorm inside the residual branch
-    positions: str = "sinusoidal"   # "learned" or "none" too
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
-    init: str = "xavier"          # how weights begin; "scaled" and "normal" make what each sublayer adds smaller, see Stack
+    dropout: float = 0.1  # P_drop: on each sublayer's output and on embedding + position
+    n_ctx: int = 512  # longest source or target, in tokens
+    norm: str = "post"  # the paper's; "pre" moves LayerNorm inside the residual branch
+    positions: str = "sinusoidal"  # "learned" or "none" too
+    similarity: str = "scaled dot"  # or another of models.layers.similarity.SIMILARITIES
+    init: str = "xavier"  # how weights begin; "scaled" and "normal" make what each sublayer adds smaller, see Stack
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -63,10 +63,23 @@ class Transformer(EncoderDecoder):
         super().__init__(config, positions=True, dropout=config.dropout)
         layers = {"encoder": config.n_encoder_layers, "decoder": config.n_decoder_layers}
         self.kinds = tuple(kind for kind in type(self).kinds if layers[kind.stack])
-        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
+        sizes = (
+            config.d_model,
+            config.n_heads,
+            config.d_ff,
+            config.dropout,
+            config.norm,
+            config.similarity,
+        )
         rest = (config.d_model, config.norm, config.init)
-        self.encoder = Stack(lambda: SelfLayer(*sizes, kind=ENCODER_SELF), config.n_encoder_layers, *rest)
-        self.decoder = Stack(lambda: CrossLayer(*sizes, kind=DECODER_SELF, cross=CROSS), config.n_decoder_layers, *rest)
+        self.encoder = Stack(
+            lambda: SelfLayer(*sizes, kind=ENCODER_SELF), config.n_encoder_layers, *rest
+        )
+        self.decoder = Stack(
+            lambda: CrossLayer(*sizes, kind=DECODER_SELF, cross=CROSS),
+            config.n_decoder_layers,
+            *rest,
+        )
         if config.init == "normal":
             nn.init.normal_(self.embedding.weight, std=NORMAL_STD)
         self._set_paths()
@@ -79,18 +92,24 @@ class Transformer(EncoderDecoder):
     def last_norm(self) -> nn.Module:
         return self.decoder.last_norm
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def masks(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """Padding for every key, look-ahead for the decoder's self-attention."""
         source_padding = masks.padding(source, self.config.pad_id)
         target_padding = masks.padding(target, self.config.pad_id)
         m = target.shape[1]
         return {
             "encoder_self": Mask([source_padding]),
-            "decoder_self": Mask([target_padding, masks.look_ahead(m - start, m, target.device)], start),
+            "decoder_self": Mask(
+                [target_padding, masks.look_ahead(m - start, m, target.device)], start
+            ),
             "cross": Mask([source_padding], start),
         }
 
-    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
+    def encode(
+        self, source: Int[Tensor, "batch n"], masks: Masks
+    ) -> Float[Tensor, "batch n d_model"]:
         """The encoder's output, often called memory."""
         return self.encoder(self._embed_scaled(source, "source"), masks["encoder_self"])
 

@@ -23,7 +23,7 @@ from models.trace.outputs import Output, TokenInOrder
 
 CONTENT = SiteKind("content", "encoder", "content", "text", "text")
 QUERY = SiteKind("query", "encoder", "query", "text", "text")
-IN_ORDER = "token in order"      # its output
+IN_ORDER = "token in order"  # its output
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class XLNetConfig:
     d_model: int = 768
     n_heads: int = 12
     n_layers: int = 12
-    n_ctx: int = 512             # longest text, in tokens
-    d_ff: int = 0                # 0 becomes 4·d_model
+    n_ctx: int = 512  # longest text, in tokens
+    d_ff: int = 0  # 0 becomes 4·d_model
     dropout: float = 0.1
-    activation: str = "gelu"     # of models.layers.blocks.ACTIVATIONS
+    activation: str = "gelu"  # of models.layers.blocks.ACTIVATIONS
     pad_id: int = 0
 
     def __post_init__(self) -> None:
@@ -66,25 +66,35 @@ class TwoStreamLayer(nn.Module):
         d_model, dropout = config.d_model, config.dropout
         self.content_attn = RelativeAttention(d_model, config.n_heads, CONTENT, QUERY)
         self.ff = FeedForward(d_model, config.d_ff, "text", config.activation)
-        self.add_norm_1, self.add_norm_2 = (AddNorm(d_model, dropout, "post", "text") for _ in range(2))
+        self.add_norm_1, self.add_norm_2 = (
+            AddNorm(d_model, dropout, "post", "text") for _ in range(2)
+        )
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         """Those of the content stream, then those of the query stream."""
         paths = self.content_attn.path, self.content_attn.query_path
-        return (*self._sublayers(paths[0], CONTENT.role, ""), *self._sublayers(paths[1], QUERY.role, "query_"))
+        return (
+            *self._sublayers(paths[0], CONTENT.role, ""),
+            *self._sublayers(paths[1], QUERY.role, "query_"),
+        )
 
     def _sublayers(self, site: str, states: str, mark: str) -> tuple[Sublayer, Sublayer]:
         before, middle, after = (f"{mark}resid_{place}" for place in ("pre", "mid", "post"))
         both = (
             self.add_norm_1.around(site, states, "attn_out", before, middle),
-            self.add_norm_2.around(self.ff.path, FEED_FORWARD, f"{mark}ff_out", middle, after, self.ff.activation),
+            self.add_norm_2.around(
+                self.ff.path, FEED_FORWARD, f"{mark}ff_out", middle, after, self.ff.activation
+            ),
         )
         return tuple(replace(sublayer, states=states, mark=mark) for sublayer in both)
 
     def forward(
-        self, h: Float[Tensor, "batch n d_model"], g: Float[Tensor, "batch n d_model"] | None,
-        segments: Int[Tensor, "batch n"], both: tuple[Mask, Mask],
+        self,
+        h: Float[Tensor, "batch n d_model"],
+        g: Float[Tensor, "batch n d_model"] | None,
+        segments: Int[Tensor, "batch n"],
+        both: tuple[Mask, Mask],
     ) -> tuple[Tensor, Tensor | None]:
         read_h, read_g = self.content_attn(h, g, segments, both)
         after = self._rest(h, read_h, "")
@@ -119,7 +129,8 @@ class XLNet(Architecture):
     (Yang et al. 2019, eq. 4 and §2.3). Memory of earlier texts (Transformer-XL) is left out."""
 
     fields = (
-        Field("text", "text", segment=0), Field("second_text", "text", optional=True, segment=1),
+        Field("text", "text", segment=0),
+        Field("second_text", "text", optional=True, segment=1),
         Field("order", "text", optional=True, kind=ORDER),
     )
     streams = ("text",)
@@ -128,10 +139,10 @@ class XLNet(Architecture):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)
-        self.placeholder = nn.Parameter(torch.empty(config.d_model))       # w, where every query begins
+        self.placeholder = nn.Parameter(torch.empty(config.d_model))  # w, where every query begins
         self.encoder = Encoder(config)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
-        for name, parameter in self.named_parameters():                    # as in the released code
+        for name, parameter in self.named_parameters():  # as in the released code
             if parameter.dim() > 1 or name == "placeholder":
                 nn.init.normal_(parameter, std=NORMAL_STD)
         self._set_paths()
@@ -141,8 +152,11 @@ class XLNet(Architecture):
         return tuple(sublayer for layer in self.encoder.layers for sublayer in layer.sublayers)
 
     def forward(
-        self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None,
-        segments: Int[Tensor, "batch n"] | None = None, masks: Masks | None = None,
+        self,
+        text: Int[Tensor, "batch n"],
+        rank: Int[Tensor, "batch n"] | None = None,
+        segments: Int[Tensor, "batch n"] | None = None,
+        masks: Masks | None = None,
     ) -> Answers:
         """The logits, (batch, n, vocab), of the token at each position, from those before it in the order. `rank` is when each
         position's turn comes, left to right if None; `segments` tell texts apart, one text if None."""
@@ -158,22 +172,46 @@ class XLNet(Architecture):
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """The ids of the rows, when the turn of each position comes, left to right where no order was given, and its segment."""
-        ranks = [torch.tensor(row["text"].order or range(len(row["text"].ids))).argsort().tolist() for row in rows]
+        ranks = [
+            torch.tensor(row["text"].order or range(len(row["text"].ids))).argsort().tolist()
+            for row in rows
+        ]
         ids, n_ctx = super().inputs(rows), self.config.n_ctx
-        return (*ids, self.padded(ranks, n_ctx), self.padded([row["text"].segments for row in rows], 0))
+        return (
+            *ids,
+            self.padded(ranks, n_ctx),
+            self.padded([row["text"].segments for row in rows], 0),
+        )
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         """The token expected at each position."""
         row = streams["text"]
         logits, order = answers[IN_ORDER][: len(row.ids)], row.order or tuple(range(len(row.ids)))
-        return {IN_ORDER: TokenInOrder("text", order, row.ids, logits, tokenizer.tokens(logits.argmax(-1).tolist()))}
+        return {
+            IN_ORDER: TokenInOrder(
+                "text", order, row.ids, logits, tokenizer.tokens(logits.argmax(-1).tolist())
+            )
+        }
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         """Its first choice at each position, as a text."""
         return tokenizer.decode(outputs[IN_ORDER].logits.argmax(-1).tolist())
 
-    def masks(self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None) -> Masks:
+    def masks(
+        self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None
+    ) -> Masks:
         """Padding, and what comes before in the order; the content stream sees its own token besides."""
-        rank = torch.arange(text.shape[1], device=text.device).expand_as(text) if rank is None else rank
+        rank = (
+            torch.arange(text.shape[1], device=text.device).expand_as(text)
+            if rank is None
+            else rank
+        )
         layers = {kind: masks.in_order(rank, itself=kind is CONTENT) for kind in self.kinds}
-        return {kind.name: Mask([masks.padding(text, self.config.pad_id), layer]) for kind, layer in layers.items()}
+        return {
+            kind.name: Mask([masks.padding(text, self.config.pad_id), layer])
+            for kind, layer in layers.items()
+        }

@@ -19,7 +19,7 @@ class Hypothesis:
     log_prob: float
     score: float
     parent: int
-    ended: bool       # with </s>
+    ended: bool  # with </s>
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,14 @@ def beam(
         if not alive:
             return
         prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
-        log_probs = run.next_log_probs(torch.cat([row_of([*opening, *p], model) for p in prefixes])).cpu()
+        log_probs = run.next_log_probs(
+            torch.cat([row_of([*opening, *p], model) for p in prefixes])
+        ).cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
-            candidates += _children(kept[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index))
+            candidates += _children(
+                kept[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index)
+            )
         kept = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(kept))
         rows = [alive.index(h.parent) for h in kept if not h.ended]
@@ -71,7 +75,13 @@ def beam(
 
 
 def _children(
-    parent: Hypothesis | None, i: int, log_probs: Tensor, ends: Sequence[int], width: int, alpha: float, only: int | None = None
+    parent: Hypothesis | None,
+    i: int,
+    log_probs: Tensor,
+    ends: Sequence[int],
+    width: int,
+    alpha: float,
+    only: int | None = None,
 ) -> list[Hypothesis]:
     tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
     values, ids = log_probs.topk(min(width, len(log_probs)))

@@ -60,7 +60,9 @@ def teacher_forced(
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
     tokens = [*written, model.config.end_id]
-    for i, (log_probs, token) in enumerate(zip(logits.float().log_softmax(-1).cpu(), tokens, strict=True)):
+    for i, (log_probs, token) in enumerate(
+        zip(logits.float().log_softmax(-1).cpu(), tokens, strict=True)
+    ):
         yield Step(i, tuple(written[:i]), token, log_probs, recording)
 
 
@@ -83,29 +85,42 @@ def sample(
     rng = torch.Generator().manual_seed(seed)
 
     def draw(log_probs: Tensor) -> int:
-        return int(torch.multinomial(filtered(log_probs, temperature, top_k, top_p).exp(), 1, generator=rng))
+        return int(
+            torch.multinomial(
+                filtered(log_probs, temperature, top_k, top_p).exp(), 1, generator=rng
+            )
+        )
 
     return written(model, given, draw, **how)
 
 
 def filtered(
-    log_probs: Float[Tensor, "vocab"], temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    log_probs: Float[Tensor, "vocab"],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
 ) -> Float[Tensor, "vocab"]:
     """Log-probabilities at a temperature, kept to the k best and to the smallest set whose sum reaches p (nucleus
     sampling, Holtzman et al. 2020), renormalised. Raises ValueError for a setting that leaves nothing."""
     if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}; greedy decoding is its limit")
+        raise ValueError(
+            f"temperature must be above 0, not {temperature}; greedy decoding is its limit"
+        )
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, not {top_p}")
     log_probs = (log_probs / temperature).log_softmax(-1)
     if top_k is not None and top_k < len(log_probs):
-        log_probs = log_probs.masked_fill(log_probs < log_probs.topk(top_k).values[-1], -torch.inf).log_softmax(-1)
-    if top_p is not None and top_p < 1:   # at 1, rounding in the sum would drop the last tokens
+        log_probs = log_probs.masked_fill(
+            log_probs < log_probs.topk(top_k).values[-1], -torch.inf
+        ).log_softmax(-1)
+    if top_p is not None and top_p < 1:  # at 1, rounding in the sum would drop the last tokens
         ordered, index = log_probs.exp().sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= top_p
-        log_probs = log_probs.masked_fill(torch.zeros_like(beyond).scatter(0, index, beyond), -torch.inf).log_softmax(-1)
+        log_probs = log_probs.masked_fill(
+            torch.zeros_like(beyond).scatter(0, index, beyond), -torch.inf
+        ).log_softmax(-1)
     return log_probs
 
 
@@ -134,7 +149,9 @@ def written(
     at = model.always_taken(limit) | by_position(forced)
     prefix: list[int] = []
     with torch.inference_mode():
-        run = Incremental(model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory)
+        run = Incremental(
+            model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory
+        )
         row = run.opening
     drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and not any(end in prefix for end in ends):
@@ -173,11 +190,17 @@ def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:
 
 @torch.inference_mode()
 def greedy_batch(
-    model: Model, given: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None = None
+    model: Model,
+    given: Int[Tensor, "batch n"],
+    memory: Float[Tensor, "batch n d_memory"] | None = None,
 ) -> list[list[int]]:
     """Greedy decoding of many padded sources at once. Rows end before their </s>. `memory` as in `Incremental`."""
     run = Incremental(model, given, memory=memory)
-    pad, ends, row = model.config.pad_id, torch.tensor(model.end_ids, device=given.device), run.opening
+    pad, ends, row = (
+        model.config.pad_id,
+        torch.tensor(model.end_ids, device=given.device),
+        run.opening,
+    )
     ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
     limit = model.longest(given.shape[1])
     at = model.always_taken(limit)
@@ -189,4 +212,7 @@ def greedy_batch(
         ended |= torch.isin(token, ends)
         if ended.all():
             break
-    return [[i for i in written if i not in (pad, *model.end_ids)] for written in row[:, run.opening.shape[1] :].tolist()]
+    return [
+        [i for i in written if i not in (pad, *model.end_ids)]
+        for written in row[:, run.opening.shape[1] :].tolist()
+    ]

@@ -10,7 +10,9 @@ from models.architectures import Model
 from models.layers.cache import Cache
 from models.trace.edits import Edits, editing
 
-Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
+Forced = (
+    Sequence[int] | Mapping[int, int]
+)  # the first tokens of a run, or position (from 0) → token
 
 
 class Incremental:
@@ -31,13 +33,21 @@ class Incremental:
         memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
         self.model, self.given, self.edits = model, given, edits or Edits()
-        self.opening = model.opening(given)                  # (batch, n) before a token is written
+        self.opening = model.opening(given)  # (batch, n) before a token is written
         if memory is None:
             with editing(self.edits):
                 memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
         self.memory = memory
-        grows = [kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes]
-        self.cache = Cache() if use_cache and model.can_cache and not any(map(self.edits.opens_ahead, grows)) else None
+        grows = [
+            kind.name
+            for kind in model.kinds
+            if kind.query_stream == kind.key_stream == model.writes
+        ]
+        self.cache = (
+            Cache()
+            if use_cache and model.can_cache and not any(map(self.edits.opens_ahead, grows))
+            else None
+        )
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:

@@ -15,7 +15,12 @@ def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
     limit = max(1e-4, rounding_in(serial.dtype))
     sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
     return [
-        Check("probabilities sum to 1", largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"),
+        Check(
+            "probabilities sum to 1",
+            largest(sums),
+            1e-5,
+            "Largest difference from 1, over all positions of both runs",
+        ),
         Check(
             "with the cache = without it",
             _difference(serial, uncached, len(serial)),
@@ -50,7 +55,9 @@ def _check_states(serial: Run, uncached: Run) -> list[Check]:
     """That the state kept from step to step is the one a run from the beginning comes to."""
     if not serial.states:
         return []
-    apart = torch.cat([(serial.states[name] - uncached.states[name]).flatten() for name in serial.states])
+    apart = torch.cat(
+        [(serial.states[name] - uncached.states[name]).flatten() for name in serial.states]
+    )
     detail = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
     return [Check("the kept state is the right one", largest(apart), 1e-4, detail)]
 

@@ -41,7 +41,9 @@ class StepRows(Sequence):
         """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
         keys the largest."""
         rows = [row.mean(0) if head is None else row[head] for row in self.rows]
-        return torch.stack([_largest(F.pad(row, (0, self.n_key - len(row))), block) for row in rows])
+        return torch.stack(
+            [_largest(F.pad(row, (0, self.n_key - len(row))), block) for row in rows]
+        )
 
     @cached_property
     def sums(self) -> Float[Tensor, _]:
@@ -96,10 +98,16 @@ class PassRows(Sequence):
         for queries in row_slices(site, site.n_heads if head is None else 1):
             start, stop = max(queries.start, self.first), min(queries.stop, end)
             if start < stop:
-                weights = site.weights(head, rows=queries)[..., start - queries.start : stop - queries.start, : self.n_key]
+                weights = site.weights(head, rows=queries)[
+                    ..., start - queries.start : stop - queries.start, : self.n_key
+                ]
                 yield (weights.tril(start) if self._looks_back else weights).float().cpu()
 
 
 def _largest(weights: Float[Tensor, "*row key"], block: int) -> Float[Tensor, "*row block"]:
     """The largest of each `block` of keys, of which the last may be shorter."""
-    return F.pad(weights, (0, -weights.shape[-1] % block)).unflatten(-1, (-1, block)).amax(-1) if block > 1 else weights
+    return (
+        F.pad(weights, (0, -weights.shape[-1] % block)).unflatten(-1, (-1, block)).amax(-1)
+        if block > 1
+        else weights
+    )

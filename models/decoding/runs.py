@@ -56,7 +56,9 @@ class Run:
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
     kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
     ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
-    states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
+    states: dict[str, Float[Tensor, "position d"]] = field(
+        default_factory=dict
+    )  # of a recurrent decoder, by activation
     dtype: torch.dtype = torch.float32  # in which the model ran
 
     def __len__(self) -> int:
@@ -67,7 +69,9 @@ class Run:
         """Entropy of each distribution, in nats."""
         return -(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum(-1)
 
-    def weights(self, site: str, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
+    def weights(
+        self, site: str, head: int | None = None, block: int = 1
+    ) -> Float[Tensor, "position key"]:
         """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
         keys the largest."""
         return self.rows[site].weights(head, block)
@@ -89,10 +93,14 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
     output = trace.next_token
     end = len(output.labels)
     if not 0 <= first < end:
-        raise ValueError(f"first must be a position with a token behind it, 0 to {end - 1}, not {first}")
+        raise ValueError(
+            f"first must be a position with a token behind it, 0 to {end - 1}, not {first}"
+        )
     read = trace.streams[output.stream].ids[first:end]
     sites, log_probs = _writing(trace.attention), output.log_probs[first:end]
-    return _all_at_once(read, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first)
+    return _all_at_once(
+        read, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first
+    )
 
 
 @torch.inference_mode()
@@ -104,7 +112,9 @@ def single_pass(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Ru
     log_probs = torch.stack([s.log_probs for s in steps])
     read = (_opening(model, given)[-1], *tokens[:-1])
     ended = tokens[-1] in model.end_ids
-    return _all_at_once(read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first)
+    return _all_at_once(
+        read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first
+    )
 
 
 def _opening(model: Model, given: Sequence[int]) -> list[int]:
@@ -126,20 +136,28 @@ def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autore
     setting that makes no sense, or where what is given leaves no room to write. Under beam search the run is the best
     hypothesis, read step by step."""
     if model.longest(len(given)) < 1:
-        raise ValueError(f"{len(given)} tokens leave no room to write: this model reads at most {model.config.n_ctx}")
+        raise ValueError(
+            f"{len(given)} tokens leave no room to write: this model reads at most {model.config.n_ctx}"
+        )
     forced = dict(method.forced)
     how: dict[str, Any] = {"forced": forced, "recorded": True, "max_new": method.max_new}
     if method.how == "greedy":
-        return Autoregression(method, _one_by_one(model, given, decoding.greedy(model, given, **how)))
+        return Autoregression(
+            method, _one_by_one(model, given, decoding.greedy(model, given, **how))
+        )
     if method.how == "sample":
         settings = {n: getattr(method, n) for n in ("seed", "temperature", "top_k", "top_p")}
-        return Autoregression(method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how)))
+        return Autoregression(
+            method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how))
+        )
     if method.how != "beam":
         raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
     steps = tuple(decoding.beam(model, given, forced=forced, **settings))
     best = steps[-1].hypotheses[0].tokens
-    run = _one_by_one(model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True))
+    run = _one_by_one(
+        model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True)
+    )
     return Autoregression(method, run, steps)
 
 
@@ -166,7 +184,9 @@ class _StepCollector:
             self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
             self.error, self.dtype = max(self.error, _kernel_error(site)), site.dtype
             if site.role == "self":
-                kept = site.n_key - site.memory.shape[1]  # the memory is what keys were computed from just now
+                kept = (
+                    site.n_key - site.memory.shape[1]
+                )  # the memory is what keys were computed from just now
         self.cached.append(kept)
         for name, states in _states(step.recording.activations).items():
             self.states.setdefault(name, []).append(states[-1])
@@ -210,7 +230,17 @@ def _all_at_once(
     rows = {name: PassRows(site, first, len(read)) for name, site in sites.items()}
     error = max((_kernel_error(site) for site in sites.values()), default=0.0)
     dtype = next((site.dtype for site in sites.values()), torch.float32)
-    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations), dtype)
+    return Run(
+        tuple(read),
+        tuple(taken),
+        log_probs,
+        rows,
+        (0,) * len(read),
+        error,
+        ended,
+        _states(activations),
+        dtype,
+    )
 
 
 def _kernel_error(site: AttentionSite) -> float:

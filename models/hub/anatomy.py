@@ -18,7 +18,9 @@ from models.layers.sublayers import FEED_FORWARD, Sublayer, norm_name
 from models.trace.deferred import Gated, Product
 from models.trace.recorder import LARGEST_KEPT
 
-LARGEST = 4 * LARGEST_KEPT      # numbers of what stands within a layer; the streams between layers are always kept
+LARGEST = (
+    4 * LARGEST_KEPT
+)  # numbers of what stands within a layer; the streams between layers are always kept
 _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu, "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
 }  # fmt: skip
@@ -63,12 +65,14 @@ class LayerPart:
 
     part: AttnPaths | FFPaths
     stack: Stack
-    kind: int                   # which of the model's kinds of attention, of a feed-forward that of the one before it
-    number: int                 # of its layer, from 0
-    layer: str                  # the path of its layer
-    before: str                 # "" where the stream is not there by itself
+    kind: (
+        int  # which of the model's kinds of attention, of a feed-forward that of the one before it
+    )
+    number: int  # of its layer, from 0
+    layer: str  # the path of its layer
+    before: str  # "" where the stream is not there by itself
     after: str
-    reads: str                  # what its norm is given, where that is not the stream before it
+    reads: str  # what its norm is given, where that is not the stream before it
     is_first: bool
     is_last: bool
 
@@ -106,7 +110,9 @@ class Anatomy:
                 number += 1
             if number == 0:
                 return ()
-        wanted = {place for p in found for place in (p.path, p.norm, *_own(p))} | {stack.last_norm for stack in self.stacks}
+        wanted = {place for p in found for place in (p.path, p.norm, *_own(p))} | {
+            stack.last_norm for stack in self.stacks
+        }
         return tuple(found) if wanted <= paths | {""} else ()
 
     def taps(self) -> Taps:
@@ -130,29 +136,82 @@ class Anatomy:
         if p.is_first:
             yield p.layer, Tap(p.before, True, "residual stream before the layer")
         elif p.before and p.stack.norm == "pre":
-            yield p.norm, Tap(p.before, True, "residual stream between attention and feed-forward", largest=LARGEST)
+            yield (
+                p.norm,
+                Tap(
+                    p.before,
+                    True,
+                    "residual stream between attention and feed-forward",
+                    largest=LARGEST,
+                ),
+            )
         if p.is_last:
             yield p.layer, Tap(p.after, False, "residual stream behind the layer")
         elif p.after and p.stack.norm == "post":
-            yield p.norm, Tap(p.after, False, "residual stream between attention and feed-forward", largest=LARGEST)
+            yield (
+                p.norm,
+                Tap(
+                    p.after,
+                    False,
+                    "residual stream between attention and feed-forward",
+                    largest=LARGEST,
+                ),
+            )
         if p.normed:
             yield p.norm, Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=LARGEST)
         if isinstance(p.part, FFPaths):
-            first, other, function = (self.module.get_submodule(p.within(path)) if path else None
-                                      for path in (p.part.first, p.part.other, p.part.function))
-            yield p.within(p.part.first), Tap(f"{p.path}.ff_pre", True, "x·W₁", "d_ff", LARGEST, lambda x: _product(first, x))
-            yield p.within(p.part.first), Tap(
-                f"{p.path}.ff_post", True, "activation(ff_pre)", "d_ff", LARGEST, lambda x: _product(first, x, function, other))
-            yield p.within(p.part.last), Tap(f"{p.path}.ff_out", False, "what the feed-forward adds", largest=LARGEST)
+            first, other, function = (
+                self.module.get_submodule(p.within(path)) if path else None
+                for path in (p.part.first, p.part.other, p.part.function)
+            )
+            yield (
+                p.within(p.part.first),
+                Tap(
+                    f"{p.path}.ff_pre", True, "x·W₁", "d_ff", LARGEST, lambda x: _product(first, x)
+                ),
+            )
+            yield (
+                p.within(p.part.first),
+                Tap(
+                    f"{p.path}.ff_post",
+                    True,
+                    "activation(ff_pre)",
+                    "d_ff",
+                    LARGEST,
+                    lambda x: _product(first, x, function, other),
+                ),
+            )
+            yield (
+                p.within(p.part.last),
+                Tap(f"{p.path}.ff_out", False, "what the feed-forward adds", largest=LARGEST),
+            )
 
     def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:
         feeds, norm = isinstance(p.part, FFPaths), self._norm(p)
         out = f"{p.path}.ff_out" if feeds else f"{p.path}.attn_out"
-        function = activation_of(self.module.get_submodule(p.within(p.part.function))) if feeds else ""
-        biased = feeds and getattr(self.module.get_submodule(p.within(p.part.first)), "bias", None) is not None
+        function = (
+            activation_of(self.module.get_submodule(p.within(p.part.function))) if feeds else ""
+        )
+        biased = (
+            feeds
+            and getattr(self.module.get_submodule(p.within(p.part.first)), "bias", None) is not None
+        )
         return Sublayer(
-            p.path, FEED_FORWARD if feeds else kind.role, kind.query_stream, p.before, out, p.after, p.stack.norm, norm, p.normed,
-            function, reads=p.reads, number=p.number, side=kind.stack, gated=feeds and bool(p.part.other), biased=biased,
+            p.path,
+            FEED_FORWARD if feeds else kind.role,
+            kind.query_stream,
+            p.before,
+            out,
+            p.after,
+            p.stack.norm,
+            norm,
+            p.normed,
+            function,
+            reads=p.reads,
+            number=p.number,
+            side=kind.stack,
+            gated=feeds and bool(p.part.other),
+            biased=biased,
         )
 
     def _norm(self, p: LayerPart) -> nn.Module:
@@ -164,36 +223,63 @@ def activation_of(function: nn.Module) -> str:
     x = torch.linspace(-4, 4, 33)
     with torch.no_grad():
         output = function(x)
-    return next((name for name, own in _FUNCTIONS.items() if torch.allclose(own(x), output, rtol=0, atol=1e-6)), "")
+    return next(
+        (
+            name
+            for name, own in _FUNCTIONS.items()
+            if torch.allclose(own(x), output, rtol=0, atol=1e-6)
+        ),
+        "",
+    )
 
 
 def _of_layer(stack: Stack, index: int, number: int, layer: str) -> Iterator[LayerPart]:
     """The parts of one layer. What the run holds is named as in our own models: beside the attention that it goes into."""
-    beside = [f"{layer}.{part.path}".rpartition(".")[0] for part in stack.parts if isinstance(part, AttnPaths)]
+    beside = [
+        f"{layer}.{part.path}".rpartition(".")[0]
+        for part in stack.parts
+        if isinstance(part, AttnPaths)
+    ]
     n, attentions = len(stack.parts), len(beside)
-    between = [f"{beside[1]}.resid_mid", f"{beside[1]}.resid_mid_cross"] if attentions > 1 else [f"{beside[0]}.resid_mid"]
+    between = (
+        [f"{beside[1]}.resid_mid", f"{beside[1]}.resid_mid_cross"]
+        if attentions > 1
+        else [f"{beside[0]}.resid_mid"]
+    )
     between = [""] * len(between) if stack.parallel else between
     names = [f"{beside[0]}.resid_pre", *between[: n - 1], f"{beside[0]}.resid_post"]
     for i, part in enumerate(stack.parts):
         reads = names[0] if stack.parallel and i else ""
         kind = index + min(i, attentions - 1)
-        yield LayerPart(part, stack, kind, number, layer, names[i], names[i + 1], reads, i == 0, i == n - 1)
+        yield LayerPart(
+            part, stack, kind, number, layer, names[i], names[i + 1], reads, i == 0, i == n - 1
+        )
 
 
 def _own(p: LayerPart) -> list[str]:
-    paths = (p.part.first, p.part.function, p.part.last, p.part.other) if isinstance(p.part, FFPaths) else ()
+    paths = (
+        (p.part.first, p.part.function, p.part.last, p.part.other)
+        if isinstance(p.part, FFPaths)
+        else ()
+    )
     return [p.within(path) for path in paths if path]
 
 
-def _product(first: nn.Module, x: Tensor, function: nn.Module | None = None, other: nn.Module | None = None) -> Product:
+def _product(
+    first: nn.Module, x: Tensor, function: nn.Module | None = None, other: nn.Module | None = None
+) -> Product:
     """x·W₁ by its cause, behind its activation and times the other product where there are such."""
     weight, bias = _matrix(first)
     if other is None:
         return Product(x.detach(), weight, bias, activation=function)
-    return Gated(x.detach(), weight, bias, activation=function, other=Product(x.detach(), *_matrix(other)))
+    return Gated(
+        x.detach(), weight, bias, activation=function, other=Product(x.detach(), *_matrix(other))
+    )
 
 
 def _matrix(linear: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Weight (out, in) and bias; transformers' Conv1D keeps its weight the other way round."""
     bias = getattr(linear, "bias", None)
-    return (linear.weight if isinstance(linear, nn.Linear) else linear.weight.T).detach(), None if bias is None else bias.detach()
+    return (
+        linear.weight if isinstance(linear, nn.Linear) else linear.weight.T
+    ).detach(), None if bias is None else bias.detach()

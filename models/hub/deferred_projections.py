@@ -14,7 +14,9 @@ from models.trace.deferred import Product
 from models.trace.recorder import LARGEST_KEPT
 
 
-def with_projections(site: AttentionSite, projections: dict[str, tuple[Tensor, Tensor | None]]) -> AttentionSite:
+def with_projections(
+    site: AttentionSite, projections: dict[str, tuple[Tensor, Tensor | None]]
+) -> AttentionSite:
     """The same with these projections; nothing that is kept by its cause is worked out."""
     return replace(site, **{part: site.deferred(part) for part in "qkv"}, projections=projections)
 
@@ -31,7 +33,14 @@ def source(origin: Origin | None, t: Tensor, frame: Frame) -> Tensor:
     if origin is not None:
         return origin.x
     batch, n = t.shape[0], t.shape[2]
-    model_input = next((x for x in frame.inputs if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()), None)
+    model_input = next(
+        (
+            x
+            for x in frame.inputs
+            if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()
+        ),
+        None,
+    )
     return (t.transpose(1, 2).flatten(2) if model_input is None else model_input).detach()
 
 

@@ -20,12 +20,17 @@ def description(scope: Scope) -> Iterator[str]:
     for name, p in model.module.named_parameters():
         yield f"  {name:64} {' × '.join(map(str, p.shape)):>14} {p.numel():>13,}"
     tokenizer = scope.tokenizer
-    special = ", ".join(f"{name} {i}" for name, i in sorted(tokenizer.special_ids.items()) if name != "pad")
+    special = ", ".join(
+        f"{name} {i}" for name, i in sorted(tokenizer.special_ids.items()) if name != "pad"
+    )
     yield f"\ntokenizer\n  {type(tokenizer).__name__}: {tokenizer.vocab_size:,} tokens; {special or 'no special tokens'}"
     yield f"  its fields are {', '.join(field.title for field in model.fields)}; up to {config.n_ctx:,} tokens are read"
     first = scope.examples[0]
     yield "\nwhat can be shown"
-    yield from (f"  {line}" for line in capabilities(scope, scope.run(*([first] if isinstance(first, str) else first))))
+    yield from (
+        f"  {line}"
+        for line in capabilities(scope, scope.run(*([first] if isinstance(first, str) else first)))
+    )
 
 
 def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
@@ -42,22 +47,35 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         return
     yield "shown are queries, keys, values, scores, and masks in named layers; masks can be painted"
     walked = all(site.projections for site in sites)
-    yield "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O" if walked else (
-        "no walk is shown from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
+    yield (
+        "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O"
+        if walked
+        else (
+            "no walk is shown from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
+        )
     )
     if grouped := [site for site in sites if site.deferred("k").shape[1] < site.n_heads]:
         yield f"{grouped[0].n_heads // grouped[0].deferred('k').shape[1]} heads read one key head"
-    yield "shown is the residual stream" if model.sublayers or any("resid" in name for name in trace.activations) else (
-        "no residual stream is shown: it is not known by which modules this kind of model passes it on"
+    yield (
+        "shown is the residual stream"
+        if model.sublayers or any("resid" in name for name in trace.activations)
+        else (
+            "no residual stream is shown: it is not known by which modules this kind of model passes it on"
+        )
     )
     if model.rotation(2) is not None:
         yield "shown is by which angles its queries and keys are turned at each position"
-    yield "shown are its position vectors" if model.positions is not None else "no position vectors are shown: none are looked up"
+    yield (
+        "shown are its position vectors"
+        if model.positions is not None
+        else "no position vectors are shown: none are looked up"
+    )
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
     """How many layers, of how many heads each, attend in a run: kind by kind, as it meets them."""
     counted = Counter((f"{site.stack} {site.role}", site.n_heads) for site in sites)
     return ", ".join(
-        f"{n} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)} of {kind}-attention" for (kind, heads), n in counted.items()
+        f"{n} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)} of {kind}-attention"
+        for (kind, heads), n in counted.items()
     )

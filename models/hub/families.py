@@ -13,17 +13,43 @@ _GPT2 = (Stack(
     "transformer.h.{}", (AttnPaths("attn", "ln_1"), FFPaths("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp")),
     last_norm="transformer.ln_f",
 ),)  # fmt: skip
-_LLAMA = (Stack("model.layers.{}", (
-    AttnPaths("self_attn", "input_layernorm"),
-    FFPaths("mlp", "post_attention_layernorm", "mlp.gate_proj", "mlp.act_fn", "mlp", "mlp.up_proj"),
-), last_norm="model.norm"),)
-_NEOX = (Stack("gpt_neox.layers.{}", (
-    AttnPaths("attention", "input_layernorm"), FFPaths("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
-), last_norm="gpt_neox.final_layer_norm"),)
-_SELF, _CROSS = AttnPaths("self_attn", "self_attn_layer_norm"), AttnPaths("encoder_attn", "encoder_attn_layer_norm")
+_LLAMA = (
+    Stack(
+        "model.layers.{}",
+        (
+            AttnPaths("self_attn", "input_layernorm"),
+            FFPaths(
+                "mlp",
+                "post_attention_layernorm",
+                "mlp.gate_proj",
+                "mlp.act_fn",
+                "mlp",
+                "mlp.up_proj",
+            ),
+        ),
+        last_norm="model.norm",
+    ),
+)
+_NEOX = (
+    Stack(
+        "gpt_neox.layers.{}",
+        (
+            AttnPaths("attention", "input_layernorm"),
+            FFPaths("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
+        ),
+        last_norm="gpt_neox.final_layer_norm",
+    ),
+)
+_SELF, _CROSS = (
+    AttnPaths("self_attn", "self_attn_layer_norm"),
+    AttnPaths("encoder_attn", "encoder_attn_layer_norm"),
+)
 _FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2")
 _OPT = (Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),)
-_BART = (Stack("model.encoder.layers.{}", (_SELF, _FC), "post"), Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"))
+_BART = (
+    Stack("model.encoder.layers.{}", (_SELF, _FC), "post"),
+    Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"),
+)
 
 
 def _bert(name: str) -> tuple[Stack, ...]:
@@ -33,20 +59,42 @@ def _bert(name: str) -> tuple[Stack, ...]:
     ), "post"),)  # fmt: skip
 
 
-_DISTILBERT = (Stack("distilbert.transformer.layer.{}", (
-    AttnPaths("attention", "sa_layer_norm"), FFPaths("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
-), "post"),)
+_DISTILBERT = (
+    Stack(
+        "distilbert.transformer.layer.{}",
+        (
+            AttnPaths("attention", "sa_layer_norm"),
+            FFPaths("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
+        ),
+        "post",
+    ),
+)
 
 
 def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
     def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense"
-        return FFPaths(inner, f"{path}.layer_norm", f"{inner}.{first}", f"{inner}.act", inner, f"{inner}.{other}" if other else "")
+        return FFPaths(
+            inner,
+            f"{path}.layer_norm",
+            f"{inner}.{first}",
+            f"{inner}.act",
+            inner,
+            f"{inner}.{other}" if other else "",
+        )
 
     own = AttnPaths("layer.0.SelfAttention", "layer.0.layer_norm")
     cross = AttnPaths("layer.1.EncDecAttention", "layer.1.layer_norm")
-    return (Stack("encoder.block.{}", (own, feed_forward("layer.1")), last_norm="encoder.final_layer_norm"),
-            Stack("decoder.block.{}", (own, cross, feed_forward("layer.2")), last_norm="decoder.final_layer_norm"))
+    return (
+        Stack(
+            "encoder.block.{}", (own, feed_forward("layer.1")), last_norm="encoder.final_layer_norm"
+        ),
+        Stack(
+            "decoder.block.{}",
+            (own, cross, feed_forward("layer.2")),
+            last_norm="decoder.final_layer_norm",
+        ),
+    )
 
 
 # model_type → how its layers may stand; the first that is there counts, and that a run bears out (probe.py)
@@ -63,21 +111,34 @@ FAMILIES: dict[str, tuple[tuple[Stack, ...], ...]] = {
 }
 
 # model_type → the module that makes cos and sin of its rotary positions
-ROTARY = {**dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), "model.rotary_emb"), "gpt_neox": "gpt_neox.rotary_emb"}
+ROTARY = {
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), "model.rotary_emb"),
+    "gpt_neox": "gpt_neox.rotary_emb",
+}
 
 
 def rotary_paths(kind: str) -> list[str]:
     """Where that module may stand in this kind of model; nowhere in one that is not known."""
-    return [path for whole in filter(None, [ROTARY.get(kind)]) for path in (whole, whole.partition(".")[2])]
+    return [
+        path
+        for whole in filter(None, [ROTARY.get(kind)])
+        for path in (whole, whole.partition(".")[2])
+    ]
 
 
 def anatomies(kind: str, module: nn.Module) -> list[Anatomy]:
     """How the layers of this kind of model may stand; none of one that is not known, or whose modules stand elsewhere than those of
     its family do."""
-    found = [Anatomy(module, stacks) for family in FAMILIES.get(kind, ()) for stacks in (family, tuple(map(_without_head, family)))]
+    found = [
+        Anatomy(module, stacks)
+        for family in FAMILIES.get(kind, ())
+        for stacks in (family, tuple(map(_without_head, family)))
+    ]
     return [anatomy for anatomy in found if anatomy.parts]
 
 
 def _without_head(stack: Stack) -> Stack:
     """The same in a model that has no other parts, whose modules have no first name."""
-    return replace(stack, layers=stack.layers.partition(".")[2], last_norm=stack.last_norm.partition(".")[2])
+    return replace(
+        stack, layers=stack.layers.partition(".")[2], last_norm=stack.last_norm.partition(".")[2]
+    )

@@ -11,10 +11,28 @@ import torch
 
 from models.errors import CheckpointError
 
-LARGEST_CONFIG = 2**20      # bytes
-LARGEST_HEADER = 10**8      # bytes, the format's own limit
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+LARGEST_CONFIG = 2**20  # bytes
+LARGEST_HEADER = 10**8  # bytes, the format's own limit
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+)
+BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
 FLOATS = ("F64", "F32", "F16", "BF16")
 INDEX = "model.safetensors.index.json"
 
@@ -30,7 +48,9 @@ def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None)
     given = free_memory(device)
     if wanted > given:
         sizes = [f"{n / 2**30:,.1f} GB" for n in (wanted, given)]
-        raise CheckpointError(f"its weights take {sizes[0]}, and {sizes[1]} of memory are free on {device}")
+        raise CheckpointError(
+            f"its weights take {sizes[0]}, and {sizes[1]} of memory are free on {device}"
+        )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -38,7 +58,9 @@ def weight_files(folder: Path) -> list[Path]:
     one is missing."""
     if (folder / INDEX).is_file():
         shards = _json(folder / INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not all(isinstance(name, str) and Path(name).name == name for name in shards.values()):
+        if not isinstance(shards, dict) or not all(
+            isinstance(name, str) and Path(name).name == name for name in shards.values()
+        ):
             raise CheckpointError(f"{INDEX} names no shards")
         paths = [folder / name for name in dict.fromkeys(shards.values())]
     else:
@@ -46,7 +68,9 @@ def weight_files(folder: Path) -> list[Path]:
         paths = [path for path in named if path.is_file()]
         paths = paths[:1] if paths and paths[0].suffix == ".safetensors" else paths
     if not paths:
-        raise CheckpointError("its weights are missing: neither model.safetensors nor an index of shards nor pytorch_model.bin")
+        raise CheckpointError(
+            "its weights are missing: neither model.safetensors nor an index of shards nor pytorch_model.bin"
+        )
     if gone := [path.name for path in paths if not path.is_file()]:
         raise CheckpointError(f"{len(gone)} of its weight files are missing, {gone[0]} for one")
     return paths
@@ -66,11 +90,16 @@ def _needed(path: Path, dtype: torch.dtype | None) -> int:
     try:
         tensors = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
         end = max((entry["data_offsets"][1] for entry in tensors), default=0)
-        kinds = [(entry["dtype"], entry["data_offsets"][1] - entry["data_offsets"][0]) for entry in tensors]
+        kinds = [
+            (entry["dtype"], entry["data_offsets"][1] - entry["data_offsets"][0])
+            for entry in tensors
+        ]
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         raise CheckpointError(f"{path.name} has a header that cannot be read") from None
     if 8 + length + end > size:
-        raise CheckpointError(f"{path.name} was cut off: {size:,} bytes of the {8 + length + end:,} that its header speaks of")
+        raise CheckpointError(
+            f"{path.name} was cut off: {size:,} bytes of the {8 + length + end:,} that its header speaks of"
+        )
     to = None if dtype is None else torch.empty((), dtype=dtype).element_size()
     return sum(n // BYTES.get(kind, 1) * to if to and kind in FLOATS else n for kind, n in kinds)
 
@@ -81,7 +110,9 @@ def free_memory(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+        return 1024 * int(
+            next(line for line in lines if line.startswith("MemAvailable")).split()[1]
+        )
     except (OSError, StopIteration, ValueError, IndexError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -92,7 +123,9 @@ def _json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read ({error.strerror})") from None
     if path.name == "config.json" and len(content) > LARGEST_CONFIG:
-        raise CheckpointError(f"{path.name} is larger than the {LARGEST_CONFIG:,} bytes that are read of it")
+        raise CheckpointError(
+            f"{path.name} is larger than the {LARGEST_CONFIG:,} bytes that are read of it"
+        )
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

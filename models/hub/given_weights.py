@@ -22,7 +22,9 @@ def record(forward_pass: Pass, output: Any, kinds: Sequence[SiteKind]) -> None:
     for number, weights in enumerate(attention_weights(output)):
         path = forward_pass.maker(weights) or f"layer {number}"
         name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
-        forward_pass.recording.attention[name] = _site(name, kinds[0], number, weights.detach(), forward_pass)
+        forward_pass.recording.attention[name] = _site(
+            name, kinds[0], number, weights.detach(), forward_pass
+        )
 
 
 def attention_weights(output: Any) -> list[Tensor]:
@@ -31,15 +33,29 @@ def attention_weights(output: Any) -> list[Tensor]:
     return [weights for weights in found if isinstance(weights, Tensor) and weights.dim() == 4]
 
 
-def _site(name: str, kind: SiteKind, number: int, weights: Tensor, forward_pass: Pass) -> AttentionSite:
+def _site(
+    name: str, kind: SiteKind, number: int, weights: Tensor, forward_pass: Pass
+) -> AttentionSite:
     batch, n_heads, n_query, n_key = weights.shape
     padding = forward_pass.places.padding.get(kind.key_stream)
-    known = [layer for layer in layers(weights > 0, padding, n_query) if layer.name != OWN]      # a weight may be 0 by rounding
+    known = [
+        layer for layer in layers(weights > 0, padding, n_query) if layer.name != OWN
+    ]  # a weight may be 0 by rounding
     nothing = [weights.new_empty(batch, n_heads, n, 0) for n in (n_query, n_key, n_key, n_query)]
     vectors = [weights.new_empty(batch, n, 0) for n in (n_query, n_key)]
     q, k, v, out = nothing
     return AttentionSite(
-        name, kind, *vectors, q, k, v, out, Mask(known), Similarity(), {}, number=number, dtype=weights.dtype, given_weights=weights
+        name,
+        kind,
+        *vectors,
+        q,
+        k,
+        v,
+        out,
+        Mask(known),
+        Similarity(),
+        {},
+        number=number,
+        dtype=weights.dtype,
+        given_weights=weights,
     )
-
-

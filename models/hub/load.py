@@ -35,7 +35,11 @@ def is_folder(folder: Path) -> bool:
     """Whether this is a folder of transformers' and not one of ours."""
     with contextlib.suppress(OSError, ValueError):
         config = json.loads((folder / CONFIG).read_bytes()[: files.LARGEST_CONFIG])
-        return isinstance(config, dict) and "architecture" not in config and ("model_type" in config or "architectures" in config)
+        return (
+            isinstance(config, dict)
+            and "architecture" not in config
+            and ("model_type" in config or "architectures" in config)
+        )
     return False
 
 
@@ -53,8 +57,10 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
         described = files.config(folder)
         name, opens, ask = kind_of(described)
         files.check_weights(folder, device, _dtype(dtype))
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        config.use_cache = False        # a cache hands on copies of k and v, which are of no product; who writes asks for one
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
         module, gives_weights = _opened(folder, getattr(transformers, opens), config, _dtype(dtype))
         module = module.to(device).eval()
         library = _library_tokenizer(transformers, folder)
@@ -78,7 +84,12 @@ def _transformers() -> Any:
 
 def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     """In the place of the library's bar over the tensors of a model, one that tells whoever watches."""
-    if loading.is_watched() and settings.get("desc") == "Loading weights" and args and hasattr(args[0], "__len__"):
+    if (
+        loading.is_watched()
+        and settings.get("desc") == "Loading weights"
+        and args
+        and hasattr(args[0], "__len__")
+    ):
         return loading.with_progress(loading.PLACED, args[0], len(args[0]))
     return bar(*args, **settings)
 
@@ -92,7 +103,7 @@ def _named(folder: Path) -> Iterator[None]:
         raise
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from None
-    except Exception as error:          # the library raises what it likes
+    except Exception as error:  # the library raises what it likes
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CheckpointError(f"{folder}: {first[:300]}") from None
 
@@ -104,19 +115,33 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     return named
 
 
-def _opened(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> tuple[nn.Module, bool]:
+def _opened(
+    folder: Path, auto: Any, config: Any, dtype: torch.dtype | None
+) -> tuple[nn.Module, bool]:
     """The model with its weights, and whether its library can only hand out finished attention weights."""
-    how = {"config": config, "local_files_only": True, "trust_remote_code": False, "dtype": dtype or "auto", "weights_only": True}
+    how = {
+        "config": config,
+        "local_files_only": True,
+        "trust_remote_code": False,
+        "dtype": dtype or "auto",
+        "weights_only": True,
+    }
     try:
-        module, found = auto.from_pretrained(folder, attn_implementation="sdpa", output_loading_info=True, **how)
+        module, found = auto.from_pretrained(
+            folder, attn_implementation="sdpa", output_loading_info=True, **how
+        )
         gives = False
     except ValueError as error:
         if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
             raise
-        module, found = auto.from_pretrained(folder, attn_implementation="eager", output_loading_info=True, **how)
+        module, found = auto.from_pretrained(
+            folder, attn_implementation="eager", output_loading_info=True, **how
+        )
         gives = True
     missing = sorted(found["missing_keys"])
-    needed = [name for name in missing if "pooler" not in name.split(".")]      # whose vector nothing here reads
+    needed = [
+        name for name in missing if "pooler" not in name.split(".")
+    ]  # whose vector nothing here reads
     if odd := needed or sorted(map(str, found["mismatched_keys"])):
         what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
         raise CheckpointError(f"{what}; nothing is drawn in their place")
@@ -131,7 +156,9 @@ def _library_tokenizer(transformers: Any, folder: Path) -> Any:
     """None where the folder holds none that can be read here."""
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
-    library = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    library = transformers.AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
     return library if getattr(library, "backend_tokenizer", None) is not None else None
 
 
@@ -141,15 +168,21 @@ def _tokenizer(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -
     if library is None:
         return IdTokenizer(special, sizes.vocab_size)
     if len(library) > sizes.vocab_size:
-        raise CheckpointError(f"its tokenizer has {len(library):,} tokens, but the model's embedding {sizes.vocab_size:,} rows")
+        raise CheckpointError(
+            f"its tokenizer has {len(library):,} tokens, but the model's embedding {sizes.vocab_size:,} rows"
+        )
     return HubTokenizer(library, special, sizes.vocab_size)
 
 
-def _hub_model(kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer) -> HubModel:
+def _hub_model(
+    kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
+) -> HubModel:
     """The model as what it can be asked for; what a short run of it shows decides, where its class does not."""
     text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
-        "marks_segments": kind.streams == ("text",) and not kind.writes and (getattr(text, "type_vocab_size", 0) or 0) > 1,
+        "marks_segments": kind.streams == ("text",)
+        and not kind.writes
+        and (getattr(text, "type_vocab_size", 0) or 0) > 1,
         "pairs": SECOND_CLOSING in tokenizer.frames,
     }
     if kind is CausalLM and not probe.looks_back_only(module, sizes):

@@ -27,7 +27,9 @@ from models.trace.outputs import Numbers, Output
 
 NUMBERS = "numbers"
 READER = SiteKind("self", "encoder", "self", "text", "text")
-BACKWARDS = SiteKind("self", "decoder", "self", "text", "text")     # each token reads itself and what stands before it
+BACKWARDS = SiteKind(
+    "self", "decoder", "self", "text", "text"
+)  # each token reads itself and what stands before it
 
 
 class HubModel(Architecture):
@@ -40,14 +42,23 @@ class HubModel(Architecture):
     what_it_answers = "nothing: it makes vectors, which are read by other programs"
 
     def __init__(
-        self, module: nn.Module, config: HubConfig, *, marks_segments: bool = False, pairs: bool = True,
+        self,
+        module: nn.Module,
+        config: HubConfig,
+        *,
+        marks_segments: bool = False,
+        pairs: bool = True,
     ) -> None:
-        nn.Module.__init__(self)        # not Architecture's: its parts are all in the module
+        nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
         self.config, self.module, self.positions = config, module.eval(), None
         self.marks_segments, self.taps = marks_segments, Taps()
         self.rotary: Rotary | None = None
         self.lay_open(None)
-        self.fields = type(self).fields if pairs else tuple(f for f in type(self).fields if not (f.segment and f.optional))
+        self.fields = (
+            type(self).fields
+            if pairs
+            else tuple(f for f in type(self).fields if not (f.segment and f.optional))
+        )
         mark_modules(module, self.taps)
 
     @property
@@ -57,7 +68,10 @@ class HubModel(Architecture):
 
     def lay_open(self, anatomy: Anatomy | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""
-        self.anatomy, self._sublayers = anatomy, () if anatomy is None else anatomy.sublayers(self.kinds)
+        self.anatomy, self._sublayers = (
+            anatomy,
+            () if anatomy is None else anatomy.sublayers(self.kinds),
+        )
         self.taps.by_path.clear()
         self.taps.by_path.update({} if anatomy is None else anatomy.taps().by_path)
 
@@ -73,14 +87,19 @@ class HubModel(Architecture):
     def last_norm(self) -> nn.Module:
         return (self.anatomy and self.anatomy.last_norm()) or nn.Identity()
 
-    def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places vocab"]:
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places vocab"]:
         """By its own last norm, scale, matrix and bias; of the next token alone."""
         if output != NEXT_TOKEN:
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         x = self.last_norm(x)
         if getattr(self.module.config, "scale_decoder_outputs", False):
             x = x * self.config.d_model**-0.5
-        logits, bias = self.module.get_output_embeddings()(x), getattr(self.module, "final_logits_bias", None)
+        logits, bias = (
+            self.module.get_output_embeddings()(x),
+            getattr(self.module, "final_logits_bias", None),
+        )
         return logits if bias is None else logits + bias[0]
 
     @property
@@ -105,13 +124,19 @@ class HubModel(Architecture):
         """None that can be exchanged: nobody trained these weights here."""
         return ""
 
-    def forward(self, text: Int[Tensor, "batch n"], segments: Int[Tensor, "batch n"] | None = None) -> Tensor | Answers:
+    def forward(
+        self, text: Int[Tensor, "batch n"], segments: Int[Tensor, "batch n"] | None = None
+    ) -> Tensor | Answers:
         output = self.ask(self.places(text), **self.row(text), **self._segments(segments))
         return self.answers_of(output)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         ids = super().inputs(rows)
-        segments = [row["text"].segments or (0,) * len(row["text"].ids) for row in rows] if "text" in self.streams else []
+        segments = (
+            [row["text"].segments or (0,) * len(row["text"].ids) for row in rows]
+            if "text" in self.streams
+            else []
+        )
         return (*ids, self.padded(segments, 0)) if self.marks_segments else ids
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
@@ -121,18 +146,25 @@ class HubModel(Architecture):
         return self._examples(tokenizer)
 
     def _examples(self, tokenizer: Tokenizer) -> list[Any]:
-        return ["The little dog was very hungry because it had not eaten.", "She is reading a book about the sea."]
+        return [
+            "The little dog was very hungry because it had not eaten.",
+            "She is reading a book about the sea.",
+        ]
 
     def answers_of(self, output: Any) -> Answers:
         """What it answers, batch first."""
         return {NUMBERS: next(t for t in output.values() if isinstance(t, Tensor))}
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         stream = self.streams[0]
         n, shape = len(streams[stream].ids), tuple(answers[NUMBERS].shape)
         return {NUMBERS: Numbers(stream, (n, *shape[1:]) if len(shape) > 1 else shape)}
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         return ""
 
     def masks(self, *ids: Int[Tensor, "batch _"]) -> Masks:
@@ -153,7 +185,15 @@ class HubModel(Architecture):
         kind, n = self.kinds[0], text.shape[1]
         known = text != self.config.pad_id
         padding = {} if start else {kind.key_stream: known}
-        return Places(lambda frame: kind, n, start, {kind.key_stream: start + n}, padding, self.groups, self.token_table)
+        return Places(
+            lambda frame: kind,
+            n,
+            start,
+            {kind.key_stream: start + n},
+            padding,
+            self.groups,
+            self.token_table,
+        )
 
     @property
     def token_table(self) -> Tensor | None:
@@ -165,7 +205,9 @@ class HubModel(Architecture):
         """How many heads read one key head."""
         return max(1, self.config.n_heads // self.config.n_key_heads)
 
-    def row(self, ids: Int[Tensor, "batch n"], name: str = "input_ids", mask: str = "attention_mask") -> dict[str, Tensor]:
+    def row(
+        self, ids: Int[Tensor, "batch n"], name: str = "input_ids", mask: str = "attention_mask"
+    ) -> dict[str, Tensor]:
         """A row of tokens as the module takes it; a mask only where short rows were filled up."""
         known = ids != self.config.pad_id
         filled = {name: ids.masked_fill(~known, self.config.fill_id)}

@@ -19,46 +19,105 @@ if TYPE_CHECKING:
 
 
 def attend(
-    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, embed_dim: int, n_heads: int,
-    in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool,
-    dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, **how: Any,
+    forward_pass: Pass,
+    func: Callable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    n_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    **how: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The function's own result, its attention recorded on the way. Arguments are as torch documents them, tokens first."""
-    own_keys = [value for value in (bias_k, how.get("static_k"), add_zero_attn or None) if value is not None]
+    own_keys = [
+        value for value in (bias_k, how.get("static_k"), add_zero_attn or None) if value is not None
+    ]
     if own_keys:
         forward_pass.pass_over("it adds keys of its own, which stand for no token")
         return func(
-            query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
-            out_proj_weight, out_proj_bias, **how,
+            query,
+            key,
+            value,
+            embed_dim,
+            n_heads,
+            in_proj_weight,
+            in_proj_bias,
+            bias_k,
+            bias_v,
+            add_zero_attn,
+            dropout_p,
+            out_proj_weight,
+            out_proj_bias,
+            **how,
         )
-    rows = [t.detach().transpose(0, 1) if t.dim() == 3 else t.detach()[None] for t in (query, key, value)]     # (batch, token, d)
+    rows = [
+        t.detach().transpose(0, 1) if t.dim() == 3 else t.detach()[None]
+        for t in (query, key, value)
+    ]  # (batch, token, d)
     matrices = _matrices(in_proj_weight, in_proj_bias, how)
-    origins = tuple(Origin(x, weight, bias) for x, (weight, bias) in zip(rows, matrices, strict=True))
-    q, k, v = (F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2) for o in origins)
+    origins = tuple(
+        Origin(x, weight, bias) for x, (weight, bias) in zip(rows, matrices, strict=True)
+    )
+    q, k, v = (
+        F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        for o in origins
+    )
     weights: list[Tensor | None] = []
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
-        settings = how if mask is attn_mask else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
+        settings = (
+            how
+            if mask is attn_mask
+            else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
+        )
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
         joined, averaged = func(
-            query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias, None, None, False, dropout_p, identity, None,
+            query,
+            key,
+            value,
+            embed_dim,
+            n_heads,
+            in_proj_weight,
+            in_proj_bias,
+            None,
+            None,
+            False,
+            dropout_p,
+            identity,
+            None,
             **settings,
         )
         weights.append(averaged)
         joined = joined.transpose(0, 1) if joined.dim() == 3 else joined[None]
-        return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)                          # (batch, head, query, d_head)
+        return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
 
     attn_mask = _mask(how, q, k, n_heads)
     output = out_proj_weight.detach(), _detached(out_proj_bias)
     out = forward_pass.attend(Call(q, k, v, attn_mask, False, None, origins, output), run)
-    joined = out.transpose(1, 2).flatten(2).transpose(0, 1)                                 # (query, batch, d_model)
-    projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(*joined.shape[:2], -1)
+    joined = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
+    projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
+        *joined.shape[:2], -1
+    )
     return (projected if query.dim() == 3 else projected[:, 0]), weights[0]
 
 
-def _matrices(weight: Tensor | None, bias: Tensor | None, how: dict[str, Any]) -> list[tuple[Tensor, Tensor | None]]:
+def _matrices(
+    weight: Tensor | None, bias: Tensor | None, how: dict[str, Any]
+) -> list[tuple[Tensor, Tensor | None]]:
     """W_Q, W_K and W_V with their biases."""
-    own = [how.get(f"{part}_proj_weight") for part in "qkv"] if how.get("use_separate_proj_weight") else weight.chunk(3)
+    own = (
+        [how.get(f"{part}_proj_weight") for part in "qkv"]
+        if how.get("use_separate_proj_weight")
+        else weight.chunk(3)
+    )
     biases = [None] * 3 if bias is None else bias.chunk(3)
     return [(w.detach(), _detached(b)) for w, b in zip(own, biases, strict=True)]
 
@@ -70,7 +129,15 @@ def _detached(t: Tensor | None) -> Tensor | None:
 def _mask(how: dict[str, Any], q: Tensor, k: Tensor, n_heads: int) -> Tensor | None:
     """Both of its masks as one that scaled_dot_product_attention takes; here True means that a key is not seen."""
     mask, padding = how.get("attn_mask"), how.get("key_padding_mask")
-    added = [] if mask is None else [_added(mask.view(-1, n_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask[None, None], q)]
+    added = (
+        []
+        if mask is None
+        else [
+            _added(
+                mask.view(-1, n_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask[None, None], q
+            )
+        ]
+    )
     if padding is not None:
         added.append(_added(padding.view(-1, 1, 1, k.shape[2]), q))
     return sum(added) if added else None
@@ -82,8 +149,14 @@ def _added(mask: Tensor, q: Tensor) -> Tensor:
     return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf)
 
 
-def _as_asked(mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int) -> dict[str, Any]:
+def _as_asked(
+    mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int
+) -> dict[str, Any]:
     """An edited mask among the function's arguments, where True means that a key is not seen."""
     if mask is not None:
-        mask = (~mask if mask.dtype == torch.bool else mask).expand(batch, n_heads, n_query, n_key).flatten(0, 1)
+        mask = (
+            (~mask if mask.dtype == torch.bool else mask)
+            .expand(batch, n_heads, n_query, n_key)
+            .flatten(0, 1)
+        )
     return {"attn_mask": mask, "key_padding_mask": None, "is_causal": False}

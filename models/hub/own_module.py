@@ -25,10 +25,8 @@ from models.layers.masks import Masks, SiteKind
 from models.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
 
-LONGEST = 4096      # tokens
-NOTHING = (
-    "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, so that there is nothing to show"
-)
+LONGEST = 4096  # tokens
+NOTHING = "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, so that there is nothing to show"
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,20 @@ def watch(
     Raises ValueError for a module in training mode, whose dropout would be drawn anew in each run, and, at the first run, for one
     whose attention cannot be seen."""
     if module.training:
-        raise ValueError("the module is in training mode, in which dropout is drawn anew at each run; call its .eval() first")
+        raise ValueError(
+            "the module is in training mode, in which dropout is drawn anew at each run; call its .eval() first"
+        )
     if len(fields) != 1:
-        raise ValueError(f"fields must be the name of one text, not {len(fields)}: of several, nothing tells whose an attention is")
+        raise ValueError(
+            f"fields must be the name of one text, not {len(fields)}: of several, nothing tells whose an attention is"
+        )
     tokenizer = OwnTokenizer(encode, decode)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind = type(module).__name__
     config = HubConfig(kind, 0, 0, 1, 0, n_ctx, 1, "float32", tokenizer.pad_id, source="own module")
-    model = (OwnModel if decode is None else OwnWriter)(module, config, fields[0], call or (lambda m, *inputs: m(*inputs)))
+    model = (OwnModel if decode is None else OwnWriter)(
+        module, config, fields[0], call or (lambda m, *inputs: m(*inputs))
+    )
     return Scope(Checkpoint(Path(name or kind), model, tokenizer, {"examples": [example]}), device)
 
 
@@ -104,13 +108,22 @@ class OwnModel(HubModel):
         encodings = [row["text"] for row in rows]
         own = [e.tensors for e in encodings if isinstance(e, OwnEncoding) and e.tensors]
         if len({len(e.ids) for e in encodings}) > 1 or (own and len(rows) > 1):
-            raise ValueError("this module reads one row at a time: nothing tells it which of its tokens would be padding")
+            raise ValueError(
+                "this module reads one row at a time: nothing tells it which of its tokens would be padding"
+            )
         ids = Architecture.inputs(self, rows)
         return (*ids, *(t.to(self.device) for t in own[0])) if own else ids
 
     def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Any:
         output = self.watched_output(text, tensors)
-        found = next((t for t in (output if isinstance(output, tuple | list) else (output,)) if isinstance(t, Tensor)), None)
+        found = next(
+            (
+                t
+                for t in (output if isinstance(output, tuple | list) else (output,))
+                if isinstance(t, Tensor)
+            ),
+            None,
+        )
         return {NUMBERS: text if found is None else found}
 
     def watched_output(self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()) -> Any:
@@ -118,7 +131,9 @@ class OwnModel(HubModel):
         with watching(self.places(text)) as forward_pass:
             output = self.call(self.module, *(tensors or (text,)))
         if forward_pass.recording is not None and not forward_pass.recording.attention:
-            raise ValueError(f"{self.config.architecture}: {next(iter(forward_pass.unrecorded.values()), NOTHING)}")
+            raise ValueError(
+                f"{self.config.architecture}: {next(iter(forward_pass.unrecorded.values()), NOTHING)}"
+            )
         return output
 
 
@@ -128,22 +143,40 @@ class OwnWriter(OwnModel):
     writes = "text"
     kinds: tuple[SiteKind, ...] = CausalLM.kinds
     what_it_answers = CausalLM.what_it_answers
-    opening, written_masks, encode, longest = CausalLM.opening, CausalLM.written_masks, CausalLM.encode, CausalLM.longest
+    opening, written_masks, encode, longest = (
+        CausalLM.opening,
+        CausalLM.written_masks,
+        CausalLM.encode,
+        CausalLM.longest,
+    )
     outputs, answer = Architecture.outputs, Architecture.answer
     can_cache = False
 
-    def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Float[Tensor, "batch n vocab"]:
+    def forward(
+        self, text: Int[Tensor, "batch n"], *tensors: Tensor
+    ) -> Float[Tensor, "batch n vocab"]:
         output = self.watched_output(text, tensors)
-        logits = output if isinstance(output, Tensor) else next((t for t in output if isinstance(t, Tensor)), None)
+        logits = (
+            output
+            if isinstance(output, Tensor)
+            else next((t for t in output if isinstance(t, Tensor)), None)
+        )
         if logits is None or logits.dim() != 3 or logits.shape[:2] != text.shape:
             shape = None if logits is None else tuple(logits.shape)
             wanted = f"({text.shape[0]}, {text.shape[1]}, vocabulary)"
             name = self.config.architecture
-            raise ValueError(f"{name} should answer with logits {wanted}, not {shape}; `call` can ask it otherwise")
+            raise ValueError(
+                f"{name} should answer with logits {wanted}, not {shape}; `call` can ask it otherwise"
+            )
         return logits
 
     def decode(
-        self, row: Int[Tensor, "batch m"], memory: None, masks: Masks, cache: Cache | None = None, start: int = 0
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: None,
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         return self.forward(row)
 
@@ -153,7 +186,7 @@ class OwnTokenizer(Tokenizer):
 
     def __init__(self, encode: Encode, decode: Callable[[list[int]], str] | None) -> None:
         self._encode, self._decode = encode, decode
-        self.special_ids, self._of_bytes = {"pad": 2**40}, False      # a number that no vocabulary has
+        self.special_ids, self._of_bytes = {"pad": 2**40}, False  # a number that no vocabulary has
 
     @property
     def vocab_size(self) -> int:
@@ -165,11 +198,15 @@ class OwnTokenizer(Tokenizer):
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         try:
             inputs = self._encode(text)
-        except Exception as error:      # it is the owner's, and may raise anything
-            raise ValueError(f"encode cannot read this text ({type(error).__name__}: {error})") from None
+        except Exception as error:  # it is the owner's, and may raise anything
+            raise ValueError(
+                f"encode cannot read this text ({type(error).__name__}: {error})"
+            ) from None
         if isinstance(inputs, Inputs):
             n = len(inputs.tokens)
-            return OwnEncoding(text, tuple(range(n)), inputs.tokens, (None,) * n, tensors=inputs.tensors)
+            return OwnEncoding(
+                text, tuple(range(n)), inputs.tokens, (None,) * n, tensors=inputs.tensors
+            )
         ids = [int(i) for i in inputs]
         if not ids:
             raise ValueError("this text gives no tokens")
@@ -217,5 +254,7 @@ def scope_of(named: str) -> Scope:
     make = getattr(loaded, function, None)
     scope = make() if callable(make) else None
     if not isinstance(scope, Scope):
-        raise ValueError(f"{function} in {path} should return what models.watch returns, not {type(scope).__name__}")
+        raise ValueError(
+            f"{function} in {path} should return what models.watch returns, not {type(scope).__name__}"
+        )
     return scope

@@ -26,8 +26,8 @@ class Places:
 
     kind: Callable[[Frame], SiteKind]
     n_query: int
-    start: int = 0                                  # position of the first query on the stream that is written
+    start: int = 0  # position of the first query on the stream that is written
     n_key: Mapping[str, int] = field(default_factory=dict)
     padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
     groups: int = 1
-    token_table: Tensor | None = None               # the embedding matrix
+    token_table: Tensor | None = None  # the embedding matrix

@@ -27,12 +27,23 @@ NOTHING = (
     "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands out no weights: "
     "there is nothing that could be shown"
 )
-PLACES = (0, 1, 2, 3, 5, 11, 23, 47)        # positions that a token is asked at, of those that the model has
+PLACES = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    11,
+    23,
+    47,
+)  # positions that a token is asked at, of those that the model has
 
 
 def _ids(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
     """A few tokens that are not the one that fills rows up."""
-    some = [i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)]
+    some = [
+        i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)
+    ]
     return torch.tensor([(some * n)[:n]], device=next(module.parameters()).device)
 
 
@@ -62,7 +73,11 @@ def answering_position(module: nn.Module, sizes: HubConfig) -> int:
         output = module(input_ids=ids, output_hidden_states=True)
         last = output.hidden_states[-1]
         gradient = torch.autograd.grad(output.logits.float().sum(), last, allow_unused=True)[0]
-    reads = [] if gradient is None else gradient.reshape(*ids.shape, -1)[0].abs().sum(-1).nonzero().flatten().tolist()
+    reads = (
+        []
+        if gradient is None
+        else gradient.reshape(*ids.shape, -1)[0].abs().sum(-1).nonzero().flatten().tolist()
+    )
     return -1 if reads == [ids.shape[1] - 1] else 0
 
 
@@ -114,12 +129,20 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     rotation = found and found.rotation(int(positions[-1]) + 1)
     if rotation is None or len(positions) < 2:
         return None
-    known = [i for i in range(model.config.vocab_size) if i not in (model.config.fill_id, model.config.end_id)]
+    known = [
+        i
+        for i in range(model.config.vocab_size)
+        if i not in (model.config.fill_id, model.config.end_id)
+    ]
     ids = torch.full((len(positions), 1), known[0], device=model.device)
     with record() as recording, watching(model.places(ids)):
-        model.module.base_model(input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False)
+        model.module.base_model(
+            input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False
+        )
     rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
-    if len(rows) < 2 * model.config.n_layers or any(t.shape[-1] < 2 * rotation.n_pairs for t in rows):
+    if len(rows) < 2 * model.config.n_layers or any(
+        t.shape[-1] < 2 * rotation.n_pairs for t in rows
+    ):
         return None
     miss = max(_miss(rotation, t.float().cpu().transpose(0, 2)[0], positions) for t in rows)
     return Rotary(found.module, miss) if miss <= rounding_in(model.module.dtype) else None
@@ -158,7 +181,12 @@ def _adds_up(model: HubModel) -> bool:
         before = held[part.before].value if part.before else last
         total = before + held[part.out].value
         if part.norm == "pre":
-            pairs.append((part.layer_norm(held[part.reads].value if part.reads else before), held[part.normed].value))
+            pairs.append(
+                (
+                    part.layer_norm(held[part.reads].value if part.reads else before),
+                    held[part.normed].value,
+                )
+            )
         last = held[part.after].value if part.after else total
         pairs.append((part.layer_norm(total) if part.norm == "post" else total, last))
     if model.can_write:
@@ -170,9 +198,13 @@ def _class_head(model: Classifier) -> Head | None:
     """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
     with record() as recording:
         output = model(_ids(model.module, model.config))[CLASSES]
-    last = model.last_norm(recording.activations[model.sublayers[-1].after].value[:, model.position])
+    last = model.last_norm(
+        recording.activations[model.sublayers[-1].after].value[:, model.position]
+    )
     for head in heads(model.module):
-        with suppress(AttributeError, TypeError, IndexError, RuntimeError):       # a head of another kind
+        with suppress(
+            AttributeError, TypeError, IndexError, RuntimeError
+        ):  # a head of another kind
             found = head(last)
             if found.shape == output.shape and _close(model, found, output):
                 return head
@@ -180,7 +212,9 @@ def _class_head(model: Classifier) -> Head | None:
 
 
 def _close(model: HubModel, one: Tensor, other: Tensor) -> bool:
-    return float((one - other).abs().max()) <= rounding_in(model.module.dtype) * max(1.0, float(other.abs().max()))
+    return float((one - other).abs().max()) <= rounding_in(model.module.dtype) * max(
+        1.0, float(other.abs().max())
+    )
 
 
 def _tensors(output: Any) -> list[Tensor]:

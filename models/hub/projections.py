@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-REMEMBERED = 8      # products; between an attention's projections and its call lie few others
+REMEMBERED = 8  # products; between an attention's projections and its call lie few others
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,15 @@ class Origin:
     bias: Tensor | None
 
 
-def linear_of(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], y: Any) -> Linear | None:
+def linear_of(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], y: Any
+) -> Linear | None:
     """This call as a product with a matrix, if it is one."""
     if func is F.linear:
-        x, weight, bias = (*args, *(kwargs.get(name) for name in ("input", "weight", "bias")[len(args) :]))
+        x, weight, bias = (
+            *args,
+            *(kwargs.get(name) for name in ("input", "weight", "bias")[len(args) :]),
+        )
         return Linear(x, weight, bias, y)
     if func is torch.addmm and len(args) == 3 and args[0].dim() == 1:
         bias, x, weight = args
@@ -56,7 +61,10 @@ class Linears:
 
     def origin(self, t: Tensor) -> Origin | None:
         """Of q, k or v, (batch, head, token, d_head); None where it is no view of a product, or heads do not lie side by side."""
-        return next((found for linear in reversed(self._last) if (found := _origin(linear, t)) is not None), None)
+        return next(
+            (found for linear in reversed(self._last) if (found := _origin(linear, t)) is not None),
+            None,
+        )
 
 
 def _origin(linear: Linear, t: Tensor) -> Origin | None:
@@ -66,11 +74,17 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
         return None
     first = t.storage_offset() - y.storage_offset()
     wanted = zip(t.shape, t.stride(), (n * width, d_head, width, 1), strict=True)
-    if not 0 <= first <= width - n_heads * d_head or any(size > 1 and stride != step for size, stride, step in wanted):
+    if not 0 <= first <= width - n_heads * d_head or any(
+        size > 1 and stride != step for size, stride, step in wanted
+    ):
         return None
     own = slice(first, first + n_heads * d_head)
     x = linear.x.reshape(batch, n, -1)
-    return Origin(x.detach(), linear.weight[own].detach(), None if linear.bias is None else linear.bias[own].detach())
+    return Origin(
+        x.detach(),
+        linear.weight[own].detach(),
+        None if linear.bias is None else linear.bias[own].detach(),
+    )
 
 
 def reads_joined(linear: Linear, out: Tensor) -> bool:
@@ -79,7 +93,11 @@ def reads_joined(linear: Linear, out: Tensor) -> bool:
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False
     x, joined = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
-    is_view = joined.is_contiguous() and same_memory(x, out) and x.storage_offset() == out.storage_offset()
+    is_view = (
+        joined.is_contiguous()
+        and same_memory(x, out)
+        and x.storage_offset() == out.storage_offset()
+    )
     return is_view or torch.equal(x, joined.flatten(2))
 
 

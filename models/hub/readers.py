@@ -18,7 +18,9 @@ from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, 
 
 MASKED, CLASSES, SPAN = "masked token", "classes", "span"
 _ONE = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
-_TWO = Field("second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1)
+_TWO = Field(
+    "second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1
+)
 
 
 class MaskedLM(HubModel):
@@ -34,19 +36,31 @@ class MaskedLM(HubModel):
     def answers_of(self, output: Any) -> Answers:
         return {MASKED: output.logits}
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         row = streams["text"]
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
         logits, known = answers[MASKED][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
-        return {MASKED: MaskedToken("text", positions, tuple(known.get(i) for i in positions), logits, predicted)}
+        return {
+            MASKED: MaskedToken(
+                "text", positions, tuple(known.get(i) for i in positions), logits, predicted
+            )
+        }
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         """The text with its masks filled in."""
         found, ids = outputs[MASKED], list(streams["text"].ids)
         for position, best in zip(found.positions, found.logits.argmax(-1).tolist(), strict=True):
             ids[position] = best
-        return tokenizer.decode(i for i in ids if not tokenizer.is_special(i)) if found.positions else ""
+        return (
+            tokenizer.decode(i for i in ids if not tokenizer.is_special(i))
+            if found.positions
+            else ""
+        )
 
 
 class Classifier(HubModel):
@@ -55,27 +69,41 @@ class Classifier(HubModel):
     fields = (_ONE, _TWO)
     what_it_answers = "a class of the text"
 
-    def __init__(self, *args: Any, names: Sequence[str], position: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, *args: Any, names: Sequence[str], position: int = 0, **settings: Any
+    ) -> None:
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
-        self.head: Head | None = None       # where a run bears one out
+        self.head: Head | None = None  # where a run bears one out
 
     @property
     def read_stream(self) -> str:
         return "text" if self.head else ""
 
-    def readout(self, x: Float[Tensor, "n d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "n n_classes"]:
+    def readout(
+        self, x: Float[Tensor, "n d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "n n_classes"]:
         """By its own last norm and head; of its classes alone."""
-        return super().readout(x, output) if self.head is None or output != CLASSES else self.head(self.last_norm(x))
+        return (
+            super().readout(x, output)
+            if self.head is None or output != CLASSES
+            else self.head(self.last_norm(x))
+        )
 
     def answers_of(self, output: Any) -> Answers:
         return {CLASSES: output.logits}
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         n = len(streams["text"].ids)
-        return {CLASSES: ClassProbabilities("text", self.position % n, self.names, answers[CLASSES])}
+        return {
+            CLASSES: ClassProbabilities("text", self.position % n, self.names, answers[CLASSES])
+        }
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         return outputs[CLASSES].predicted
 
 
@@ -96,13 +124,28 @@ class QuestionAnswering(HubModel):
     def answers_of(self, output: Any) -> Answers:
         return {"start": output.start_logits, "end": output.end_logits}
 
-    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
         row, n = streams["text"], len(streams["text"].ids)
         places = zip(row.segments, row.offsets, strict=True)
         outside = torch.tensor([segment != 1 or offset is None for segment, offset in places])
-        start, end = (answers[name][:n].masked_fill(outside, -torch.inf) for name in ("start", "end"))
+        start, end = (
+            answers[name][:n].masked_fill(outside, -torch.inf) for name in ("start", "end")
+        )
         first, last = best_span(start, end)
-        return {SPAN: Span("text", start, end, first, last, row.text[row.offsets[first][0] : row.offsets[last][1]])}
+        return {
+            SPAN: Span(
+                "text",
+                start,
+                end,
+                first,
+                last,
+                row.text[row.offsets[first][0] : row.offsets[last][1]],
+            )
+        }
 
-    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
         return outputs[SPAN].text

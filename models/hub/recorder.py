@@ -33,12 +33,14 @@ class Pass:
         self.frames: list[Frame] = []
         self.recording: Recording | None = current()
         self.linears = Linears()
-        self.calls: dict[str, int] = {}                       # name of a kind → how many attentions of it there were
+        self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
-        self.open_site: AttentionSite | None = None           # the last attention, whose W_O may come next
-        self.position_table: Tensor | None = None             # the vectors of places, from the first one that a text stands at
+        self.open_site: AttentionSite | None = None  # the last attention, whose W_O may come next
+        self.position_table: Tensor | None = (
+            None  # the vectors of places, from the first one that a text stands at
+        )
         self._makers: dict[int, tuple[Tensor, str]] = {}
-        self.unrecorded: dict[str, str] = {}                  # path → why an attention there could not be recorded
+        self.unrecorded: dict[str, str] = {}  # path → why an attention there could not be recorded
 
     def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """One attention; `run` makes the call with a mask. Its result is untouched unless an edit changes its mask."""
@@ -50,7 +52,9 @@ class Pass:
             return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
         explanation = self._explanation(call, kind)
-        mask = edited(explanation.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device)
+        mask = edited(
+            explanation.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device
+        )
         if mask is explanation.mask:
             out = run(call.attn_mask, call.is_causal)
         else:
@@ -75,7 +79,9 @@ class Pass:
             return
         self.open_site = None
         if reads_joined(linear, site.out):
-            self._with_output(site, linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+            self._with_output(
+                site, linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+            )
 
     def note_outputs(self, tensors: Sequence[Tensor]) -> None:
         """The module at work has made these; of those that look like weights the innermost that made them is known later."""
@@ -92,9 +98,15 @@ class Pass:
         """Record the first of these tensors under each name."""
         if self.recording is None or not tensors or not taps:
             return
-        value = tensors[0] if tensors[0].dim() > 2 else tensors[0].unflatten(0, (-1, self.places.n_query))
+        value = (
+            tensors[0]
+            if tensors[0].dim() > 2
+            else tensors[0].unflatten(0, (-1, self.places.n_query))
+        )
         for tap in taps:
-            if tap.name not in self.recording.activations and (not tap.largest or value.numel() <= tap.largest):
+            if tap.name not in self.recording.activations and (
+                not tap.largest or value.numel() <= tap.largest
+            ):
                 stream = self.places.kind(self.frame).query_stream
                 kept = value if tap.make is None else tap.make(value)
                 self.recording.tap("", tap.name, kept, stream, tap.feature, tap.formula)
@@ -106,7 +118,7 @@ class Pass:
             return
         vectors = vectors if vectors.dim() == 3 else vectors[None]
         if self._is_token_table(table):
-            if vectors.numel() > 4 * LARGEST_KEPT:          # the layers' streams begin with it
+            if vectors.numel() > 4 * LARGEST_KEPT:  # the layers' streams begin with it
                 return
             name, formula = "embedding", "embedding(token)"
         else:
@@ -115,7 +127,7 @@ class Pass:
                 return
             name, formula, place = "position", "position vectors, looked up", int(first[0, 0])
             self.position_table = table.detach()[place - self.places.start :]
-            vectors = table[place : place + n][None]          # the same numbers, which lie there anyway
+            vectors = table[place : place + n][None]  # the same numbers, which lie there anyway
         if f"{kind.stack}.{name}" not in self.recording.activations:
             self.recording.tap(kind.stack, name, vectors, kind.query_stream, "d_model", formula)
 
@@ -133,32 +145,65 @@ class Pass:
     def _explanation(self, call: Call, kind: SiteKind) -> Explanation:
         """The mask's layers, worked out once for all attentions that share it."""
         mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
-        about = (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype) if mask is not None else (call.is_causal,)
+        about = (
+            (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype)
+            if mask is not None
+            else (call.is_causal,)
+        )
         key = (*about, n_query, n_key, kind.name)
         if key not in self.masks:
             padding = self.places.padding.get(kind.key_stream)
             explanation = explain(mask, call.is_causal, n_query, n_key, padding, call.q.device)
             if kind.query_stream != kind.key_stream:
                 explanation.mask.start = self.places.start
-            self.masks[key] = (mask, explanation)            # the tensor too, so that no other gets its memory
+            self.masks[key] = (
+                mask,
+                explanation,
+            )  # the tensor too, so that no other gets its memory
         return self.masks[key][1]
 
-    def _record(self, call: Call, explanation: Explanation, frame: Frame, kind: SiteKind, number: int, out: Tensor) -> None:
+    def _record(
+        self,
+        call: Call,
+        explanation: Explanation,
+        frame: Frame,
+        kind: SiteKind,
+        number: int,
+        out: Tensor,
+    ) -> None:
         q, n_heads, groups = call.q, call.q.shape[1], self.places.groups
         k, v = one_each(call.k, groups, n_heads), one_each(call.v, groups, n_heads)
         origins = call.origins or tuple(self.linears.origin(t) for t in (q, k, v))
         x = source(origins[0], q, frame)
         reads_itself = origins[2] is None and kind.query_stream == kind.key_stream
-        memory = x if reads_itself else source(origins[2], v, frame)       # with a cache the new positions only
-        name = frame.path if frame.path not in self.recording.attention else f"{frame.path} ({number + 1})"
+        memory = (
+            x if reads_itself else source(origins[2], v, frame)
+        )  # with a cache the new positions only
+        name = (
+            frame.path
+            if frame.path not in self.recording.attention
+            else f"{frame.path} ({number + 1})"
+        )
         whole = all(origins) and k.shape[1] == n_heads
         site = AttentionSite(
-            name, kind, x, memory, *(deferred(origin, t) for origin, t in zip(origins, (q, k, v), strict=True)), out.detach(),
-            explanation.mask, of_scale(call.scale, q.shape[-1]),
-            {f"W_{part}": (o.weight, o.bias) for part, o in zip("QKV", origins, strict=True)} if whole else {},
-            terms=explanation.terms, number=number, dtype=q.dtype,
+            name,
+            kind,
+            x,
+            memory,
+            *(deferred(origin, t) for origin, t in zip(origins, (q, k, v), strict=True)),
+            out.detach(),
+            explanation.mask,
+            of_scale(call.scale, q.shape[-1]),
+            {f"W_{part}": (o.weight, o.bias) for part, o in zip("QKV", origins, strict=True)}
+            if whole
+            else {},
+            terms=explanation.terms,
+            number=number,
+            dtype=q.dtype,
         )
-        self.recording.attention[name] = with_projections(site, {})      # they are complete with W_O, which comes next
+        self.recording.attention[name] = with_projections(
+            site, {}
+        )  # they are complete with W_O, which comes next
         if call.output is not None:
             self._with_output(site, *call.output)
         else:
@@ -167,6 +212,10 @@ class Pass:
     def _with_output(self, site: AttentionSite, weight: Tensor, bias: Tensor | None) -> None:
         """The attention with its W_O, and what that makes."""
         if site.projections:
-            self.recording.attention[site.name] = with_projections(site, site.projections | {"W_O": (weight, bias)})
+            self.recording.attention[site.name] = with_projections(
+                site, site.projections | {"W_O": (weight, bias)}
+            )
         attn_out = Product(site.out.transpose(1, 2).flatten(2), weight, bias)
-        self.recording.tap(site.name, "attn_out", attn_out, site.query_stream, "d_model", "Concat(head_out)·W_O")
+        self.recording.tap(
+            site.name, "attn_out", attn_out, site.query_stream, "d_model", "Concat(head_out)·W_O"
+        )

@@ -25,7 +25,9 @@ class Rotary:
         module = deepcopy(self.module)
         device = next((b.device for b in module.buffers()), torch.device("cpu"))
         tables = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
-        if not (isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)):
+        if not (
+            isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)
+        ):
             return None
         halves = [t[0].float().cpu().chunk(2, dim=-1) for t in tables]
         if not all(torch.equal(first, second) for first, second in halves):
@@ -34,4 +36,10 @@ class Rotary:
 
 
 def _is_table(t: object, n: int) -> bool:
-    return isinstance(t, Tensor) and t.dim() == 3 and t.shape[:2] == (1, n) and t.shape[2] % 2 == 0 and t.shape[2] > 0
+    return (
+        isinstance(t, Tensor)
+        and t.dim() == 3
+        and t.shape[:2] == (1, n)
+        and t.shape[2] % 2 == 0
+        and t.shape[2] > 0
+    )

@@ -7,24 +7,41 @@ from torch import nn
 
 from models.hub.config import HubConfig
 
-LONGEST = 4096      # tokens of a text that are read here, however many a model reads
+LONGEST = 4096  # tokens of a text that are read here, however many a model reads
 
 
-def sizes_of(name: str, module: nn.Module, config: Any, library: Any, gives_weights: bool) -> HubConfig:
+def sizes_of(
+    name: str, module: nn.Module, config: Any, library: Any, gives_weights: bool
+) -> HubConfig:
     text = config.get_text_config(decoder=True)
     n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
     vocab_size = int(embedding.weight.shape[0])
     said = vocab_size, getattr(module, "generation_config", None), text, config
-    start, begin, pad = (next(iter(_special(f"{name}_token_id", *said)), -1) for name in ("decoder_start", "bos", "pad"))
-    first, last = (next(iter(_special(f"forced_{name}_token_id", *said[:2])), -1) for name in ("bos", "eos"))
+    start, begin, pad = (
+        next(iter(_special(f"{name}_token_id", *said)), -1)
+        for name in ("decoder_start", "bos", "pad")
+    )
+    first, last = (
+        next(iter(_special(f"forced_{name}_token_id", *said[:2])), -1) for name in ("bos", "eos")
+    )
     ends = _special("eos_token_id", *said)
     end = ends[0] if ends else -1
     return HubConfig(
-        architecture=name, vocab_size=vocab_size, d_model=int(text.hidden_size), n_heads=n_heads,
-        n_layers=int(text.num_hidden_layers), n_ctx=_n_ctx(text, module, library),
-        n_key_heads=int(getattr(text, "num_key_value_heads", None) or n_heads), dtype=str(module.dtype).removeprefix("torch."),
-        pad_id=vocab_size, start_id=begin if start < 0 else start, end_id=end, fill_id=max(0, end if pad < 0 else pad),
-        end_ids=ends, first_id=first if getattr(config, "is_encoder_decoder", False) else -1, last_id=last,
+        architecture=name,
+        vocab_size=vocab_size,
+        d_model=int(text.hidden_size),
+        n_heads=n_heads,
+        n_layers=int(text.num_hidden_layers),
+        n_ctx=_n_ctx(text, module, library),
+        n_key_heads=int(getattr(text, "num_key_value_heads", None) or n_heads),
+        dtype=str(module.dtype).removeprefix("torch."),
+        pad_id=vocab_size,
+        start_id=begin if start < 0 else start,
+        end_id=end,
+        fill_id=max(0, end if pad < 0 else pad),
+        end_ids=ends,
+        first_id=first if getattr(config, "is_encoder_decoder", False) else -1,
+        last_id=last,
         gives_weights=gives_weights,
     )
 
@@ -42,6 +59,14 @@ def _n_ctx(text: Any, module: nn.Module, library: Any) -> int:
     left."""
     said = getattr(text, "max_position_embeddings", None) or math.inf
     said = said if said > 0 else math.inf
-    tables = [m for m in module.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == said and m.padding_idx is not None]
-    left = [m.num_embeddings - m.padding_idx - 1 for m in tables if m is not module.get_input_embeddings()]
+    tables = [
+        m
+        for m in module.modules()
+        if isinstance(m, nn.Embedding) and m.num_embeddings == said and m.padding_idx is not None
+    ]
+    left = [
+        m.num_embeddings - m.padding_idx - 1
+        for m in tables
+        if m is not module.get_input_embeddings()
+    ]
     return int(min([said, LONGEST, getattr(library, "model_max_length", None) or LONGEST, *left]))

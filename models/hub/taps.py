@@ -15,11 +15,11 @@ from models.trace.deferred import Product
 class Tap:
     """One intermediate: what goes into the module at a path, or comes out of it, or what `make` says is made of that."""
 
-    name: str               # in the run
+    name: str  # in the run
     of_input: bool
     formula: str
     feature: str = "d_model"
-    largest: int = 0        # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
+    largest: int = 0  # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
     make: Callable[[Tensor], Product] | None = None
 
 

@@ -15,7 +15,12 @@ from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, framed, span
 
 # where a text stands in the template; names that fields give as `before` and `after`
-OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = "opening", "closing", "second opening", "second closing"
+OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
+    "opening",
+    "closing",
+    "second opening",
+    "second closing",
+)
 FRAMES = (OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING)
 
 
@@ -23,16 +28,24 @@ class HubTokenizer(Tokenizer):
     """A tokenizer that transformers has read. `special_ids` are by the names that Attnscope gives them."""
 
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
-        self.backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(library.backend_tokenizer.to_str())
+        self.backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(
+            library.backend_tokenizer.to_str()
+        )
         self.backend.no_padding()
         self.backend.no_truncation()
         self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
-        self.backend.encode_special_tokens = True       # "<s>" typed in a text is four characters, not the start token
-        named = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
+        self.backend.encode_special_tokens = (
+            True  # "<s>" typed in a text is four characters, not the start token
+        )
+        named = {
+            name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")
+        }
         named["unknown"] = library.unk_token_id
         self.special_ids = {name: i for name, i in named.items() if i is not None} | special_ids
         self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
-        self._of_bytes = '"ByteLevel"' in json.dumps(json.loads(self.backend.to_str()).get("decoder"))
+        self._of_bytes = '"ByteLevel"' in json.dumps(
+            json.loads(self.backend.to_str()).get("decoder")
+        )
         self.frames = _frames(library)
 
     @property
@@ -85,7 +98,7 @@ class HubTokenizer(Tokenizer):
             return token
         try:
             return byte_level.readable(token)
-        except KeyError:            # added later, as text
+        except KeyError:  # added later, as text
             return token
 
 
@@ -103,7 +116,10 @@ def _template(library: Any, *texts: str) -> list[tuple[int, ...]]:
     """The special tokens before, between and behind texts."""
     encoded = library.backend_tokenizer.encode(*texts)
     gaps: list[tuple[int, ...]] = [() for _ in range(len(texts) + 1)]
-    last = [max(i for i, text in enumerate(encoded.sequence_ids) if text == n) for n in range(len(texts))]
+    last = [
+        max(i for i, text in enumerate(encoded.sequence_ids) if text == n)
+        for n in range(len(texts))
+    ]
     for i, (token, text) in enumerate(zip(encoded.ids, encoded.sequence_ids, strict=True)):
         if text is None:
             gap = sum(i > end for end in last)
@@ -133,10 +149,16 @@ class IdTokenizer(Tokenizer):
             at = start + len(word)
             if not (word.isascii() and word.isdigit() and int(word[:9]) < self._size):
                 wanted = f"token ids from 0 to {self._size - 1}"
-                raise ValueError(f"this model came without a tokenizer: type {wanted}, not {word[:20]!r}")
+                raise ValueError(
+                    f"this model came without a tokenizer: type {wanted}, not {word[:20]!r}"
+                )
             ids.append(int(word))
             offsets.append((start, at))
-        return framed(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), self.special(before), self.special(after))
+        return framed(
+            Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
+            self.special(before),
+            self.special(after),
+        )
 
     def words(self, text: str) -> None:
         """Numbers are no words."""

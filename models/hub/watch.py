@@ -29,7 +29,9 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self.forward_pass = forward_pass
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return _scaled_dot_product(self.forward_pass, func, *args, **kwargs)
@@ -38,33 +40,68 @@ class Watch(TorchFunctionMode):
         result = func(*args, **kwargs)
         if func is F.embedding and len(args) > 1:
             self.forward_pass.note_lookup(args[0], args[1], result)
-        if self.forward_pass.recording is not None and (linear := linear_of(func, args, kwargs, result)) is not None:
+        if (
+            self.forward_pass.recording is not None
+            and (linear := linear_of(func, args, kwargs, result)) is not None
+        ):
             self.forward_pass.note_product(linear)
         return result
 
 
 def _scaled_dot_product(
-    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    forward_pass: Pass,
+    func: Callable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
     if query.dim() != 4:
-        lifted = [t.reshape(-1, 1, *t.shape[-2:]) if t.dim() == 3 else t.view(1, 1, *t.shape) for t in (query, key, value)]
+        lifted = [
+            t.reshape(-1, 1, *t.shape[-2:]) if t.dim() == 3 else t.view(1, 1, *t.shape)
+            for t in (query, key, value)
+        ]
         mask = attn_mask[:, None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
-        out = _scaled_dot_product(forward_pass, func, *lifted, mask, dropout_p, is_causal, scale, enable_gqa)
+        out = _scaled_dot_product(
+            forward_pass, func, *lifted, mask, dropout_p, is_causal, scale, enable_gqa
+        )
         return out.view(*query.shape[:-1], -1)
     groups = query.shape[1] // key.shape[1]
-    if forward_pass.places.n_query == 1 and query.shape[1] == key.shape[1] and query.shape[2] == forward_pass.places.groups > 1:
+    if (
+        forward_pass.places.n_query == 1
+        and query.shape[1] == key.shape[1]
+        and query.shape[2] == forward_pass.places.groups > 1
+    ):
         return _packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
         how = {"enable_gqa": True} if enable_gqa or groups > 1 else {}
-        return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, is_causal=causal, scale=scale, **how)
+        return func(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            dropout_p=dropout_p,
+            is_causal=causal,
+            scale=scale,
+            **how,
+        )
 
     return forward_pass.attend(Call(query, key, value, attn_mask, is_causal, scale), run)
 
 
 def _packed(
-    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
+    forward_pass: Pass,
+    func: Callable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
     scale: float | None,
 ) -> Tensor:
     """One query whose heads were laid as rows beside the key head that they share: (batch, key head, head of the group, d_head)."""
@@ -72,8 +109,12 @@ def _packed(
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
         if mask is not None and mask is not attn_mask:
-            mask = mask.expand(batch, n_key_heads * group, 1, -1).reshape(batch, n_key_heads, group, -1)
-        return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale).reshape(batch, -1, 1, value.shape[-1])
+            mask = mask.expand(batch, n_key_heads * group, 1, -1).reshape(
+                batch, n_key_heads, group, -1
+            )
+        return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale).reshape(
+            batch, -1, 1, value.shape[-1]
+        )
 
     joined_heads = query.reshape(batch, n_key_heads * group, 1, d_head)
     mask = attn_mask
@@ -122,7 +163,9 @@ def _leave(path: str, taps: Taps) -> Callable:
     def leave(module: nn.Module, args: tuple, output: Any) -> None:
         if (forward_pass := _pass.get()) is None or not forward_pass.frames:
             return
-        outputs = [t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)]
+        outputs = [
+            t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)
+        ]
         forward_pass.note_outputs(outputs)
         forward_pass.tap([tap for tap in taps.by_path.get(path, ()) if not tap.of_input], outputs)
         forward_pass.frames.pop()

@@ -25,23 +25,34 @@ class CausalLM(HubModel):
     kinds = (BACKWARDS,)
     what_it_answers = "the next token, and it goes on with a text"
 
-    def forward(self, text: Int[Tensor, "batch n"], masks: Masks | None = None) -> Float[Tensor, "batch n vocab"]:
+    def forward(
+        self, text: Int[Tensor, "batch n"], masks: Masks | None = None
+    ) -> Float[Tensor, "batch n vocab"]:
         return self.decode(text, None, {})
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
         return given
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         return {}
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
         return
 
     def decode(
-        self, row: Int[Tensor, "batch m"], memory: None, masks: Masks, cache: Cache | None = None, start: int = 0
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: None,
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         past = {} if cache is None else {"past_key_values": of_library(cache).past}
-        return self.ask(self.places(row, start), **self.row(row), **past, use_cache=cache is not None).logits
+        return self.ask(
+            self.places(row, start), **self.row(row), **past, use_cache=cache is not None
+        ).logits
 
     def longest(self, n_given: int) -> int:
         return min(self.config.n_ctx - n_given, 50)
@@ -52,41 +63,64 @@ class CausalLM(HubModel):
 class EncoderDecoderLM(HubModel):
     """A source is read once, a target is written from it."""
 
-    fields = (Field("source", "source", before=OPENING, after=CLOSING), Field("target", "target", optional=True, before="start"))
+    fields = (
+        Field("source", "source", before=OPENING, after=CLOSING),
+        Field("target", "target", optional=True, before="start"),
+    )
     streams = ("source", "target")
     writes = "target"
     kinds = (ENCODER_SELF, DECODER_SELF, CROSS)
     what_it_answers = "another text, token by token"
 
-    def forward(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch m vocab"]:
+    def forward(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]
+    ) -> Float[Tensor, "batch m vocab"]:
         masks = self.written_masks(source, target)
         return self.decode(target, self.encode(source, masks), masks)
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
         return torch.full((len(given), 1), self.config.start_id, device=given.device)
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
         """What of the source is padding; the rest is the model's own."""
         return {CROSS.name: Mask([padding(given, self.config.pad_id)], start)}
 
-    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
+    def encode(
+        self, given: Int[Tensor, "batch n"], masks: Masks
+    ) -> Float[Tensor, "batch n d_model"]:
         known = given != self.config.pad_id
-        places = Places(lambda frame: ENCODER_SELF, given.shape[1], 0, {"source": given.shape[1]}, {"source": known}, self.groups,
-                        self.token_table)
+        places = Places(
+            lambda frame: ENCODER_SELF,
+            given.shape[1],
+            0,
+            {"source": given.shape[1]},
+            {"source": known},
+            self.groups,
+            self.token_table,
+        )
         with watching(places):
             return self.module.get_encoder()(**self.row(given)).last_hidden_state
 
     def decode(
-        self, row: Int[Tensor, "batch m"], memory: Float[Tensor, "batch n d_model"], masks: Masks,
-        cache: Cache | None = None, start: int = 0,
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n d_model"],
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         from transformers.modeling_outputs import BaseModelOutput
 
         known = _known(masks)
         past = {} if cache is None else {"past_key_values": of_library(cache, crosses=True).past}
         return self.ask(
-            self._places(row, memory, known, start), encoder_outputs=BaseModelOutput(last_hidden_state=memory),
-            decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id), **past, use_cache=cache is not None,
+            self._places(row, memory, known, start),
+            encoder_outputs=BaseModelOutput(last_hidden_state=memory),
+            decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
+            **past,
+            use_cache=cache is not None,
             **({} if bool(known.all()) else {"attention_mask": known.long()}),
         ).logits
 
@@ -97,7 +131,15 @@ class EncoderDecoderLM(HubModel):
 
         lengths = {"source": memory.shape[1], "target": start + row.shape[1]}
         written = {} if start else {"target": row != self.config.pad_id}
-        return Places(kind, row.shape[1], start, lengths, {"source": known, **written}, self.groups, self.token_table)
+        return Places(
+            kind,
+            row.shape[1],
+            start,
+            lengths,
+            {"source": known, **written},
+            self.groups,
+            self.token_table,
+        )
 
     def longest(self, n_given: int) -> int:
         return min(2 * n_given + 20, self.config.n_ctx - 1)

@@ -22,9 +22,11 @@ class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` says where Q, K and V come from;
     `similarity` is one of models.layers.similarity.SIMILARITIES."""
 
-    path = "attention"   # its place in the module tree; the model that owns it sets it once
+    path = "attention"  # its place in the module tree; the model that owns it sets it once
 
-    def __init__(self, d_model: int, n_heads: int, kind: SiteKind, similarity: str = "scaled dot") -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, kind: SiteKind, similarity: str = "scaled dot"
+    ) -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
@@ -42,7 +44,9 @@ class MultiHeadAttention(nn.Module):
     def projections(self) -> dict[str, tuple[Tensor, Tensor]]:
         """W_Q W_K W_V W_O → (weight, bias), without gradients."""
         layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
-        return {name: (layer.weight.detach(), layer.bias.detach()) for name, layer in layers.items()}
+        return {
+            name: (layer.weight.detach(), layer.bias.detach()) for name, layer in layers.items()
+        }
 
     def forward(
         self,
@@ -52,33 +56,58 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
-        q, k, v = self._projected(x, memory, cache)                      # (batch, head, query or key, d_head)
-        mask = edited(mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device)
-        out = self.similarity.attend(q, k, v, mask)                      # (batch, head, query, d_head)
-        joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
+        q, k, v = self._projected(x, memory, cache)  # (batch, head, query or key, d_head)
+        mask = edited(
+            mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device
+        )
+        out = self.similarity.attend(q, k, v, mask)  # (batch, head, query, d_head)
+        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
         if (recording := current()) is not None:
             recording.site(self, x, memory, q, k, v, out, mask)
             attn_out = Product.of(self.W_O, joined)
-            recording.tap(self.path, "attn_out", attn_out, self.kind.query_stream, "d_model", "Concat(head_out)·W_O")
+            recording.tap(
+                self.path,
+                "attn_out",
+                attn_out,
+                self.kind.query_stream,
+                "d_model",
+                "Concat(head_out)·W_O",
+            )
         return linear(self.W_O, joined, cache)
 
-    def _projected(self, x: Tensor, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected(
+        self, x: Tensor, memory: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """q of the new positions, k and v of all: from the cache, what a run has of them already."""
         if cache is None:
-            return self._split(self.W_Q(x)), self._split(self.W_K(memory)), self._split(self.W_V(memory))
+            return (
+                self._split(self.W_Q(x)),
+                self._split(self.W_K(memory)),
+                self._split(self.W_V(memory)),
+            )
         if self.kind.role == "cross":
             if self.path not in cache:
                 cache.put(self.path, self._split(self.W_K(memory)), self._split(self.W_V(memory)))
             return self._split(linear(self.W_Q, x, cache)), *cache.get(self.path)
-        together = F.linear(x, *cache.of_weights(self, MultiHeadAttention._side_by_side))     # a step of one token is all overhead
-        q, k, v = together.view(*x.shape[:2], 3, self.n_heads, self.d_head).permute(2, 0, 3, 1, 4).unbind()
+        together = F.linear(
+            x, *cache.of_weights(self, MultiHeadAttention._side_by_side)
+        )  # a step of one token is all overhead
+        q, k, v = (
+            together.view(*x.shape[:2], 3, self.n_heads, self.d_head)
+            .permute(2, 0, 3, 1, 4)
+            .unbind()
+        )
         return q, *cache.append(self.path, k, v)
 
     def _side_by_side(self) -> tuple[Tensor, Tensor]:
         """W_Q, W_K and W_V as one matrix, with its bias."""
         layers = (self.W_Q, self.W_K, self.W_V)
         weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-        return kept("side by side", (*weights, *biases), lambda: (in_columns(torch.cat(weights)), torch.cat(biases)))
+        return kept(
+            "side by side",
+            (*weights, *biases),
+            lambda: (in_columns(torch.cat(weights)), torch.cat(biases)),
+        )
 
     def _split(self, x: Tensor) -> Tensor:
         batch, n, _ = x.shape

@@ -22,11 +22,14 @@ from models.trace.deferred import Product
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "relu": (torch.relu, "max(0, ff_pre)"),
     "gelu": (F.gelu, "ff_pre·Φ(ff_pre)"),
-    "gelu tanh": (partial(F.gelu, approximate="tanh"), "½·ff_pre·(1 + tanh(√(2/π)·(ff_pre + 0.044715·ff_pre³)))"),
+    "gelu tanh": (
+        partial(F.gelu, approximate="tanh"),
+        "½·ff_pre·(1 + tanh(√(2/π)·(ff_pre + 0.044715·ff_pre³)))",
+    ),
 }
 
 
-NORMAL_STD = 0.02     # of matrices that begin "normal"
+NORMAL_STD = 0.02  # of matrices that begin "normal"
 
 
 class FeedForward(nn.Module):
@@ -37,7 +40,9 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int, stream: str, activation: str = "relu") -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
+            raise ValueError(
+                f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}"
+            )
         self.stream, self.activation = stream, activation
         self.W_1 = nn.Linear(d_model, d_ff)
         self.W_2 = nn.Linear(d_ff, d_model)
@@ -50,12 +55,19 @@ class FeedForward(nn.Module):
     ) -> Float[Tensor, "batch n d_model"]:
         """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
-        ff_post = activate(linear(self.W_1, x, cache))                   # (batch, n, d_ff)
+        ff_post = activate(linear(self.W_1, x, cache))  # (batch, n, d_ff)
         if (recording := current()) is not None:
             pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
             recording.tap(self.path, f"{mark}ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
             recording.tap(self.path, f"{mark}ff_post", post, self.stream, "d_ff", formula)
-            recording.tap(self.path, f"{mark}ff_out", Product.of(self.W_2, post), self.stream, "d_model", "ff_post·W₂ + b₂")
+            recording.tap(
+                self.path,
+                f"{mark}ff_out",
+                Product.of(self.W_2, post),
+                self.stream,
+                "d_model",
+                "ff_post·W₂ + b₂",
+            )
         return linear(self.W_2, ff_post, cache)
 
 
@@ -69,7 +81,9 @@ class AddNorm(nn.Module):
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be post or pre, not {norm!r}")
         self.norm, self.stream = norm, stream
-        self.formula = "x + Sublayer(LayerNorm(x))" if norm == "pre" else "LayerNorm(x + Sublayer(x))"
+        self.formula = (
+            "x + Sublayer(LayerNorm(x))" if norm == "pre" else "LayerNorm(x + Sublayer(x))"
+        )
         self.layer_norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
@@ -81,14 +95,26 @@ class AddNorm(nn.Module):
         return self.layer_norm(x + self._dropped(sublayer(x)))
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return self.dropout(x) if self.training else x   # nine calls a step of decoding that would do nothing
+        return (
+            self.dropout(x) if self.training else x
+        )  # nine calls a step of decoding that would do nothing
 
-    def around(self, path: str, role: str, out: str, before: str, after: str, activation: str = "") -> Sublayer:
+    def around(
+        self, path: str, role: str, out: str, before: str, after: str, activation: str = ""
+    ) -> Sublayer:
         """The sublayer of this path and role, with what the run records of it: its own `out`, and its layer's stream."""
         layer = path.rpartition(".")[0]
         normed = f"{self.path}.normed" if self.norm == "pre" else ""
         return Sublayer(
-            path, role, self.stream, f"{layer}.{before}", f"{path}.{out}", f"{layer}.{after}", self.norm, self.layer_norm, normed,
+            path,
+            role,
+            self.stream,
+            f"{layer}.{before}",
+            f"{path}.{out}",
+            f"{layer}.{after}",
+            self.norm,
+            self.layer_norm,
+            normed,
             activation,
         )
 
@@ -99,8 +125,16 @@ class SelfLayer(nn.Module):
     path = "layers.0"
 
     def __init__(
-        self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str,
-        *, kind: SiteKind, activation: str = "relu",
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        norm: str,
+        similarity: str,
+        *,
+        kind: SiteKind,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
         self.stream = kind.query_stream
@@ -112,7 +146,14 @@ class SelfLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d_model"], mask: Mask, cache: Cache | None = None
     ) -> Float[Tensor, "batch n d_model"]:
-        tap(self.path, "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+        tap(
+            self.path,
+            "resid_pre",
+            x,
+            self.stream,
+            "d_model",
+            "residual stream before self-attention",
+        )
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask, cache))
         tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.ff(h, cache=cache))
@@ -122,8 +163,12 @@ class SelfLayer(nn.Module):
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         return (
-            self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
-            self.add_norm_2.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid", "resid_post", self.ff.activation),
+            self.add_norm_1.around(
+                self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"
+            ),
+            self.add_norm_2.around(
+                self.ff.path, FEED_FORWARD, "ff_out", "resid_mid", "resid_post", self.ff.activation
+            ),
         )
 
 
@@ -133,7 +178,16 @@ class CrossLayer(nn.Module):
     path = "layers.0"
 
     def __init__(
-        self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str, *, kind: SiteKind, cross: SiteKind
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        norm: str,
+        similarity: str,
+        *,
+        kind: SiteKind,
+        cross: SiteKind,
     ) -> None:
         super().__init__()
         self.stream = kind.query_stream
@@ -152,7 +206,14 @@ class CrossLayer(nn.Module):
         cross_mask: Mask,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        tap(self.path, "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+        tap(
+            self.path,
+            "resid_pre",
+            x,
+            self.stream,
+            "d_model",
+            "residual stream before self-attention",
+        )
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, self_mask, cache))
         tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.cross_attn(h, memory, cross_mask, cache))
@@ -164,9 +225,24 @@ class CrossLayer(nn.Module):
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         return (
-            self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
-            self.add_norm_2.around(self.cross_attn.path, self.cross_attn.kind.role, "attn_out", "resid_mid", "resid_mid_cross"),
-            self.add_norm_3.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid_cross", "resid_post", self.ff.activation),
+            self.add_norm_1.around(
+                self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"
+            ),
+            self.add_norm_2.around(
+                self.cross_attn.path,
+                self.cross_attn.kind.role,
+                "attn_out",
+                "resid_mid",
+                "resid_mid_cross",
+            ),
+            self.add_norm_3.around(
+                self.ff.path,
+                FEED_FORWARD,
+                "ff_out",
+                "resid_mid_cross",
+                "resid_post",
+                self.ff.activation,
+            ),
         )
 
 
@@ -179,7 +255,14 @@ class Stack(nn.Module):
     et al. 2019): what a layer adds is small at first, and Adam, whose steps are as large whatever a weight's size, turns
     small weights sooner."""
 
-    def __init__(self, make: Callable[[], nn.Module], n_layers: int, d_model: int, norm: str, init: str = "xavier") -> None:
+    def __init__(
+        self,
+        make: Callable[[], nn.Module],
+        n_layers: int,
+        d_model: int,
+        norm: str,
+        init: str = "xavier",
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(make() for _ in range(n_layers))
         self.last_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
@@ -193,7 +276,11 @@ class Stack(nn.Module):
     @torch.no_grad()
     def _scale_sublayers(self) -> None:
         last = {MultiHeadAttention: "W_O", FeedForward: "W_2"}
-        matrices = [getattr(module, last[type(module)]).weight for module in self.modules() if type(module) in last]
+        matrices = [
+            getattr(module, last[type(module)]).weight
+            for module in self.modules()
+            if type(module) in last
+        ]
         for matrix in matrices:
             matrix *= len(matrices) ** -0.5
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
-LEAST_ROOM = 32     # positions; a cache that is full doubles its room
+LEAST_ROOM = 32  # positions; a cache that is full doubles its room
 
 
 @runtime_checkable
@@ -46,7 +46,9 @@ class Cache:
             self._growing[path] = _Growing(k)
         return self._growing[path].append(k, v)
 
-    def of_weights(self, module: Module, make: Callable[[Module], tuple[Tensor | None, ...]]) -> tuple[Tensor | None, ...]:
+    def of_weights(
+        self, module: Module, make: Callable[[Module], tuple[Tensor | None, ...]]
+    ) -> tuple[Tensor | None, ...]:
         """What `make` gives of this module, made at the first call in this run: the weights stay as they are while it writes."""
         if module not in self._of_weights:
             self._of_weights[module] = make(module)

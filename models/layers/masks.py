@@ -15,18 +15,18 @@ PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 ORDER = "factorisation order"
 DRAWN = "drawn by hand"
-LARGEST_ADDED = 2**15     # cells, 128 kB as numbers
+LARGEST_ADDED = 2**15  # cells, 128 kB as numbers
 
 
 @dataclass(frozen=True)
 class SiteKind:
     """What the attentions that share one mask have in common. An architecture declares its kinds."""
 
-    name: str             # of their mask, unique in the model
-    stack: str            # "encoder" or "decoder"
-    role: str             # of ROLES
-    query_stream: str     # the stream whose tokens ask
-    key_stream: str       # the stream that is read
+    name: str  # of their mask, unique in the model
+    stack: str  # "encoder" or "decoder"
+    role: str  # of ROLES
+    query_stream: str  # the stream whose tokens ask
+    key_stream: str  # the stream that is read
 
 
 # self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1);
@@ -82,7 +82,9 @@ class Mask:
 
     @cached_property
     def _additive(self) -> Tensor:
-        return torch.zeros(self.blocking.shape, device=self.blocking.device).masked_fill_(~self.blocking, -torch.inf)
+        return torch.zeros(self.blocking.shape, device=self.blocking.device).masked_fill_(
+            ~self.blocking, -torch.inf
+        )
 
     def additive(self, dtype: torch.dtype) -> Tensor | None:
         """`blocking` as what is added to the scores, 0 or −∞, made once for all layers; a large one as it is, because the fused
@@ -91,27 +93,41 @@ class Mask:
             return self.blocking
         return self._additive.to(dtype)
 
-    def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> Bool[Tensor, "*#head query key"]:
+    def expanded(
+        self, batch: int, head: int | None, n_query: int, n_key: int
+    ) -> Bool[Tensor, "*#head query key"]:
         """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
         if self.allowed is None:
             return torch.ones(n_query, n_key, dtype=torch.bool)
         return _cut(self.allowed, batch, head, n_query, n_key)
 
-    def blocked_by(self, query: int, key: int, n_query: int, n_key: int, batch: int = 0, head: int = 0) -> list[str]:
+    def blocked_by(
+        self, query: int, key: int, n_query: int, n_key: int, batch: int = 0, head: int = 0
+    ) -> list[str]:
         """Names of the layers that forbid `query` to see `key`; empty if the cell is allowed."""
         return [
-            layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
+            layer.name
+            for layer in self.layers
+            if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
     def row(self, batch: int, n_query: int, n_key: int) -> "Mask":
         """The mask of one batch row for its first queries and keys, on the CPU; the batch axis stays, of size 1."""
-        return Mask((
-            MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1), None, :, :n_query, :n_key].cpu())
-            for layer in self.layers
-        ), self.start)
+        return Mask(
+            (
+                MaskLayer(
+                    layer.name,
+                    layer.allowed.detach()[
+                        min(batch, len(layer.allowed) - 1), None, :, :n_query, :n_key
+                    ].cpu(),
+                )
+                for layer in self.layers
+            ),
+            self.start,
+        )
 
 
-Masks = Mapping[str, Mask]   # name of a SiteKind → its mask; no entry, no such attention
+Masks = Mapping[str, Mask]  # name of a SiteKind → its mask; no entry, no such attention
 
 
 def _together(layers: Iterable[MaskLayer]) -> Tensor | None:
@@ -142,7 +158,7 @@ def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> 
 @cache
 def _nothing_ahead(device: torch.device | None) -> MaskLayer:
     """The look-ahead mask of the last query alone, made once: while a run writes it would be made at every step."""
-    with torch.inference_mode(False):       # it may be read anywhere
+    with torch.inference_mode(False):  # it may be read anywhere
         return MaskLayer(LOOK_AHEAD, torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device))
 
 

@@ -32,7 +32,7 @@ def wavelengths(formula: str, d_model: int) -> Float[Tensor, "d_model"]:
 def formula_table(formula: str, n_ctx: int, d_model: int) -> Float[Tensor, "n_ctx d_model"]:
     """PE(pos, j) by one of FORMULAS, in float64: sin in even dimensions, cos in odd ones ("sin-sin": sin in all)."""
     position = torch.arange(n_ctx, dtype=torch.float64)[:, None]
-    angle = position / 10000 ** exponents(formula, d_model)              # (n_ctx, d_model)
+    angle = position / 10000 ** exponents(formula, d_model)  # (n_ctx, d_model)
     table = angle.sin()
     if formula != "sin-sin":
         table[:, 1::2] = angle[:, 1::2].cos()
@@ -55,7 +55,9 @@ class Positions(nn.Module):
         if kind == "learned":
             self.table = nn.Parameter(torch.randn(n_ctx, d_model) * d_model**-0.5)
         else:
-            start = sinusoidal(n_ctx, d_model) if kind == "sinusoidal" else torch.zeros(n_ctx, d_model)
+            start = (
+                sinusoidal(n_ctx, d_model) if kind == "sinusoidal" else torch.zeros(n_ctx, d_model)
+            )
             self.register_buffer("table", start, persistent=False)
 
     def forward(self, n: int, start: int = 0) -> Float[Tensor, "n d_model"]:

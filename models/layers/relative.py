@@ -32,10 +32,19 @@ class RelativeAttention(nn.Module):
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
-        self.kind, self.query_kind, self.n_heads, self.d_head = content, query, n_heads, d_model // n_heads
-        self.W_Q, self.W_K, self.W_V, self.W_O, self.W_R = (nn.Linear(d_model, d_model, bias=False) for _ in range(5))
+        self.kind, self.query_kind, self.n_heads, self.d_head = (
+            content,
+            query,
+            n_heads,
+            d_model // n_heads,
+        )
+        self.W_Q, self.W_K, self.W_V, self.W_O, self.W_R = (
+            nn.Linear(d_model, d_model, bias=False) for _ in range(5)
+        )
         self.u, self.v, self.s = (nn.Parameter(torch.empty(n_heads, self.d_head)) for _ in range(3))
-        self.segment = nn.Parameter(torch.empty(2, n_heads, self.d_head))      # of the same, of different ones
+        self.segment = nn.Parameter(
+            torch.empty(2, n_heads, self.d_head)
+        )  # of the same, of different ones
         self.similarity = LearnedSimilarity("scaled dot", self.d_head)
 
     @property
@@ -48,7 +57,8 @@ class RelativeAttention(nn.Module):
         """W_Q W_K W_V W_O → (weight, bias), without gradients; u is the bias of the queries that meet the keys."""
         layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
         return {
-            name: (layer.weight.detach(), self.u.detach().flatten() if name == "W_Q" else None) for name, layer in layers.items()
+            name: (layer.weight.detach(), self.u.detach().flatten() if name == "W_Q" else None)
+            for name, layer in layers.items()
         }
 
     def forward(
@@ -59,32 +69,47 @@ class RelativeAttention(nn.Module):
         masks: tuple[Mask, Mask],
     ) -> tuple[Tensor, Tensor | None]:
         """Both streams read keys and values of the content stream. Returns what each has read; None for no query stream."""
-        r = distance_vectors(content.shape[1], self.W_R.in_features).to(content.device, content.dtype)
-        keys = self.W_R(r).unflatten(-1, (self.n_heads, -1)).transpose(0, 1)              # (head, distance, d_head)
+        r = distance_vectors(content.shape[1], self.W_R.in_features).to(
+            content.device, content.dtype
+        )
+        keys = (
+            self.W_R(r).unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
+        )  # (head, distance, d_head)
         k, v = self._split(self.W_K(content)), self._split(self.W_V(content))
         streams = [(self.kind, self.path, content, masks[0])]
         if query is not None:
             streams.append((self.query_kind, self.query_path, query, masks[1]))
-        read = [self._read(kind, name, x, content, k, v, keys, segments, mask) for kind, name, x, mask in streams]
+        read = [
+            self._read(kind, name, x, content, k, v, keys, segments, mask)
+            for kind, name, x, mask in streams
+        ]
         return read[0], read[1] if query is not None else None
 
     def _read(
-        self, kind: SiteKind, name: str, x: Tensor, content: Tensor,
-        k: Tensor, v: Tensor, keys: Tensor, segments: Tensor, mask: Mask,
+        self,
+        kind: SiteKind,
+        name: str,
+        x: Tensor,
+        content: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor,
+        segments: Tensor,
+        mask: Mask,
     ) -> Tensor:
         n = x.shape[1]
-        plain = self._split(self.W_Q(x))                                                  # (batch, head, query, d_head)
+        plain = self._split(self.W_Q(x))  # (batch, head, query, d_head)
         q, at_distance, at_segment = (plain + bias[:, None] for bias in (self.u, self.v, self.s))
         mask = edited(mask, kind.name, name, self.n_heads, n, n, x.device)
-        scale, ends = self.d_head**-0.5, self.segment.transpose(0, 1)                     # (head, 2, d_head)
-        bias = _shifted(at_distance @ keys.transpose(-1, -2))                             # (batch, head, query, key)
+        scale, ends = self.d_head**-0.5, self.segment.transpose(0, 1)  # (head, 2, d_head)
+        bias = _shifted(at_distance @ keys.transpose(-1, -2))  # (batch, head, query, key)
         same, other = (at_segment @ ends.transpose(-1, -2)).unbind(-1)
         bias = bias + torch.where(_differ(segments), other[..., None], same[..., None])
         bias = bias * scale
         if mask.blocking is not None:
             bias = bias.masked_fill(~mask.blocking, -torch.inf)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        joined = out.transpose(1, 2).flatten(2)                                           # (batch, query, d_model)
+        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
         if (recording := current()) is not None:
             terms = (
                 RelativePositionTerm("position", at_distance.detach(), keys.detach(), 1 - n, scale),
@@ -92,14 +117,18 @@ class RelativeAttention(nn.Module):
             )
             recording.site(self, x, content, q, k, v, out, mask, terms, name, kind)
             attn_out = Product.of(self.W_O, joined)
-            recording.tap(name, "attn_out", attn_out, kind.query_stream, "d_model", "Concat(head_out)·W_O")
+            recording.tap(
+                name, "attn_out", attn_out, kind.query_stream, "d_model", "Concat(head_out)·W_O"
+            )
         return self.W_O(joined)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 
-def _shifted(met: Float[Tensor, "batch head query distance"]) -> Float[Tensor, "batch head query key"]:
+def _shifted(
+    met: Float[Tensor, "batch head query distance"],
+) -> Float[Tensor, "batch head query key"]:
     """Column n−1 + j − i of row i as column j: each row starts one to the left of the one before it."""
     n = met.shape[-2]
     return met.flatten(-2)[..., n - 1 : -1].unflatten(-1, (n, 2 * n - 2))[..., :n] if n > 1 else met

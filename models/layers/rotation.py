@@ -14,7 +14,7 @@ class Rotation:
 
     cos: Float[Tensor, "n n_pairs"]
     sin: Float[Tensor, "n n_pairs"]
-    miss: float = 0.0       # of a run of the model, as a share of its largest number
+    miss: float = 0.0  # of a run of the model, as a share of its largest number
 
     @property
     def n_pairs(self) -> int:
@@ -24,7 +24,9 @@ class Rotation:
     def angles(self) -> Float[Tensor, "n n_pairs"]:
         """In radians, in float64, whole turns counted: no pair turns by half a turn or more from one position to the next."""
         cos, sin = self.cos.double(), self.sin.double()
-        steps = torch.atan2(sin[1:] * cos[:-1] - cos[1:] * sin[:-1], cos[1:] * cos[:-1] + sin[1:] * sin[:-1])
+        steps = torch.atan2(
+            sin[1:] * cos[:-1] - cos[1:] * sin[:-1], cos[1:] * cos[:-1] + sin[1:] * sin[:-1]
+        )
         return torch.cat([torch.atan2(sin[:1], cos[:1]), steps]).cumsum(0)
 
     @property
@@ -38,11 +40,15 @@ class Rotation:
         """How much longer each pair is made."""
         return torch.hypot(self.cos[0], self.sin[0])
 
-    def rotate(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
+    def rotate(
+        self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
+    ) -> Float[Tensor, "*b n d_head"]:
         """Queries or keys as they are at these positions."""
         return self._turned(x, self.cos[positions], self.sin[positions])
 
-    def unrotate(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
+    def unrotate(
+        self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
+    ) -> Float[Tensor, "*b n d_head"]:
         """What was turned to be these queries or keys at these positions."""
         cos, sin = self.cos[positions], self.sin[positions]
         length = cos**2 + sin**2

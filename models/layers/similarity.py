@@ -28,12 +28,16 @@ def scaled_dot(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"]) -> 
     return dot(q, k) / math.sqrt(q.shape[-1])
 
 
-def cosine(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], log_t: Float[Tensor, ""]) -> Scores:
+def cosine(
+    q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], log_t: Float[Tensor, ""]
+) -> Scores:
     """t·cos(q, k), with a learned inverse temperature t = exp(log_t), so that a softmax can be sharp (Henry et al. 2020)."""
     return log_t.exp() * dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
 
 
-def general(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"], M: Float[Tensor, "d e"]) -> Scores:
+def general(
+    q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"], M: Float[Tensor, "d e"]
+) -> Scores:
     """q·M·k, a bilinear form (Luong et al. 2015, "general")."""
     return dot(q @ M, k)
 
@@ -65,29 +69,39 @@ def _initialise_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
 
 
 def _initialise_general(d: int, e: int, a: int) -> dict[str, Tensor]:
-    return {"M": torch.eye(d, e) / math.sqrt(d)}   # at first the scaled dot product
+    return {"M": torch.eye(d, e) / math.sqrt(d)}  # at first the scaled dot product
 
 
 def _initialise_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
     W, U = torch.empty(a, d), torch.empty(a, e)
-    return {"W": nn.init.xavier_uniform_(W), "U": nn.init.xavier_uniform_(U), "v": torch.randn(a) / math.sqrt(a)}
+    return {
+        "W": nn.init.xavier_uniform_(W),
+        "U": nn.init.xavier_uniform_(U),
+        "v": torch.randn(a) / math.sqrt(a),
+    }
 
 
 SIMILARITIES = {
     "dot": Kind(dot, "q·k"),
     "scaled dot": Kind(scaled_dot, "q·k/√d"),
     "cosine": Kind(cosine, "t·cos(q, k)", _initialise_cosine, "t is 10"),
-    "general": Kind(general, "q·M·k", _initialise_general, "M is I/√d, which gives the scaled dot product"),
-    "additive": Kind(additive, "v·tanh(W q + U k)", _initialise_additive, "W, U and v are drawn at random"),
+    "general": Kind(
+        general, "q·M·k", _initialise_general, "M is I/√d, which gives the scaled dot product"
+    ),
+    "additive": Kind(
+        additive, "v·tanh(W q + U k)", _initialise_additive, "W, U and v are drawn at random"
+    ),
 }
 
 
-def times(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], s: Float[Tensor, ""]) -> Scores:
+def times(
+    q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], s: Float[Tensor, ""]
+) -> Scores:
     """s·q·k, with a constant s of the model's own."""
     return s * dot(q, k)
 
 
-TIMES = "dot times a constant"      # of models of others; no model is made with it here
+TIMES = "dot times a constant"  # of models of others; no model is made with it here
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,9 @@ class Similarity:
 
     def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "Similarity":
         """With its numbers after `transform`."""
-        return replace(self, learned={name: transform(number) for name, number in self.learned.items()})
+        return replace(
+            self, learned={name: transform(number) for name, number in self.learned.items()}
+        )
 
 
 def of_scale(scale: float | None, d_head: int) -> Similarity:
@@ -125,12 +141,16 @@ class LearnedSimilarity(nn.Module):
 
     Raises ValueError for a name that is not one of SIMILARITIES."""
 
-    def __init__(self, name: str, d_query: int, d_key: int | None = None, d_hidden: int | None = None) -> None:
+    def __init__(
+        self, name: str, d_query: int, d_key: int | None = None, d_hidden: int | None = None
+    ) -> None:
         super().__init__()
         if name not in SIMILARITIES:
             raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {name!r}")
         self.name = name
-        for parameter, value in SIMILARITIES[name].initialise(d_query, d_key or d_query, d_hidden or d_query).items():
+        for parameter, value in (
+            SIMILARITIES[name].initialise(d_query, d_key or d_query, d_hidden or d_query).items()
+        ):
             self.register_parameter(parameter, nn.Parameter(value))
 
     def detached(self) -> Similarity:
@@ -149,15 +169,21 @@ class LearnedSimilarity(nn.Module):
         if self.name == "general":
             q = q @ self.M
         scale = None if self.name == "scaled dot" else 1.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.additive(q.dtype), scale=scale)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask.additive(q.dtype), scale=scale
+        )
 
 
-def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None) -> Float[Tensor, "*b query key"]:
+def masked_softmax(
+    scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None
+) -> Float[Tensor, "*b query key"]:
     """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
     if allowed is None or allowed.all():
         return scores.softmax(-1)
     masked = scores.masked_fill(~allowed, -torch.inf)
     weights = masked.softmax(-1)
-    if not bool((masked.detach().amax(-1) == -torch.inf).any()):      # quicker than to look through `allowed`
+    if not bool(
+        (masked.detach().amax(-1) == -torch.inf).any()
+    ):  # quicker than to look through `allowed`
         return weights
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)

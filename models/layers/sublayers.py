@@ -12,24 +12,26 @@ FEED_FORWARD = "feed-forward"
 class Sublayer:
     """One attention or feed-forward of a model. `before`, `out`, `after` and `normed` name activations of a run."""
 
-    path: str                  # of its module, and of its attention site if it has one
-    role: str                  # one of models.layers.masks.ROLES, or FEED_FORWARD
-    stream: str                # whose tokens it works on
-    before: str                # the stream it is given
-    out: str                   # what it makes
-    after: str                 # the stream behind it
-    norm: str                  # "post": LayerNorm(before + out). "pre": it reads LayerNorm(before). "none"
-    layer_norm: nn.Module | None = None    # a LayerNorm or an RMSNorm
-    normed: str = ""           # under "pre": what it reads
-    activation: str = ""       # of a feed-forward: one of models.layers.blocks.ACTIVATIONS
-    adds: bool = True          # whether its output is added to the stream; if not, it takes the stream's place
-    states: str = ""           # where the tokens of a stream have several rows of states: of which ("content", "query")
-    mark: str = ""             # before the names of what a feed-forward records of these states
-    reads: str = ""            # what its norm is given, where that is not the stream before it
+    path: str  # of its module, and of its attention site if it has one
+    role: str  # one of models.layers.masks.ROLES, or FEED_FORWARD
+    stream: str  # whose tokens it works on
+    before: str  # the stream it is given
+    out: str  # what it makes
+    after: str  # the stream behind it
+    norm: str  # "post": LayerNorm(before + out). "pre": it reads LayerNorm(before). "none"
+    layer_norm: nn.Module | None = None  # a LayerNorm or an RMSNorm
+    normed: str = ""  # under "pre": what it reads
+    activation: str = ""  # of a feed-forward: one of models.layers.blocks.ACTIVATIONS
+    adds: bool = (
+        True  # whether its output is added to the stream; if not, it takes the stream's place
+    )
+    states: str = ""  # where the tokens of a stream have several rows of states: of which ("content", "query")
+    mark: str = ""  # before the names of what a feed-forward records of these states
+    reads: str = ""  # what its norm is given, where that is not the stream before it
     number: int | None = None  # of its layer, where its path does not say
-    side: str = ""             # its stack, where its path does not say
-    gated: bool = False        # of a feed-forward: whether another product multiplies what comes out of the activation
-    biased: bool = True        # of a feed-forward: whether W₁ has a bias
+    side: str = ""  # its stack, where its path does not say
+    gated: bool = False  # of a feed-forward: whether another product multiplies what comes out of the activation
+    biased: bool = True  # of a feed-forward: whether W₁ has a bias
 
     @property
     def norm_name(self) -> str:

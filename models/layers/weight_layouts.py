@@ -10,16 +10,20 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from models.layers.cache import Cache
 
-_kept = WeakTensorKeyDictionary()       # the first weight → name → what the weights were like, and what was made of them
+_kept = (
+    WeakTensorKeyDictionary()
+)  # the first weight → name → what the weights were like, and what was made of them
 
 
-def kept(name: str, weights: Sequence[Tensor], make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+def kept(
+    name: str, weights: Sequence[Tensor], make: Callable[[], tuple[Tensor, ...]]
+) -> tuple[Tensor, ...]:
     """What `make` gives, made at the first call and again after one of these weights was changed or moved. It goes when the first
     of them does."""
     state = tuple((w.data_ptr(), w.device, 0 if w.is_inference() else w._version) for w in weights)
     made: dict[str, Any] = _kept.setdefault(weights[0], {})
     if name not in made or made[name][0] != state:
-        with torch.inference_mode(False), torch.no_grad():      # what is made may be read anywhere
+        with torch.inference_mode(False), torch.no_grad():  # what is made may be read anywhere
             made[name] = (state, make())
     return made[name][1]
 
@@ -37,7 +41,9 @@ def for_one_token(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
     return kept("in columns", (matrix,), lambda: (in_columns(matrix),))[0]
 
 
-def linear(layer: nn.Linear, x: Float[Tensor, "batch n a"], cache: Cache | None) -> Float[Tensor, "batch n b"]:
+def linear(
+    layer: nn.Linear, x: Float[Tensor, "batch n a"], cache: Cache | None
+) -> Float[Tensor, "batch n b"]:
     """layer(x) of a layer with a bias. Where a run that keeps a cache reads one token on a CPU, it is the product of a matrix and a
     vector, which takes less time than that of two matrices, by the matrix `for_one_token`."""
     if cache is None or x.numel() != layer.in_features or x.device.type != "cpu":

@@ -30,10 +30,14 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
         return DatesTask(**settings)
     if name == "translation":
         if data is None:
-            raise DataError("translation needs a tab-separated file of sentence pairs (--data FILE)")
+            raise DataError(
+                "translation needs a tab-separated file of sentence pairs (--data FILE)"
+            )
         return TranslationTask(data, **settings)
     if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
-        raise DataError(f"{name} takes its held-out texts from its own files; --valid and --test are for translation")
+        raise DataError(
+            f"{name} takes its held-out texts from its own files; --valid and --test are for translation"
+        )
     if name in _OF_FILES:
         wanted, make = _OF_FILES[name]
         if data is None:
@@ -42,6 +46,8 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
     if name == "span":
         files = [data] if data is None or isinstance(data, str | Path) else list(data)
         if len(files) != 1:
-            raise DataError(f"span takes one file of questions, contexts and answers, not {len(files)}")
+            raise DataError(
+                f"span takes one file of questions, contexts and answers, not {len(files)}"
+            )
         return SpanTask(files[0], **settings)
     raise DataError(f"task {name!r} is not one of {', '.join(NAMES)}")

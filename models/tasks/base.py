@@ -32,9 +32,9 @@ class Task(Protocol):
     """A data set with its split, its vocabulary and its measure."""
 
     name: str
-    metric: str            # one of models.training.evaluation.METRICS, "perplexity", or one that the task measures itself
+    metric: str  # one of models.training.evaluation.METRICS, "perplexity", or one that the task measures itself
     tokenizer: Tokenizer
-    licence: str           # the attribution line that a checkpoint trained on it carries
+    licence: str  # the attribution line that a checkpoint trained on it carries
 
     def batches(self, seed: int) -> Iterator[Sequence[Example]]:
         """Training batches without end, a pure function of the seed, so that a resumed run can skip to its place."""
@@ -44,7 +44,9 @@ class Task(Protocol):
         """Examples as a model reads them."""
         ...
 
-    def objective(self, answers: Tensor | Answers, batch: Batch, smoothing: float) -> dict[str, Tensor]:
+    def objective(
+        self, answers: Tensor | Answers, batch: Batch, smoothing: float
+    ) -> dict[str, Tensor]:
         """The losses of a model's answers to a batch, summed over its labels, by name (models.training.objectives)."""
         ...
 

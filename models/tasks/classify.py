@@ -29,8 +29,8 @@ from models.training.batches import Batch, Labelled, bucketed, collate_labelled
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
 
 TOKENS = ("byte pairs", "word pieces")
-ROWS = 64           # read at once
-N_BEST = 1000       # validation texts
+ROWS = 64  # read at once
+N_BEST = 1000  # validation texts
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,13 @@ class ClassifyTask:
         self._texts = read_labelled(self.paths)
         self.labels = tuple(sorted({text.label for text in self._texts}))
         if len(self.labels) < 2:
-            raise DataError(f"{names(self.paths)}: every text has the label {self.labels[0]!r}; two classes are the fewest")
+            raise DataError(
+                f"{names(self.paths)}: every text has the label {self.labels[0]!r}; two classes are the fewest"
+            )
         belongs = sets_of((text.texts[0] for text in self._texts), {}, partial(fold_of, fold=fold))
-        self._split = {name: [text for text in self._texts if belongs[text.texts[0]] == name] for name in SETS}
+        self._split = {
+            name: [text for text in self._texts if belongs[text.texts[0]] == name] for name in SETS
+        }
         self._n_left_out = len(self._texts) - sum(map(len, self._split.values()))
 
     @cached_property
@@ -95,7 +99,9 @@ class ClassifyTask:
 
     def _of(self, part: str) -> list[LabelledText]:
         if not self._split[part]:
-            raise DataError(f"{names(self.paths)}: {len(self._texts)} texts are too few, none of them falls into the {part} split")
+            raise DataError(
+                f"{names(self.paths)}: {len(self._texts)} texts are too few, none of them falls into the {part} split"
+            )
         return self._split[part]
 
     def example(self, text: LabelledText) -> Labelled:
@@ -129,7 +135,10 @@ class ClassifyTask:
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Texts with their label, in the order of the first text's hash."""
         found = self._ordered(validation)[:n]
-        return [Case(each.texts if len(each.texts) > 1 else each.texts[0], (each.label,)) for each in found]
+        return [
+            Case(each.texts if len(each.texts) > 1 else each.texts[0], (each.label,))
+            for each in found
+        ]
 
     def _ordered(self, validation: bool) -> list[LabelledText]:
         found: dict[str, list[LabelledText]] = {}
@@ -141,7 +150,9 @@ class ClassifyTask:
         """Raises DataError for a model that does not tell as many classes as there are labels."""
         if len(own := config.class_names) != len(self.labels):
             labels, classes = ", ".join(self.labels), ", ".join(own)
-            raise DataError(f"{names(self.paths)}: has the labels {labels}, but the model the classes {classes}")
+            raise DataError(
+                f"{names(self.paths)}: has the labels {labels}, but the model the classes {classes}"
+            )
 
     @torch.inference_mode()
     def evaluate(
@@ -165,14 +176,21 @@ class ClassifyTask:
                 n_tokens += batch.n_labels
             progress(min(start + ROWS, len(examples)), len(examples))
         measures = {self.metric: 100 * right / len(kinds)} | self._baselines(held_out, kinds)
-        return measures | ({"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {})
+        return measures | (
+            {"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {}
+        )
 
-    def _baselines(self, held_out: Sequence[LabelledText], kinds: Sequence[int]) -> dict[str, float]:
+    def _baselines(
+        self, held_out: Sequence[LabelledText], kinds: Sequence[int]
+    ) -> dict[str, float]:
         training, measures = self._of("train"), {}
         trained = [self.labels.index(text.label) for text in training]
         for name, items in (("words", self._words), ("tokens", self._ids)):
             counted = NaiveBayes(items(training), trained, len(self.labels))
-            right = sum(counted.predicted(row) == kind for row, kind in zip(items(held_out), kinds, strict=True))
+            right = sum(
+                counted.predicted(row) == kind
+                for row, kind in zip(items(held_out), kinds, strict=True)
+            )
             measures[f"bag-of-{name} accuracy"] = 100 * right / len(kinds)
         (majority, _), *_ = Counter(trained).most_common(1)
         return measures | {"majority accuracy": 100 * kinds.count(majority) / len(kinds)}
@@ -187,8 +205,11 @@ class ClassifyTask:
     def data(self) -> dict[str, Any]:
         classes = Counter(text.label for text in self._texts)
         return fingerprint(self.paths) | {
-            "texts": {name: len(texts) for name, texts in self._split.items()}, "left out": self._n_left_out,
-            "classes": {label: classes[label] for label in self.labels}, "lm_weight": self.lm_weight, "fold": self.fold,
+            "texts": {name: len(texts) for name, texts in self._split.items()},
+            "left out": self._n_left_out,
+            "classes": {label: classes[label] for label in self.labels},
+            "lm_weight": self.lm_weight,
+            "fold": self.fold,
         }
 
 
@@ -203,7 +224,9 @@ def read_labelled(paths: Sequence[Path]) -> list[LabelledText]:
             columns = [column.strip() for column in line.split("\t")]
             where, came = f"{path}, line {number}", f"came {line.strip()[:60]!r}"
             if len(columns) not in (2, 3):
-                raise DataError(f"{where}: wanted text, tab, label, or two texts and a label; {came}")
+                raise DataError(
+                    f"{where}: wanted text, tab, label, or two texts and a label; {came}"
+                )
             if not columns[-1]:
                 raise DataError(f"{where}: there is no label behind the text; {came}")
             if not all(columns[:-1]):
@@ -211,7 +234,9 @@ def read_labelled(paths: Sequence[Path]) -> list[LabelledText]:
             if "," in columns[-1]:
                 raise DataError(f"{where}: a label holds no comma; {came}")
             if len(columns) != (n_columns := n_columns or len(columns)):
-                raise DataError(f"{where}: has {len(columns) - 1} texts, the lines before have {n_columns - 1}; {came}")
+                raise DataError(
+                    f"{where}: has {len(columns) - 1} texts, the lines before have {n_columns - 1}; {came}"
+                )
             found[LabelledText(tuple(columns[:-1]), columns[-1])] = None
     if not found:
         raise DataError(f"{names(paths)}: holds no labelled texts")

@@ -51,7 +51,14 @@ class DateExample:
 SHARES = tuple(language.share for language in LANGUAGES)
 
 # How often a choice is made; the rest is written plainly.
-P_WEEKDAY, P_SHORT_YEAR, P_PADDED_DAY, P_FIRST, P_RECASED, P_WITHOUT_ACCENTS = 0.3, 0.2, 0.15, 0.5, 0.3, 0.1
+P_WEEKDAY, P_SHORT_YEAR, P_PADDED_DAY, P_FIRST, P_RECASED, P_WITHOUT_ACCENTS = (
+    0.3,
+    0.2,
+    0.15,
+    0.5,
+    0.3,
+    0.1,
+)
 WITHOUT_ACCENTS = str.maketrans("ÁÄÇÉÌÛáäçéìû", "AACEIUaaceiu")
 CASES = (str.lower, str.upper, string.capwords, lambda text: text[:1].upper() + text[1:])
 
@@ -122,7 +129,7 @@ def held_out_examples(seed: int, n: int) -> list[DateExample]:
     return list(_held_out_examples(seed, n))
 
 
-@lru_cache(maxsize=8)     # a run validates on the same ones again and again
+@lru_cache(maxsize=8)  # a run validates on the same ones again and again
 def _held_out_examples(seed: int, n: int) -> tuple[DateExample, ...]:
     rng = Random(f"held out {seed}")
     found: dict[str, DateExample] = {}

@@ -32,7 +32,9 @@ class Language:
 
 
 def _english_ordinal(day: int) -> str:
-    return f"{day}" + ("th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th"))
+    return f"{day}" + (
+        "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    )
 
 
 ENGLISH = Language(
@@ -141,7 +143,12 @@ PORTUGUESE = Language(
 DUTCH = Language(
     "Dutch",
     share=2,
-    patterns=("{w}{d} {month} {year}", "op {w}{d} {month} {year}", "{w}de {nth} {month} {year}", "{dd}-{mon}-{year}"),
+    patterns=(
+        "{w}{d} {month} {year}",
+        "op {w}{d} {month} {year}",
+        "{w}de {nth} {month} {year}",
+        "{dd}-{mon}-{year}",
+    ),
     weekdays=(
         "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
         "ma di wo do vr za zo",
@@ -158,14 +165,20 @@ CHINESE = Language(
     "Chinese",
     share=1,
     patterns=("{yyyy}年{m}月{d}日{w}", "{yyyy}年{mm}月{dd}日{w}"),
-    weekdays=("星期一 星期二 星期三 星期四 星期五 星期六 星期日", "周一 周二 周三 周四 周五 周六 周日"),
+    weekdays=(
+        "星期一 星期二 星期三 星期四 星期五 星期六 星期日",
+        "周一 周二 周三 周四 周五 周六 周日",
+    ),
     after_weekday=("",),
 )
 JAPANESE = Language(
     "Japanese",
     share=1,
     patterns=("{yyyy}年{m}月{d}日{w}", "{yyyy}年{mm}月{dd}日{w}", "{yyyy}/{mm}/{dd}{w}"),
-    weekdays=("月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日", "(月) (火) (水) (木) (金) (土) (日)"),
+    weekdays=(
+        "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
+        "(月) (火) (水) (木) (金) (土) (日)",
+    ),
     after_weekday=("",),
 )
 DIGITS = Language(  # weekdays are borrowed from any of WITH_MONTH_NAMES

@@ -45,14 +45,24 @@ class DatesTask:
         return self._encoded(self._examples(1000, validation=True))
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        return [Case(e.source, (e.target,)) for e in self._examples(n or 2000, validation=validation)]
+        return [
+            Case(e.source, (e.target,)) for e in self._examples(n or 2000, validation=validation)
+        ]
 
     def _examples(self, n: int, *, validation: bool) -> list[date_formats.DateExample]:
         """The first n of the test strings, or of the validation strings, of which none is a test string."""
         if not validation:
             return date_formats.held_out_examples(_TEST_SEED, n)
         tested = {e.source for e in date_formats.held_out_examples(_TEST_SEED, 2000)}
-        return [e for e in date_formats.held_out_examples(_VALIDATION_SEED, n + 50) if e.source not in tested][:n]
+        return [
+            e
+            for e in date_formats.held_out_examples(_VALIDATION_SEED, n + 50)
+            if e.source not in tested
+        ][:n]
 
     def data(self) -> dict[str, Any]:
-        return {"generator": "models/tasks/date_formats.py", "years": "1950-2049", "held out": "5.0 % of the dates"}
+        return {
+            "generator": "models/tasks/date_formats.py",
+            "years": "1950-2049",
+            "held out": "5.0 % of the dates",
+        }

@@ -15,7 +15,7 @@ from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import Batch, Window, bucketed, collate_windows
 from models.training.objectives import next_tokens
 
-N_BEGINNING = 5     # words of a held-out document that are shown to go on from
+N_BEGINNING = 5  # words of a held-out document that are shown to go on from
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class LanguageTask(RunningText):
 
     def labels(self, split: str) -> list[list[int]]:
         """What is to be predicted of each document of a set: its tokens and </s>."""
-        return [[*ids, self.tokenizer.end_id] for ids in self.tokenizer.encode_many(self._of(split))]
+        return [
+            [*ids, self.tokenizer.end_id] for ids in self.tokenizer.encode_many(self._of(split))
+        ]
 
     @cached_property
     def _train(self) -> list[list[int]]:
@@ -48,7 +50,9 @@ class LanguageTask(RunningText):
         while True:
             rng = random.Random(f"{seed}/{epoch}")
             windows = [window for labels in self._train for window in self._cut(labels, rng)]
-            for batch in bucketed([(len(labels) - 1,) for _, labels in windows], self.max_tokens, rng):
+            for batch in bucketed(
+                [(len(labels) - 1,) for _, labels in windows], self.max_tokens, rng
+            ):
                 yield [windows[i] for i in batch]
             epoch += 1
 
@@ -59,7 +63,9 @@ class LanguageTask(RunningText):
         return cut(labels, self.n_ctx, self.tokenizer.start_id, rng)
 
     def validation(self) -> Sequence[Window]:
-        return [window for labels in self.labels("validation") for window in self._cut(labels)][:2000]
+        return [window for labels in self.labels("validation") for window in self._cut(labels)][
+            :2000
+        ]
 
     def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
         """The first n pieces of the test documents, in the order of their hash, or of the validation documents."""
@@ -69,7 +75,7 @@ class LanguageTask(RunningText):
     def _passages(self, document: str) -> list[Passage]:
         encoding, found, end_id = self.tokenizer.encode(document), [], self.tokenizer.end_id
         starts = [start for start, _ in encoding.offsets[:: self.n_ctx]]
-        starts[0] = 0           # a space there belongs to the first token
+        starts[0] = 0  # a space there belongs to the first token
         for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(document)], strict=True)):
             ids = encoding.ids[i * self.n_ctx : (i + 1) * self.n_ctx]
             text = document[start:end]
@@ -83,10 +89,14 @@ class LanguageTask(RunningText):
         """Test documents, or validation documents, as a beginning and how it goes on, in the order of their hash: of a whole
         text its paragraphs."""
         documents = self._as_read("validation" if validation else "test")
-        return [as_case(document) for document in documents if len(document.split()) > N_BEGINNING][:n]
+        return [as_case(document) for document in documents if len(document.split()) > N_BEGINNING][
+            :n
+        ]
 
 
-def cut(labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None) -> Iterator[Window]:
+def cut(
+    labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None
+) -> Iterator[Window]:
     """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with the token `start_id`; `rng` as in
     `pieces`."""
     for piece in pieces(labels, n_ctx, rng):

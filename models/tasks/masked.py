@@ -26,15 +26,15 @@ from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked
 from models.training.objectives import masked_tokens
 
-SHARE = 0.15                # of the tokens that are to be guessed
-HIDDEN, REPLACED = 0.8, 0.1     # of these: [MASK]; another token; the rest stays as it is
-SHORT = 0.3                 # of the rows of running text that are shorter than the model reads
-AGAIN = 3                   # times that an epoch goes through running text, of which there is less than of sentences
-ROWS = 64                   # read at once
-FOLLOWS, FOREIGN = 0, 1     # the classes of a pair
+SHARE = 0.15  # of the tokens that are to be guessed
+HIDDEN, REPLACED = 0.8, 0.1  # of these: [MASK]; another token; the rest stays as it is
+SHORT = 0.3  # of the rows of running text that are shorter than the model reads
+AGAIN = 3  # times that an epoch goes through running text, of which there is less than of sentences
+ROWS = 64  # read at once
+FOLLOWS, FOREIGN = 0, 1  # the classes of a pair
 _END = re.compile(r"[.!?]+[\"'”’)_]*\s+(?=[\"'“‘(_]*[A-Z0-9])")
 
-Row = tuple[list[int], list[int], int]      # ids, segments, class
+Row = tuple[list[int], list[int], int]  # ids, segments, class
 
 
 class MaskedTask(TextFiles):
@@ -46,7 +46,9 @@ class MaskedTask(TextFiles):
     def __init__(self, files: Sequence[str | Path] | str | Path, **settings: Any) -> None:
         super().__init__(files, **settings)
         self._whole, _ = separated([path for path in self.paths if not is_table(path)], "whole")
-        self._single, self._n_left_out = separated([path for path in self.paths if is_table(path)], "lines")
+        self._single, self._n_left_out = separated(
+            [path for path in self.paths if is_table(path)], "lines"
+        )
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -55,14 +57,18 @@ class MaskedTask(TextFiles):
 
     def _texts(self, part: str) -> list[str]:
         if not (found := [*self._whole[part], *self._single[part]]):
-            raise DataError(f"{names(self.paths)}: too little text, none of it falls into the {part} split")
+            raise DataError(
+                f"{names(self.paths)}: too little text, none of it falls into the {part} split"
+            )
         return found
 
     def _sentences(self, part: str) -> tuple[list[list[list[int]]], list[list[int]]]:
         """The sentences of each running text, and those that stand alone, as ids."""
         self._texts(part)
         running = [self.tokenizer.encode_many(sentences(text)) for text in self._whole[part]]
-        return [[s for s in text if s] for text in running], self.tokenizer.encode_many(self._single[part])
+        return [[s for s in text if s] for text in running], self.tokenizer.encode_many(
+            self._single[part]
+        )
 
     @cached_property
     def _train(self) -> tuple[list[list[list[int]]], list[list[int]]]:
@@ -73,7 +79,9 @@ class MaskedTask(TextFiles):
         running, alone = self._train
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
-            rows = [row for _ in range(AGAIN) for row in self._pairs(running, rng)] + [self._row(ids) for ids in alone]
+            rows = [row for _ in range(AGAIN) for row in self._pairs(running, rng)] + [
+                self._row(ids) for ids in alone
+            ]
             for batch in bucketed([(len(ids) - 1,) for ids, *_ in rows], self.max_tokens, rng):
                 yield [self._hidden(rows[i], rng) for i in batch]
 
@@ -95,17 +103,29 @@ class MaskedTask(TextFiles):
                 middle = rng.randint(start + 1, end - 1)
                 first, second, kind = _flat(text[start:middle]), _flat(text[middle:end]), FOLLOWS
                 if rng.random() < 0.5:
-                    second, kind, end = self._elsewhere(running, text, middle, room - len(first), rng), FOREIGN, middle
+                    second, kind, end = (
+                        self._elsewhere(running, text, middle, room - len(first), rng),
+                        FOREIGN,
+                        middle,
+                    )
                 yield self._row(first, second, kind)
                 start = end
 
     @staticmethod
     def _elsewhere(
-        running: Sequence[list[list[int]]], text: list[list[int]], here: int, room: int, rng: random.Random
+        running: Sequence[list[list[int]]],
+        text: list[list[int]],
+        here: int,
+        room: int,
+        rng: random.Random,
     ) -> list[int]:
         """A piece that begins at some sentence of the texts, but not at the one that follows."""
         other = rng.choices(running, [len(each) for each in running])[0]
-        places = [place for place, sentence in enumerate(other) if len(sentence) <= room and (other is not text or place != here)]
+        places = [
+            place
+            for place, sentence in enumerate(other)
+            if len(sentence) <= room and (other is not text or place != here)
+        ]
         start = rng.choice(places or range(len(other)))
         piece = list(other[start])
         for sentence in other[start + 1 :]:
@@ -183,18 +203,25 @@ class MaskedTask(TextFiles):
             paired = batch.classes != NO_LABEL
             apart += int((answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum())
             progress(min(start + ROWS, len(rows)), len(rows))
-        measures = {self.metric: 100 * right / total, "masked perplexity": float(torch.tensor(nats / total).exp())}
+        measures = {
+            self.metric: 100 * right / total,
+            "masked perplexity": float(torch.tensor(nats / total).exp()),
+        }
         measures |= self._unigram(hidden)
         if kinds:
             measures["next-sentence accuracy"] = 100 * apart / kinds.total()
-            measures["always-the-same next-sentence accuracy"] = 100 * max(kinds.values()) / kinds.total()
+            measures["always-the-same next-sentence accuracy"] = (
+                100 * max(kinds.values()) / kinds.total()
+            )
         return measures
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
         """What the frequencies of the training tokens come to on these hidden ones, each counted once more than it occurs."""
         running, alone = self._train
         counts = torch.ones(self.tokenizer.vocab_size)
-        every = torch.tensor([i for sentences_ in (*running, alone) for sentence in sentences_ for i in sentence])
+        every = torch.tensor(
+            [i for sentences_ in (*running, alone) for sentence in sentences_ for i in sentence]
+        )
         counts.index_add_(0, every, torch.ones(len(every)))
         log_probs, total = (counts / counts.sum()).log(), hidden.total()
         nats = -sum(n * float(log_probs[i]) for i, n in hidden.items())
@@ -207,7 +234,11 @@ class MaskedTask(TextFiles):
         split = {name: [*self._whole[name], *self._single[name]] for name in self._whole}
         counts = {name: len(texts) for name, texts in split.items()}
         sizes = {name: sum(map(len, texts)) for name, texts in split.items()}
-        return fingerprint(self.paths) | {"documents": counts, "characters": sizes, "left out": self._n_left_out}
+        return fingerprint(self.paths) | {
+            "documents": counts,
+            "characters": sizes,
+            "left out": self._n_left_out,
+        }
 
 
 def sentences(text: str) -> list[str]:
@@ -220,7 +251,11 @@ def sentences(text: str) -> list[str]:
 def as_case(text: str) -> Case:
     """The text with its longest word hidden, the first of equals."""
     word = max(re.findall(r"[^\W\d_]+", text), key=len, default="")
-    return Case(re.sub(rf"\b{word}\b", "[MASK]", text, count=1), (word,)) if word else Case(text, (text,))
+    return (
+        Case(re.sub(rf"\b{word}\b", "[MASK]", text, count=1), (word,))
+        if word
+        else Case(text, (text,))
+    )
 
 
 def _flat(parts: Sequence[Sequence[int]]) -> list[int]:

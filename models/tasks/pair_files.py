@@ -17,7 +17,9 @@ def as_paths(given: Files) -> tuple[Path, ...]:
     """One file or two. Raises DataError for more."""
     paths = (Path(given),) if isinstance(given, (str, Path)) else tuple(map(Path, given))
     if len(paths) not in (1, 2):
-        raise DataError(f"sentence pairs come in one tab-separated file or in two aligned ones, not in {len(paths)} files")
+        raise DataError(
+            f"sentence pairs come in one tab-separated file or in two aligned ones, not in {len(paths)} files"
+        )
     return paths
 
 
@@ -37,7 +39,9 @@ def names(paths: Sequence[Path]) -> str:
 def fingerprint(paths: Sequence[Path]) -> dict[str, str]:
     """File name and SHA-256 of the content, for the record; of two files their names and the hash of both hashes."""
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    both = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    both = (
+        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    )
     return {"file": " + ".join(path.name for path in paths), "sha256": both}
 
 
@@ -47,18 +51,24 @@ def _columns(path: Path) -> Iterator[TextPair]:
         if not line.strip():
             continue
         if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
-            raise DataError(f"{path}, line {number}: wanted source, tab, target; came {line.strip()[:60]!r}")
+            raise DataError(
+                f"{path}, line {number}: wanted source, tab, target; came {line.strip()[:60]!r}"
+            )
         yield columns[0].strip(), columns[1].strip()
 
 
 def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
     sides = [line.strip() for line in lines(source)], [line.strip() for line in lines(target)]
     if len(sides[0]) != len(sides[1]):
-        raise DataError(f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; line by line they must be translations")
+        raise DataError(
+            f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; line by line they must be translations"
+        )
     for number, (s, t) in enumerate(zip(*sides, strict=True), 1):
         if bool(s) != bool(t):
             empty, full = (target, source) if s else (source, target)
-            raise DataError(f"{empty}, line {number}: empty, but {full} has {(s or t)[:60]!r} there")
+            raise DataError(
+                f"{empty}, line {number}: empty, but {full} has {(s or t)[:60]!r} there"
+            )
         if s:
             yield s, t
 
@@ -67,12 +77,16 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, gzipped if its name ends in .gz. Raises DataError."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as text:   # -sig: a byte order mark is no letter
+        with opener(
+            path, "rt", encoding="utf-8-sig"
+        ) as text:  # -sig: a byte order mark is no letter
             for line in text:
                 yield line.rstrip("\n")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start} of a block)") from None
+        raise DataError(
+            f"{path}: not UTF-8 text ({error.reason} at byte {error.start} of a block)"
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None

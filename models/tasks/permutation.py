@@ -20,8 +20,8 @@ from models.training.ngrams import KneserNey
 from models.training.objectives import LABELS, tokens_in_order
 
 RANDOM, LEFT_TO_RIGHT = "random", "left to right"
-IN_TWO = 0.1        # of the documents: the next one of the file stands behind, as a second text in a segment of its own
-ROWS = 64           # read at once
+IN_TWO = 0.1  # of the documents: the next one of the file stands behind, as a second text in a segment of its own
+ROWS = 64  # read at once
 
 
 class PermutationTask(RunningText):
@@ -32,7 +32,12 @@ class PermutationTask(RunningText):
     objective = staticmethod(tokens_in_order)
 
     def __init__(
-        self, files: Sequence[str | Path] | str | Path, *, predict_last: int = 1, order: str = RANDOM, **settings: Any
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        predict_last: int = 1,
+        order: str = RANDOM,
+        **settings: Any,
     ) -> None:
         if predict_last < 1:
             raise DataError(f"predict_last must be at least 1, not {predict_last}")
@@ -50,7 +55,9 @@ class PermutationTask(RunningText):
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
             rows = list(self._rows(rng))
-            for batch in bucketed([(len(first) + len(second) - 1,) for first, second in rows], self.max_tokens, rng):
+            for batch in bucketed(
+                [(len(first) + len(second) - 1,) for first, second in rows], self.max_tokens, rng
+            ):
                 yield [self._ordered(*rows[i], rng) for i in batch]
 
     def _rows(self, rng: random.Random) -> Iterator[tuple[list[int], list[int]]]:
@@ -61,7 +68,12 @@ class PermutationTask(RunningText):
             if len(ids) + len(second) <= self.n_ctx:
                 yield ids, second
             else:
-                yield from ((piece, []) for one in (ids, second) if one for piece in pieces(one, self.n_ctx, rng))
+                yield from (
+                    (piece, [])
+                    for one in (ids, second)
+                    if one
+                    for piece in pieces(one, self.n_ctx, rng)
+                )
 
     def _ordered(self, first: list[int], second: list[int], rng: random.Random) -> Ordered:
         """The two texts as one row with an order, and what is to be predicted."""
@@ -72,7 +84,9 @@ class PermutationTask(RunningText):
         for rank, position in enumerate(order):
             ranks[position] = rank
         given = len(ids) - max(1, round(len(ids) / self.predict_last))
-        labels = [token if rank >= given else NO_LABEL for token, rank in zip(ids, ranks, strict=True)]
+        labels = [
+            token if rank >= given else NO_LABEL for token, rank in zip(ids, ranks, strict=True)
+        ]
         return ids, ranks, [0] * len(first) + [1] * len(second), labels
 
     def collate(self, examples: Sequence[Ordered]) -> Batch:
@@ -81,7 +95,12 @@ class PermutationTask(RunningText):
     def _held_out_pieces(self, validation: bool) -> list[list[int]]:
         """The documents of a held-out set, long ones cut, each one text, in the order of their hash."""
         documents = by_hash(self._of("validation" if validation else "test"))
-        return [piece for ids in self.tokenizer.encode_many(documents) if ids for piece in pieces(ids, self.n_ctx)]
+        return [
+            piece
+            for ids in self.tokenizer.encode_many(documents)
+            if ids
+            for piece in pieces(ids, self.n_ctx)
+        ]
 
     def validation(self) -> Sequence[Ordered]:
         rng = random.Random(0)
@@ -90,7 +109,11 @@ class PermutationTask(RunningText):
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Held-out documents of a few words, in the order of their hash."""
         documents = self._as_read("validation" if validation else "test")
-        return [Case(document, (document,)) for document in documents if 4 <= len(document.split()) <= 20][:n]
+        return [
+            Case(document, (document,))
+            for document in documents
+            if 4 <= len(document.split()) <= 20
+        ][:n]
 
     @torch.inference_mode()
     def evaluate(
@@ -101,17 +124,26 @@ class PermutationTask(RunningText):
         the same weights from left to right; and what the training tokens' frequencies come to."""
         model.eval()
         rows, rng, totals = self._held_out_pieces(validation)[:n], random.Random(0), Counter()
-        orders = [{RANDOM: rng.sample(range(len(ids)), len(ids)), LEFT_TO_RIGHT: range(len(ids))} for ids in rows]
+        orders = [
+            {RANDOM: rng.sample(range(len(ids)), len(ids)), LEFT_TO_RIGHT: range(len(ids))}
+            for ids in rows
+        ]
         shortest = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         for start in range(0, len(rows), ROWS):
             part = shortest[start : start + ROWS]
             for order in (RANDOM, LEFT_TO_RIGHT):
-                batch = self.collate([(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]).to(model.device)
+                batch = self.collate(
+                    [(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]
+                ).to(model.device)
                 totals[order] += float(self.objective(model(*batch.inputs), batch, 0.0)[LABELS])
             progress(start + len(part), len(rows))
-        totals["unigram"] = -sum(map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows))
+        totals["unigram"] = -sum(
+            map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows)
+        )
         nats = {name: total / sum(map(len, rows)) for name, total in totals.items()}
         return {
-            self.metric: nats[RANDOM], "bits per token": nats[RANDOM] / math.log(2),
-            "left to right nats per token": nats[LEFT_TO_RIGHT], "unigram nats per token": nats["unigram"],
+            self.metric: nats[RANDOM],
+            "bits per token": nats[RANDOM] / math.log(2),
+            "left to right nats per token": nats[LEFT_TO_RIGHT],
+            "unigram nats per token": nats["unigram"],
         }

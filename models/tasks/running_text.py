@@ -30,7 +30,12 @@ class TextFiles:
         licence: str | None = None,
     ) -> None:
         self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        self.max_tokens, self.n_ctx, self._vocab_size, self._tokenizer = max_tokens, n_ctx, vocab_size, tokenizer
+        self.max_tokens, self.n_ctx, self._vocab_size, self._tokenizer = (
+            max_tokens,
+            n_ctx,
+            vocab_size,
+            tokenizer,
+        )
         self.licence = licence or licence_of(self.paths)
 
 
@@ -60,20 +65,29 @@ class RunningText(TextFiles):
     def _of(self, split: str) -> list[str]:
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
-            raise DataError(f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split")
+            raise DataError(
+                f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split"
+            )
         return self._split[split]
 
     def _as_read(self, split: str) -> list[str]:
         """The documents as people read them, in the order of their hash: of a whole text its paragraphs."""
         documents = [document.strip() for document in self._of(split)]
         if self._documents == "whole":
-            documents = [part.strip() for text in documents for part in text.split("\n\n") if part.strip()]
+            documents = [
+                part.strip() for text in documents for part in text.split("\n\n") if part.strip()
+            ]
         return by_hash(documents)
 
     def data(self) -> dict[str, Any]:
         counts = {name: len(documents) for name, documents in self._split.items()}
         sizes = {name: sum(map(len, documents)) for name, documents in self._split.items()}
-        how = {"documents": counts, "characters": sizes, "left out": self._n_left_out, "documents are": self._documents}
+        how = {
+            "documents": counts,
+            "characters": sizes,
+            "left out": self._n_left_out,
+            "documents are": self._documents,
+        }
         return fingerprint(self.paths) | how
 
 

@@ -5,9 +5,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
-SETS = ("train", "test", "validation")   # texts that say the same all belong to the first of these that one falls into
+SETS = (
+    "train",
+    "test",
+    "validation",
+)  # texts that say the same all belong to the first of these that one falls into
 
-SIGNS = re.compile(r"[^\w\s]|_")   # vowel signs of Indic scripts too, which belong to their letters
+SIGNS = re.compile(r"[^\w\s]|_")  # vowel signs of Indic scripts too, which belong to their letters
 
 # English words as they are heard. Where a contraction has two readings ('s: is, has), both fall together.
 CLIPPED = {
@@ -17,7 +21,7 @@ CLIPPED = {
 }  # fmt: skip
 
 
-FOLDS = 5       # of fold_of: each text is in the test set of one
+FOLDS = 5  # of fold_of: each text is in the test set of one
 
 
 def split_of(source: str) -> str:
@@ -42,13 +46,19 @@ def same_text(text: str) -> str:
     """The text without case, punctuation, spacing and Unicode form, contractions and what they stand for alike: two
     texts of which this is the same count as one text."""
     plain = _plain(text)
-    words = SIGNS.sub(lambda sign: sign[0] if unicodedata.category(sign[0]).startswith("M") else "", plain).split()
+    words = SIGNS.sub(
+        lambda sign: sign[0] if unicodedata.category(sign[0]).startswith("M") else "", plain
+    ).split()
     joined = "".join(CLIPPED.get(word, word) for word in words)
-    return joined.replace("cannt", "cant") or plain.strip()   # "can not"; a text of signs alone is itself
+    return (
+        joined.replace("cannt", "cant") or plain.strip()
+    )  # "can not"; a text of signs alone is itself
 
 
 def sets_of(
-    sources: Iterable[str], given: Mapping[str, Iterable[str]], split_of: Callable[[str], str] = split_of
+    sources: Iterable[str],
+    given: Mapping[str, Iterable[str]],
+    split_of: Callable[[str], str] = split_of,
 ) -> dict[str, str]:
     """Each source → the set it belongs to, "left out" or "taken out".
 
@@ -62,7 +72,11 @@ def sets_of(
     for source, text in said.items():
         first[text] = min(hashed[source], first.get(text, hashed[source]), key=SETS.index)
     return {
-        source: "taken out" if text in taken else hashed[source] if hashed[source] == first[text] else "left out"
+        source: "taken out"
+        if text in taken
+        else hashed[source]
+        if hashed[source] == first[text]
+        else "left out"
         for source, text in said.items()
     }
 

@@ -11,7 +11,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-NAMES = ("Mary", "John", "Sandra", "Daniel", "Bill", "Fred", "Julie", "Anna", "Paul", "Lucy", "Tom", "Ruth")
+NAMES = (
+    "Mary",
+    "John",
+    "Sandra",
+    "Daniel",
+    "Bill",
+    "Fred",
+    "Julie",
+    "Anna",
+    "Paul",
+    "Lucy",
+    "Tom",
+    "Ruth",
+)
 PLACES = (
     "garden", "kitchen", "bathroom", "bedroom", "hallway", "office", "school", "park", "cinema", "library", "station", "market",
 )  # fmt: skip
@@ -19,7 +32,7 @@ THINGS = ("football", "apple", "milk", "book", "key", "hat", "letter", "lamp")
 GOES = ("went to the", "moved to the", "travelled to the", "journeyed to the", "went back to the")
 TAKES = ("picked up the", "took the", "got the", "grabbed the")
 N_FACTS = (1, 2)
-LONGEST = 6     # sentences
+LONGEST = 6  # sentences
 
 Part = Literal["train", "validation", "test"]
 
@@ -64,7 +77,9 @@ def story(part: Part, n_facts: int, rng: random.Random) -> Story:
         events.insert(rng.randint(0, len(events)), ("takes", name, thing))
     last = max(i for i, event in enumerate(events) if event == ("goes", name, place))
     events = [event for i, event in enumerate(events) if i <= last or event[:2] != ("goes", name)]
-    return _told(events, f"Where is {f'the {thing}' if thing else name}?", (name, place), n_facts, rng)
+    return _told(
+        events, f"Where is {f'the {thing}' if thing else name}?", (name, place), n_facts, rng
+    )
 
 
 def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
@@ -75,11 +90,23 @@ def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
         if things and rng.random() < 0.35:
             found.append(("takes", name, things.pop()))
         else:
-            found.append(("goes", name, rng.choice([place for place in PLACES if part_of(name, place) == "train"])))
+            found.append(
+                (
+                    "goes",
+                    name,
+                    rng.choice([place for place in PLACES if part_of(name, place) == "train"]),
+                )
+            )
     return found
 
 
-def _told(events: list[tuple[str, str, str]], question: str, answer: tuple[str, str], n_facts: int, rng: random.Random) -> Story:
+def _told(
+    events: list[tuple[str, str, str]],
+    question: str,
+    answer: tuple[str, str],
+    n_facts: int,
+    rng: random.Random,
+) -> Story:
     context, place = "", 0
     for kind, name, what in events:
         sentence = f"{name} {rng.choice(GOES if kind == 'goes' else TAKES)} {what}."

@@ -11,7 +11,7 @@ from models.tasks.pair_files import lines
 from models.tasks.split import SETS, sets_of
 from models.tasks.translation import TATOEBA_LICENCE
 
-PARTS = ("train", "validation", "test")      # of a whole text, in their order
+PARTS = ("train", "validation", "test")  # of a whole text, in their order
 _CUTS = (0.89, 0.9)
 DOCUMENTS = ("lines", "paragraphs", "whole")
 
@@ -20,14 +20,20 @@ def read_documents(path: Path, documents: str) -> list[str]:
     """The file's documents in their order, none of them blank. Of a table (.tsv) each line's first column is one; the lines of
     a paragraph, which a blank line ends, are joined by spaces. Raises DataError."""
     if documents not in DOCUMENTS:
-        raise DataError(f"documents must be {', '.join(DOCUMENTS[:-1])} or {DOCUMENTS[-1]}, not {documents!r}")
+        raise DataError(
+            f"documents must be {', '.join(DOCUMENTS[:-1])} or {DOCUMENTS[-1]}, not {documents!r}"
+        )
     if is_table(path):
         found = [line.split("\t")[0].strip() for line in lines(path)]
     elif documents == "lines":
         found = [line.strip() for line in lines(path)]
     else:
         whole = "\n".join(lines(path))
-        found = [whole] if documents == "whole" else [" ".join(part.split()) for part in re.split(r"\n\s*\n", whole)]
+        found = (
+            [whole]
+            if documents == "whole"
+            else [" ".join(part.split()) for part in re.split(r"\n\s*\n", whole)]
+        )
     if not (found := [document for document in found if document.strip()]):
         raise DataError(f"{path}: holds no text")
     return found

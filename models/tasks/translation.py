@@ -38,7 +38,11 @@ class TranslationTask:
         licence: str | None = None,
     ) -> None:
         self.paths, self.max_tokens, self.max_length = as_paths(files), max_tokens, max_length
-        known = TATOEBA_LICENCE if self.paths[0].name.startswith("tatoeba") else f"not stated; that of {self.paths[0].name}"
+        known = (
+            TATOEBA_LICENCE
+            if self.paths[0].name.startswith("tatoeba")
+            else f"not stated; that of {self.paths[0].name}"
+        )
         self.licence = licence or known
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
         both = {"test": test_files, "validation": validation_files}
@@ -47,8 +51,14 @@ class TranslationTask:
 
     def _separated(self) -> tuple[dict[str, list[TextPair]], dict[str, int]]:
         """Set → its pairs, and how many pairs are in no set, by the reason."""
-        pairs, given = read_pairs(self.paths), {name: read_pairs(paths) for name, paths in self._given.items()}
-        belongs = sets_of((source for source, _ in pairs), {name: [s for s, _ in rows] for name, rows in given.items()})
+        pairs, given = (
+            read_pairs(self.paths),
+            {name: read_pairs(paths) for name, paths in self._given.items()},
+        )
+        belongs = sets_of(
+            (source for source, _ in pairs),
+            {name: [s for s, _ in rows] for name, rows in given.items()},
+        )
         split: dict[str, list[TextPair]] = {name: [] for name in SETS}
         unused = Counter(**{"left out": 0})
         for pair in pairs:
@@ -60,7 +70,9 @@ class TranslationTask:
         split |= given
         if "validation" in given:
             tested = {same_text(source) for source, _ in split["test"]}
-            split["validation"] = [pair for pair in given["validation"] if same_text(pair[0]) not in tested]
+            split["validation"] = [
+                pair for pair in given["validation"] if same_text(pair[0]) not in tested
+            ]
             unused["left out"] += len(given["validation"]) - len(split["validation"])
         return split, dict(unused)
 
@@ -69,7 +81,9 @@ class TranslationTask:
         """The given vocabulary, or one shared BPE learned on both sides of the training pairs."""
         if self._tokenizer is not None:
             return self._tokenizer
-        return Tokenizer.bpe((text for pair in self._pairs("train") for text in pair), self._vocab_size)
+        return Tokenizer.bpe(
+            (text for pair in self._pairs("train") for text in pair), self._vocab_size
+        )
 
     @cached_property
     def _train(self) -> list[Pair]:
@@ -78,7 +92,9 @@ class TranslationTask:
     def _pairs(self, split: str) -> list[TextPair]:
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
-            raise DataError(f"{names(self.paths)}: {n} pairs are too few, none of them falls into the {split} split")
+            raise DataError(
+                f"{names(self.paths)}: {n} pairs are too few, none of them falls into the {split} split"
+            )
         return self._split[split]
 
     def _encoded(self, split: str) -> list[Pair]:
@@ -88,7 +104,9 @@ class TranslationTask:
         both = zip(sources, targets, strict=True)
         kept = [(s, t) for s, t in both if max(len(s), len(t)) < self.max_length]
         if not kept:
-            raise DataError(f"{names(self.paths)}: no {split} pair is shorter than {self.max_length} tokens")
+            raise DataError(
+                f"{names(self.paths)}: no {split} pair is shorter than {self.max_length} tokens"
+            )
         return kept
 
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
@@ -111,7 +129,12 @@ class TranslationTask:
 
     def data(self) -> dict[str, Any]:
         own = {f"{name} file": fingerprint(paths) for name, paths in self._given.items()}
-        return fingerprint(self.paths) | {"pairs": {name: len(rows) for name, rows in self._split.items()}} | self._unused | own
+        return (
+            fingerprint(self.paths)
+            | {"pairs": {name: len(rows) for name, rows in self._split.items()}}
+            | self._unused
+            | own
+        )
 
 
 def as_cases(pairs: Iterable[TextPair]) -> list[Case]:

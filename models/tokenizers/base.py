@@ -22,10 +22,17 @@ from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
 from models.tokenizers.special_tokens import CLASSIFIED, PLAIN
 from models.tokenizers.stored import ids_of_specials, with_vocabulary_of
 
-PAD, START, END, UNKNOWN = range(4)     # of a vocabulary that begins with PLAIN
+PAD, START, END, UNKNOWN = range(4)  # of a vocabulary that begins with PLAIN
 SPECIALS = list(PLAIN.values())
 
-_TRIAL = ["", "a", " The 3rd  of Été, 2021: l'œuf\t<s>▁</s> [MASK]", "日本 👍🏽 e\u0301", "\x00\ufffd", "ab" * 50]
+_TRIAL = [
+    "",
+    "a",
+    " The 3rd  of Été, 2021: l'œuf\t<s>▁</s> [MASK]",
+    "日本 👍🏽 e\u0301",
+    "\x00\ufffd",
+    "ab" * 50,
+]
 
 
 @contextmanager
@@ -34,7 +41,7 @@ def _panics_named() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":   # it can be imported from nowhere
+        if type(error).__name__ != "PanicException":  # it can be imported from nowhere
             raise
         raise CheckpointError(f"the tokenizer of this checkpoint cannot be used: {error}") from None
 
@@ -50,8 +57,10 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self.backend = backend
-        self.backend.encode_special_tokens = True   # "<s>" typed in a text is four characters, not the start token
-        self.special_ids: dict[str, int] = ids_of_specials(backend)      # name → id
+        self.backend.encode_special_tokens = (
+            True  # "<s>" typed in a text is four characters, not the start token
+        )
+        self.special_ids: dict[str, int] = ids_of_specials(backend)  # name → id
         self._of_bytes = byte_level.is_byte_level(backend)
 
     @classmethod
@@ -88,7 +97,9 @@ class Tokenizer:
         content = json.loads(self.to_json())
         vocabulary = content["model"]["vocab"]
         if taken := [token for token in CLASSIFIED.values() if token in vocabulary]:
-            raise ValueError(f"this vocabulary has a token {taken[0]} already, which is to mark what is classified")
+            raise ValueError(
+                f"this vocabulary has a token {taken[0]} already, which is to mark what is classified"
+            )
         vocabulary |= {token: len(vocabulary) + i for i, token in enumerate(CLASSIFIED.values())}
         return Tokenizer(with_vocabulary_of(content))
 
@@ -133,7 +144,11 @@ class Tokenizer:
 
     def special(self, name: str) -> tuple[int, str] | None:
         """(id, token) of a special token by its name; None where this vocabulary has none of that name."""
-        return (i, self.backend.id_to_token(i)) if (i := self.special_ids.get(name)) is not None else None
+        return (
+            (i, self.backend.id_to_token(i))
+            if (i := self.special_ids.get(name)) is not None
+            else None
+        )
 
     def is_special(self, i: int) -> bool:
         """Whether this id is that of a special token."""
@@ -143,7 +158,11 @@ class Tokenizer:
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """The text's tokens, with the special tokens of these names before and behind them, where the vocabulary has them.
         "[MASK]" in a text is the mask token of a vocabulary with one."""
-        parts = text.split(self.backend.id_to_token(self.mask_id)) if self.mask_id is not None else [text]
+        parts = (
+            text.split(self.backend.id_to_token(self.mask_id))
+            if self.mask_id is not None
+            else [text]
+        )
         row = self._plain(parts[0])
         for part in parts[1:]:
             row = concatenate(concatenate(row, self._typed_mask()), self._plain(part))
@@ -175,11 +194,17 @@ class Tokenizer:
     @_panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids only, for training."""
-        return [e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [
+            e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        ]
 
     def _text_ids(self, ids: Iterable[int]) -> list[int]:
         """These ids up to the first </s>, special tokens left out."""
-        return [int(i) for i in itertools.takewhile(lambda i: i != self.end_id, ids) if not self.is_special(i)]
+        return [
+            int(i)
+            for i in itertools.takewhile(lambda i: i != self.end_id, ids)
+            if not self.is_special(i)
+        ]
 
     @_panics_named()
     def decode(self, ids: Iterable[int]) -> str:
@@ -194,7 +219,11 @@ class Tokenizer:
         """The decoder's input row <s> y₁ … yₘ for tokens a model wrote; the text is theirs, decoded."""
         ids, text = [int(i) for i in ids], self.decode(ids)
         offsets = [trimmed(text, start, end) for start, end in self._spans(ids)]
-        return framed(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), self.special("start"), None)
+        return framed(
+            Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
+            self.special("start"),
+            None,
+        )
 
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Where each of these tokens stands in their text."""
@@ -225,12 +254,14 @@ class Tokenizer:
         try:
             content = json.loads(text)
             given = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:   # the library raises bare Exception
+        except Exception as error:  # the library raises bare Exception
             raise ValueError(f"not a tokenizer: {error}") from error
         ours, given = with_vocabulary_of(content), json.loads(given.to_str())
         odd = [part for part, made in json.loads(ours.to_str()).items() if given.get(part) != made]
         if odd:
-            raise ValueError(f"not a tokenizer of this project: its {odd[0]} is not what this program writes")
+            raise ValueError(
+                f"not a tokenizer of this project: its {odd[0]} is not what this program writes"
+            )
         tokenizer = cls(ours)
         tokenizer._try_out()
         return tokenizer
@@ -240,6 +271,15 @@ class Tokenizer:
         for text in _TRIAL:
             encoding = self.encode(text)
             self.spell(encoding.ids)
-            places = all(offset is not None and 0 <= offset[0] <= offset[1] <= len(text) for offset in encoding.offsets)
-            if not places or len(encoding.ids) > len(text.encode()) + 1 or any(i >= self.vocab_size for i in encoding.ids):
-                raise ValueError(f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} odd tokens")
+            places = all(
+                offset is not None and 0 <= offset[0] <= offset[1] <= len(text)
+                for offset in encoding.offsets
+            )
+            if (
+                not places
+                or len(encoding.ids) > len(text.encode()) + 1
+                or any(i >= self.vocab_size for i in encoding.ids)
+            ):
+                raise ValueError(
+                    f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} odd tokens"
+                )

@@ -15,10 +15,12 @@ def _alphabet() -> dict[str, int]:
     """The library's character for each byte: the byte's own where it is printable in Latin-1, else one from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + i): byte for i, byte in enumerate(others)
+    }
 
 
-ALPHABET = _alphabet()      # character → byte
+ALPHABET = _alphabet()  # character → byte
 
 
 def by_bytes(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:

@@ -27,20 +27,33 @@ class Encoding:
     def unknown(self) -> tuple[str, ...]:
         """The pieces of the text that the vocabulary does not hold, each once."""
         places = zip(self.tokens, self.offsets, strict=True)
-        return tuple(dict.fromkeys(self.text[o[0] : o[1]] for token, o in places if token in UNKNOWN_TOKENS and o is not None))
+        return tuple(
+            dict.fromkeys(
+                self.text[o[0] : o[1]]
+                for token, o in places
+                if token in UNKNOWN_TOKENS and o is not None
+            )
+        )
 
 
 def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encoding:
     """One row: the second text behind the first, `between` them."""
     moved = len(first.text) + len(between)
-    offsets = (None if span is None else (span[0] + moved, span[1] + moved) for span in second.offsets)
+    offsets = (
+        None if span is None else (span[0] + moved, span[1] + moved) for span in second.offsets
+    )
     return Encoding(
-        first.text + between + second.text, (*first.ids, *second.ids), (*first.tokens, *second.tokens),
-        (*first.offsets, *offsets), (*first.segments, *second.segments),
+        first.text + between + second.text,
+        (*first.ids, *second.ids),
+        (*first.tokens, *second.tokens),
+        (*first.offsets, *offsets),
+        (*first.segments, *second.segments),
     )
 
 
-def framed(encoding: Encoding, before: tuple[int, str] | None, after: tuple[int, str] | None) -> Encoding:
+def framed(
+    encoding: Encoding, before: tuple[int, str] | None, after: tuple[int, str] | None
+) -> Encoding:
     """The text with a special token (id, token) before it and one behind it."""
     head, tail = [() if special is None else (special,) for special in (before, after)]
     return Encoding(
@@ -57,7 +70,9 @@ def hiding(encoding: Encoding, positions: Sequence[int], mask: tuple[int, str]) 
     ids, tokens, hidden = list(encoding.ids), list(encoding.tokens), []
     for position in sorted(set(positions)):
         if not 0 <= position < len(ids) or encoding.offsets[position] is None:
-            raise ValueError(f"position {position} holds no token of the text, which has {len(ids)} tokens counted from 0")
+            raise ValueError(
+                f"position {position} holds no token of the text, which has {len(ids)} tokens counted from 0"
+            )
         hidden.append((position, ids[position]))
         ids[position], tokens[position] = mask
     return replace(encoding, ids=tuple(ids), tokens=tuple(tokens), hidden=tuple(hidden))
@@ -70,7 +85,11 @@ def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
         return ()
     hidden = dict(encoding.hidden)
     places = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
-    return tuple(i for i, (token, offset) in places if offset is not None and (i in hidden or token != mask_id))
+    return tuple(
+        i
+        for i, (token, offset) in places
+        if offset is not None and (i in hidden or token != mask_id)
+    )
 
 
 def order_of(n: int, order: Sequence[int]) -> tuple[int, ...]:

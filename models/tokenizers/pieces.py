@@ -13,7 +13,7 @@ from models.tokenizers.special_tokens import PLAIN
 # A word with its apostrophe (l', don'), one digit, or one other sign; a leading ▁ stands for the space before it.
 _PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
 
-LONGEST_TOKEN = 1000    # characters
+LONGEST_TOKEN = 1000  # characters
 
 
 def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -31,7 +31,10 @@ def by_piece(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("’", "'")]
     )
     backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")]
+        [
+            pre_tokenizers.Metaspace(split=False),
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+        ]
     )
     backend.decoder = decoders.Metaspace()
     return backend
@@ -40,8 +43,13 @@ def by_piece(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
 def trainer(vocab_size: int, alphabet: list[str]) -> trainers.BpeTrainer:
     """Learns a vocabulary of merges, the special tokens first."""
     return trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=list(PLAIN.values()), show_progress=False, min_frequency=2,
-        initial_alphabet=alphabet, limit_alphabet=len(alphabet), max_token_length=LONGEST_TOKEN,
+        vocab_size=vocab_size,
+        special_tokens=list(PLAIN.values()),
+        show_progress=False,
+        min_frequency=2,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        max_token_length=LONGEST_TOKEN,
     )
 
 

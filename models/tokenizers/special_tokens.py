@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 
 PLAIN = {"pad": "<pad>", "start": "<s>", "end": "</s>", "unknown": "<unk>"}
-BERT = {"pad": "[PAD]", "unknown": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}    # Devlin et al. 2019, §3
+BERT = {
+    "pad": "[PAD]",
+    "unknown": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}  # Devlin et al. 2019, §3
 SETS = (PLAIN, BERT)
 # behind a vocabulary of PLAIN: between two texts that are classified, and behind the last (Radford et al. 2018, §3.3)
 CLASSIFIED = {"delimiter": "<$>", "extract": "<e>"}
@@ -19,5 +25,11 @@ def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
         if tokens[: len(names)] == list(names.values()):
             own = {name: i for i, name in enumerate(names)}
             added = names is PLAIN and tokens[-len(CLASSIFIED) :] == list(CLASSIFIED.values())
-            return own | {name: len(tokens) - len(CLASSIFIED) + i for i, name in enumerate(CLASSIFIED) if added}
-    raise ValueError(f"its first tokens must be {' or '.join(' '.join(names.values()) for names in SETS)}")
+            return own | {
+                name: len(tokens) - len(CLASSIFIED) + i
+                for i, name in enumerate(CLASSIFIED)
+                if added
+            }
+    raise ValueError(
+        f"its first tokens must be {' or '.join(' '.join(names.values()) for names in SETS)}"
+    )

@@ -18,7 +18,9 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
     """A tokenizer of ours with the vocabulary and the merges that a tokenizer.json holds. Raises ValueError if they are none."""
     model = content.get("model") if isinstance(content, dict) else None
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(map(repr, range(len(vocabulary)))):
+    if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(
+        map(repr, range(len(vocabulary)))
+    ):
         raise ValueError(f"{_ODD}: its tokens must have the ids 0, 1, 2 …")
     specials = BERT if model.get("type") == "WordPiece" else PLAIN
     if sorted(vocabulary, key=vocabulary.get)[: len(specials)] != list(specials.values()):
@@ -27,10 +29,16 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
         raise ValueError(f"{_ODD}: a token has 1 to {LONGEST_TOKEN} characters")
     if model.get("type") == "WordLevel":
         return by_character(vocabulary)
-    backend = by_wordpiece(vocabulary) if model.get("type") == "WordPiece" else _by_merges(content, vocabulary)
+    backend = (
+        by_wordpiece(vocabulary)
+        if model.get("type") == "WordPiece"
+        else _by_merges(content, vocabulary)
+    )
     tokens = sorted(vocabulary, key=vocabulary.get)
     special = [tokens[i] for i in special_ids(tokens).values()]
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special]
+    )
     return backend
 
 
@@ -60,5 +68,7 @@ def _is_byte_level(content: dict[str, Any]) -> bool:
 
 
 def _is_merge(merge: Any, vocabulary: dict[str, int]) -> bool:
-    whole = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    whole = (
+        isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    )
     return whole and {*merge, "".join(merge)} <= vocabulary.keys()

@@ -4,10 +4,10 @@ import re
 
 import tokenizers
 
-Span = tuple[int, int]      # of a text: start, end
+Span = tuple[int, int]  # of a text: start, end
 
-_TRIAL, _FIRST = "ab ab", 2     # two words, and where the first ends
-_SPACES = ("▁", "Ġ")            # stand for a space within a token
+_TRIAL, _FIRST = "ab ab", 2  # two words, and where the first ends
+_SPACES = ("▁", "Ġ")  # stand for a space within a token
 
 
 def spans(backend: tokenizers.Tokenizer, text: str) -> list[Span] | None:
@@ -15,7 +15,9 @@ def spans(backend: tokenizers.Tokenizer, text: str) -> list[Span] | None:
     no words but spaces are marked within its tokens, as in Llama's, they are what stands between spaces."""
     trial = backend.encode(_TRIAL, add_special_tokens=False)
     numbers = list(zip(trial.word_ids, trial.offsets, strict=True))
-    first, second = ({n for n, (_, end) in numbers if (end > _FIRST) == later} for later in (False, True))
+    first, second = (
+        {n for n, (_, end) in numbers if (end > _FIRST) == later} for later in (False, True)
+    )
     if len(first) != 1 or len(second) != 1:
         return None
     if first == second:

@@ -14,7 +14,7 @@ class Activation:
     """One named intermediate: value (batch, token, feature), what its axes mean, and how it was made."""
 
     name: str
-    value: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    value: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
     axes: tuple[str, str, str]
     formula: str
     tokens: tuple[str, ...] = ()

@@ -21,20 +21,30 @@ class Product:
 
     Raises RuntimeError if the weights have been changed since, because it would no longer be the run's own number."""
 
-    x: Tensor | Product                                  # (batch, token, feature)
+    x: Tensor | Product  # (batch, token, feature)
     weight: Tensor
     bias: Tensor | None
-    n_heads: int | None = None                           # split into (batch, head, token, d_head); None: as it is
+    n_heads: int | None = None  # split into (batch, head, token, d_head); None: as it is
     activation: Callable[[Tensor], Tensor] | None = None
-    version: int = field(init=False)                     # how often the weights had been changed
+    version: int = field(init=False)  # how often the weights had been changed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "version", _version(self.weight))
 
     @classmethod
-    def of(cls, linear: nn.Linear, x: Tensor | Product, activation: Callable[[Tensor], Tensor] | None = None) -> Product:
+    def of(
+        cls,
+        linear: nn.Linear,
+        x: Tensor | Product,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> Product:
         """activation(linear(x)), without gradients."""
-        return cls(x.detach() if isinstance(x, Tensor) else x, linear.weight, linear.bias, activation=activation)
+        return cls(
+            x.detach() if isinstance(x, Tensor) else x,
+            linear.weight,
+            linear.bias,
+            activation=activation,
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,7 +68,9 @@ class Product:
         self._check()
         d_head = self.shape[3]
         own = slice(head * d_head, (head + 1) * d_head)
-        return F.linear(self.x[batch], self.weight[own], None if self.bias is None else self.bias[own])
+        return F.linear(
+            self.x[batch], self.weight[own], None if self.bias is None else self.bias[own]
+        )
 
     def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> Product:
         """Its cause after `transform`, its weights on the same device in the same type."""
@@ -67,11 +79,18 @@ class Product:
         if x is self.x:
             return self
         like = x.weight if isinstance(x, Product) else x
-        return replace(self, x=x, weight=self.weight.to(like), bias=None if self.bias is None else self.bias.to(like))
+        return replace(
+            self,
+            x=x,
+            weight=self.weight.to(like),
+            bias=None if self.bias is None else self.bias.to(like),
+        )
 
     def _check(self) -> None:
         if _version(self.weight) != self.version:
-            raise RuntimeError("the model's weights have been changed since this run was recorded; record it again")
+            raise RuntimeError(
+                "the model's weights have been changed since this run was recorded; record it again"
+            )
 
 
 @dataclass(frozen=True)
@@ -102,9 +121,11 @@ class Deferred:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tensor:
         if instance is None:
-            raise AttributeError(self.attribute)             # for dataclass: this field has no default
+            raise AttributeError(self.attribute)  # for dataclass: this field has no default
         given = getattr(instance, self.attribute)
         return given.read() if isinstance(given, Product) else given
 
     def __set__(self, instance: Any, value: Tensor | Product) -> None:
-        object.__setattr__(instance, self.attribute, value)  # a frozen dataclass sets its fields so, too
+        object.__setattr__(
+            instance, self.attribute, value
+        )  # a frozen dataclass sets its fields so, too

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, hand_drawn
 
-Cell = tuple[int, int]    # (query, key), both counted from 0
+Cell = tuple[int, int]  # (query, key), both counted from 0
 
 READY_MADE = ("none", "causal", "window", "previous", "block-diagonal")
-_LEAST_K = {"window": 0, "block-diagonal": 1}    # those that have a k
+_LEAST_K = {"window": 0, "block-diagonal": 1}  # those that have a k
 
 
 def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
@@ -53,8 +53,8 @@ class MaskChange:
     """
 
     lifted: tuple[str, ...] = ()
-    ready: str = "none"                    # of READY_MADE
-    k: int = 2                             # of window and block-diagonal
+    ready: str = "none"  # of READY_MADE
+    k: int = 2  # of window and block-diagonal
     forbidden: tuple[Cell, ...] = ()
     opened: tuple[Cell, ...] = ()
 
@@ -62,7 +62,9 @@ class MaskChange:
     def ready_name(self) -> str:
         """The ready-made mask as the name of its layer; empty for none."""
         return {
-            "causal": LOOK_AHEAD, "window": f"window of {self.k}", "previous": "only the previous",
+            "causal": LOOK_AHEAD,
+            "window": f"window of {self.k}",
+            "previous": "only the previous",
             "block-diagonal": f"blocks of {self.k}",
         }.get(self.ready, "")
 
@@ -74,9 +76,13 @@ class MaskChange:
     def opens_ahead(self) -> bool:
         """May lifting or opening let a target position see a later one?"""
         causal = self.ready in ("causal", "previous")
-        return (LOOK_AHEAD in self.lifted and not causal) or any(key > query for query, key in self.opened)
+        return (LOOK_AHEAD in self.lifted and not causal) or any(
+            key > query for query, key in self.opened
+        )
 
-    def apply(self, mask: Mask, n_query: int, n_key: int, device: torch.device | None = None) -> Mask:
+    def apply(
+        self, mask: Mask, n_query: int, n_key: int, device: torch.device | None = None
+    ) -> Mask:
         """The changed mask for n_query positions from `mask.start` on and the keys 0 … n_key−1; the very mask if nothing
         changes."""
         if self.is_none:
@@ -100,7 +106,7 @@ class Edit:
 
     kind: str
     change: MaskChange
-    layers: tuple[int, ...] | None = None      # from 0; None: all
+    layers: tuple[int, ...] | None = None  # from 0; None: all
     heads: tuple[int, ...] | None = None
 
 
@@ -113,7 +119,9 @@ class Edits:
     edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edits", tuple(edit for edit in self.edits if not edit.change.is_none))
+        object.__setattr__(
+            self, "edits", tuple(edit for edit in self.edits if not edit.change.is_none)
+        )
 
     @classmethod
     def of_kinds(cls, **changes: MaskChange) -> Edits:
@@ -125,7 +133,14 @@ class Edits:
 
     def of(self, kind: str) -> MaskChange:
         """The change of all sites of a kind."""
-        return next((e.change for e in self.edits if e.kind == kind and e.layers is None and e.heads is None), MaskChange())
+        return next(
+            (
+                e.change
+                for e in self.edits
+                if e.kind == kind and e.layers is None and e.heads is None
+            ),
+            MaskChange(),
+        )
 
     def opens_ahead(self, kind: str) -> bool:
         """May a position see a later one somewhere?"""
@@ -133,7 +148,9 @@ class Edits:
 
     def of_layer(self, kind: str, layer: int) -> tuple[Edit, ...]:
         """What is changed in this layer's attention of a kind."""
-        return tuple(e for e in self.edits if e.kind == kind and (e.layers is None or layer in e.layers))
+        return tuple(
+            e for e in self.edits if e.kind == kind and (e.layers is None or layer in e.layers)
+        )
 
 
 class _Active:
@@ -157,7 +174,9 @@ def editing(edits: Edits) -> Iterator[None]:
         _active.reset(token)
 
 
-def edited(mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: int, device: torch.device) -> Mask:
+def edited(
+    mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: int, device: torch.device
+) -> Mask:
     """The mask of the attention at `path` under the edits in force here; the very mask if nothing changes it.
 
     Its queries are the positions from `mask.start` on."""
@@ -170,8 +189,13 @@ def edited(mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: 
         changed = mask
         for edit in edits:
             whole = edit.change.apply(changed, n_query, n_key, device)
-            changed = whole if edit.heads is None else _in_heads(changed, whole, edit.heads, n_heads)
-        active.changed_masks[id(mask), edits] = (mask, changed)      # the mask itself too, so that no other gets its id
+            changed = (
+                whole if edit.heads is None else _in_heads(changed, whole, edit.heads, n_heads)
+            )
+        active.changed_masks[id(mask), edits] = (
+            mask,
+            changed,
+        )  # the mask itself too, so that no other gets its id
     return active.changed_masks[id(mask), edits][1]
 
 

@@ -19,9 +19,11 @@ class NextToken:
     """What the model expects after each token of a stream."""
 
     stream: str
-    labels: tuple[int, ...]                 # the token after each position; of a text that goes on, all but the last's
-    logits: Float[Tensor, "n vocab"]        # one row a position: of the token after it
-    predicted: tuple[str, ...]              # the most probable token after each position
+    labels: tuple[
+        int, ...
+    ]  # the token after each position; of a text that goes on, all but the last's
+    logits: Float[Tensor, "n vocab"]  # one row a position: of the token after it
+    predicted: tuple[str, ...]  # the most probable token after each position
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "n vocab"]:
@@ -49,10 +51,12 @@ class MaskedToken:
     """What the model expects in the place of each [MASK] of a stream."""
 
     stream: str
-    positions: tuple[int, ...]              # of the masks on the stream
-    labels: tuple[int | None, ...]          # the token that a mask stands in the place of; None where [MASK] was typed
-    logits: Float[Tensor, "n vocab"]        # one row a mask
-    predicted: tuple[str, ...]              # the most probable token at each
+    positions: tuple[int, ...]  # of the masks on the stream
+    labels: tuple[
+        int | None, ...
+    ]  # the token that a mask stands in the place of; None where [MASK] was typed
+    logits: Float[Tensor, "n vocab"]  # one row a mask
+    predicted: tuple[str, ...]  # the most probable token at each
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "n vocab"]:
@@ -65,10 +69,10 @@ class TokenInOrder:
     """What the model expects at each position of a stream, from the tokens that come before it in an order (Yang et al. 2019)."""
 
     stream: str
-    order: tuple[int, ...]                  # all positions, the first to be predicted first
-    labels: tuple[int, ...]                 # the token at each position
-    logits: Float[Tensor, "n vocab"]        # one row a position
-    predicted: tuple[str, ...]              # the most probable token at each position
+    order: tuple[int, ...]  # all positions, the first to be predicted first
+    labels: tuple[int, ...]  # the token at each position
+    logits: Float[Tensor, "n vocab"]  # one row a position
+    predicted: tuple[str, ...]  # the most probable token at each position
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "n vocab"]:
@@ -86,7 +90,7 @@ class ClassProbabilities:
     """What kind of text the model takes the whole row for."""
 
     stream: str
-    position: int                           # of the token whose vector answers
+    position: int  # of the token whose vector answers
     names: tuple[str, ...]
     logits: Float[Tensor, "n_classes"]
 
@@ -109,14 +113,16 @@ class Span:
     stream: str
     start_logits: Float[Tensor, "n"]
     end_logits: Float[Tensor, "n"]
-    start: int                              # first and last token of the most probable span
+    start: int  # first and last token of the most probable span
     end: int
-    text: str                               # what they say
+    text: str  # what they say
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "n n"]:
         """ln p(start = row)·p(end = column), in nats; −∞ where the end comes before the start."""
-        start, end = (logits.float().log_softmax(-1) for logits in (self.start_logits, self.end_logits))
+        start, end = (
+            logits.float().log_softmax(-1) for logits in (self.start_logits, self.end_logits)
+        )
         ordered = torch.ones(len(start), len(end), dtype=torch.bool).triu()
         return (start[:, None] + end[None]).masked_fill(~ordered, -torch.inf)
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from models.layers.attention import MultiHeadAttention
     from models.layers.relative import RelativeAttention
 
-LARGEST_KEPT = 2**16   # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
+LARGEST_KEPT = (
+    2**16
+)  # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
@@ -38,7 +40,9 @@ class Recording:
     activations: dict[str, Activation] = field(default_factory=dict)
     attention: dict[str, AttentionSite] = field(default_factory=dict)
 
-    def tap(self, path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str) -> None:
+    def tap(
+        self, path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str
+    ) -> None:
         full = f"{path}.{name}" if path else name
         if full in self.activations:
             raise RuntimeError(f"two intermediates of this run are called {full}")
@@ -62,12 +66,27 @@ class Recording:
         """An attention of this module; under another name and kind than the module's own, where it serves two streams."""
         projections = module.projections
         x, memory, q, k, v, out = map(_alone, (x, memory, q, k, v, out))
-        if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # none from a cache
+        if (
+            projections
+            and max(q.numel(), k.numel()) > LARGEST_KEPT
+            and k.shape[2] == memory.shape[1]
+        ):  # none from a cache
             causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
             q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
         name = name or module.path
         self.attention[name] = AttentionSite(
-            name, kind or module.kind, x, memory, q, k, v, out, mask, module.similarity.detached(), projections, terms=terms
+            name,
+            kind or module.kind,
+            x,
+            memory,
+            q,
+            k,
+            v,
+            out,
+            mask,
+            module.similarity.detached(),
+            projections,
+            terms=terms,
         )
 
 
@@ -92,7 +111,9 @@ def current() -> Recording | None:
     return _recording.get()
 
 
-def tap(path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str) -> None:
+def tap(
+    path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str
+) -> None:
     """Mark an intermediate (batch, token, feature) of a token stream; free when nobody records."""
     if (recording := _recording.get()) is not None:
         recording.tap(path, name, value, stream, feature, formula)

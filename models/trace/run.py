@@ -28,7 +28,7 @@ class RunModel:
     name: str
     architecture: str
     fingerprint: str
-    training: dict[str, Any]     # its training record
+    training: dict[str, Any]  # its training record
     tokenizer: Tokenizer | None = field(default=None, compare=False, repr=False)
 
 
@@ -40,7 +40,9 @@ class Trace:
     teacher forcing the text of its first choice after each position; of a model that does not write its answer as a text."""
 
     model: RunModel
-    fields: dict[str, str | Sequence[int] | None]     # what was asked, by the name of the model's field
+    fields: dict[
+        str, str | Sequence[int] | None
+    ]  # what was asked, by the name of the model's field
     streams: dict[str, Encoding]
     outputs: dict[str, Output]
     output: str
@@ -72,8 +74,14 @@ def in_float32(site: AttentionSite) -> AttentionSite:
     if site.dtype == torch.float32:
         return site
     return replace(
-        site, x=convert(site.x), memory=convert(site.memory), out=convert(site.out), given_weights=shared(site.given_weights),
-        q=convert(site.deferred("q")), k=convert(site.deferred("k")), v=convert(site.deferred("v")),
+        site,
+        x=convert(site.x),
+        memory=convert(site.memory),
+        out=convert(site.out),
+        given_weights=shared(site.given_weights),
+        q=convert(site.deferred("q")),
+        k=convert(site.deferred("k")),
+        v=convert(site.deferred("v")),
         similarity=site.similarity.map_tensors(shared),
         projections={n: tuple(map(shared, wb)) for n, wb in site.projections.items()},
         terms=tuple(term.map_tensors(lambda t, axis: convert(t), shared) for term in site.terms),
@@ -100,19 +108,30 @@ class _BatchRow:
         return None if t is None else t.to("cpu", torch.float32)
 
     def mask(self, site: AttentionSite) -> Mask:
-        return site.mask.row(self.index, len(self.tokens[site.query_stream]), len(self.tokens[site.key_stream]))
+        return site.mask.row(
+            self.index, len(self.tokens[site.query_stream]), len(self.tokens[site.key_stream])
+        )
 
     def site(self, s: AttentionSite, mask: Mask) -> AttentionSite:
         query, key, per_token = s.query_stream, s.key_stream, self.per_token
         return replace(
             s,
-            x=per_token(s.x, query), memory=per_token(s.memory, key), out=per_token(s.out, query, 2),
-            q=per_token(s.deferred("q"), query, 2), k=per_token(s.deferred("k"), key, 2), v=per_token(s.deferred("v"), key, 2),
+            x=per_token(s.x, query),
+            memory=per_token(s.memory, key),
+            out=per_token(s.out, query, 2),
+            q=per_token(s.deferred("q"), query, 2),
+            k=per_token(s.deferred("k"), key, 2),
+            v=per_token(s.deferred("v"), key, 2),
             mask=mask,
             similarity=s.similarity.map_tensors(self.shared),
             projections={n: tuple(map(self.shared, wb)) for n, wb in s.projections.items()},
-            terms=tuple(term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared) for term in s.terms),
-            given_weights=None if s.given_weights is None else per_token(s.given_weights, query, 2)[..., : len(self.tokens[key])],
+            terms=tuple(
+                term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
+                for term in s.terms
+            ),
+            given_weights=None
+            if s.given_weights is None
+            else per_token(s.given_weights, query, 2)[..., : len(self.tokens[key])],
             query_tokens=self.tokens[query],
             key_tokens=self.tokens[key],
         )
@@ -127,8 +146,14 @@ def finish(
     The batch axis stays, of size 1."""
     batch_row = _BatchRow(row, tokens)
     activations = {
-        name: Activation(name, batch_row.per_token(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
+        name: Activation(
+            name, batch_row.per_token(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]]
+        )
         for name, a in recording.activations.items()
     }
-    masks = {id(s.mask): batch_row.mask(s) for s in recording.attention.values()}      # layers share theirs
-    return activations, {name: batch_row.site(s, masks[id(s.mask)]) for name, s in recording.attention.items()}
+    masks = {
+        id(s.mask): batch_row.mask(s) for s in recording.attention.values()
+    }  # layers share theirs
+    return activations, {
+        name: batch_row.site(s, masks[id(s.mask)]) for name, s in recording.attention.items()
+    }

@@ -15,7 +15,7 @@ from models.layers.similarity import Similarity, masked_softmax
 from models.trace.deferred import Deferred, Product
 from models.trace.terms import ScoreTerm
 
-Rows = slice | None     # of the queries; None for all
+Rows = slice | None  # of the queries; None for all
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,22 @@ class AttentionSite:
 
     name: str
     site_kind: SiteKind
-    x: Tensor         # what W_Q was applied to, (batch, query, d_model)
-    memory: Tensor    # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
-    q: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
-    k: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
-    v: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    x: Tensor  # what W_Q was applied to, (batch, query, d_model)
+    memory: Tensor  # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
+    q: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
+    k: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
+    v: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
     out: Tensor
     mask: Mask
     similarity: Similarity
-    projections: dict[str, tuple[Tensor, Tensor | None]]     # W_Q W_K W_V W_O → (weight, bias); none if q is not x·W
+    projections: dict[
+        str, tuple[Tensor, Tensor | None]
+    ]  # W_Q W_K W_V W_O → (weight, bias); none if q is not x·W
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()
-    number: int | None = None                 # of its layer, where its name does not say
-    dtype: torch.dtype = torch.float32        # in which the model ran
+    number: int | None = None  # of its layer, where its name does not say
+    dtype: torch.dtype = torch.float32  # in which the model ran
     given_weights: Tensor | None = None
 
     @property
@@ -98,9 +100,13 @@ class AttentionSite:
         """q, k or v without working it out."""
         return getattr(self, f"_{part}")
 
-    def allowed(self, batch: int = 0, head: int | None = 0, rows: Rows = None) -> Bool[Tensor, "*head query key"]:
+    def allowed(
+        self, batch: int = 0, head: int | None = 0, rows: Rows = None
+    ) -> Bool[Tensor, "*head query key"]:
         """True where the mask lets the query see the key, in one head or (None) in all."""
-        allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)[..., rows or slice(None), :]
+        allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)[
+            ..., rows or slice(None), :
+        ]
         return allowed if head is not None else allowed.expand(self.n_heads, *allowed.shape[-2:])
 
     def blocked_by(self, query: int, key: int, batch: int = 0, head: int = 0) -> list[str]:
@@ -109,7 +115,13 @@ class AttentionSite:
 
     def read(self, *parts: str) -> AttentionSite:
         """The same with these of q, k and v worked out, for whoever asks for one head after the other."""
-        return replace(self, **{part: getattr(self, part) if part in parts else self.deferred(part) for part in "qkv"})
+        return replace(
+            self,
+            **{
+                part: getattr(self, part) if part in parts else self.deferred(part)
+                for part in "qkv"
+            },
+        )
 
     def scores(
         self, head: int | None = None, batch: int = 0, rows: Rows = None, n_key: int | None = None
@@ -120,28 +132,51 @@ class AttentionSite:
         q, k = self._part("q", head, batch), self._part("k", head, batch)
         scores = self.similarity(q[..., rows or slice(None), :], k[..., :n_key, :])
         if self.terms:
-            queries = torch.arange(self.n_query)[rows or slice(None)] + (self.n_key - self.n_query)     # a cache's come before
-            scores = scores + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)[..., :n_key]
+            queries = torch.arange(self.n_query)[rows or slice(None)] + (
+                self.n_key - self.n_query
+            )  # a cache's come before
+            scores = (
+                scores
+                + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)[
+                    ..., :n_key
+                ]
+            )
         return scores
 
-    def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
+    def weights(
+        self, head: int | None = None, batch: int = 0, rows: Rows = None
+    ) -> Float[Tensor, "*head query key"]:
         """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
         if self.given_weights is not None:
-            return self.given_weights[batch][slice(None) if head is None else head][..., rows or slice(None), :]
+            return self.given_weights[batch][slice(None) if head is None else head][
+                ..., rows or slice(None), :
+            ]
         return masked_softmax(self.scores(head, batch, rows), self.allowed(batch, head, rows))
 
-    def head_out(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query d_head"]:
+    def head_out(
+        self, head: int | None = None, batch: int = 0, rows: Rows = None
+    ) -> Float[Tensor, "*head query d_head"]:
         """weights · v, before W_O. Raises ValueError for given weights."""
         self._need_causes("head_out")
         return self.weights(head, batch, rows) @ self._part("v", head, batch)
 
     def _need_causes(self, wanted: str) -> None:
         if not self.has_causes:
-            raise ValueError(f"{self.name} has no {wanted}: its library handed out finished weights, and not what they come from")
+            raise ValueError(
+                f"{self.name} has no {wanted}: its library handed out finished weights, and not what they come from"
+            )
 
     def _part(self, part: str, head: int | None, batch: int) -> Tensor:
         kept = self.deferred(part)
         group = self.n_heads // kept.shape[1]
         if head is None:
-            return getattr(self, part)[batch].repeat_interleave(group, dim=0) if group > 1 else getattr(self, part)[batch]
-        return kept.read_head(batch, head // group) if isinstance(kept, Product) else kept[batch, head // group]
+            return (
+                getattr(self, part)[batch].repeat_interleave(group, dim=0)
+                if group > 1
+                else getattr(self, part)[batch]
+            )
+        return (
+            kept.read_head(batch, head // group)
+            if isinstance(kept, Product)
+            else kept[batch, head // group]
+        )

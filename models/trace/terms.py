@@ -33,7 +33,9 @@ class ScoreTerm:
         """The numbers that add up to this term of one head and query, a row a key: one each where the term is no product."""
         return self.scores(head, torch.tensor([query]), n_key, batch)[0][:, None]
 
-    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> ScoreTerm:
+    def map_tensors(
+        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+    ) -> ScoreTerm:
         """What is kept for each token after `per_token`, along the axis of its tokens; what all rows share after `shared`."""
         raise NotImplementedError
 
@@ -53,7 +55,9 @@ class DistanceTerm(ScoreTerm):
         column = (_distance(queries, n_key) - self.least).clamp(0, self.table.shape[1] - 1)
         return (self.table if head is None else self.table[head])[..., column]
 
-    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> DistanceTerm:
+    def map_tensors(
+        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+    ) -> DistanceTerm:
         return replace(self, table=shared(self.table))
 
 
@@ -81,12 +85,16 @@ class RelativePositionTerm(ScoreTerm):
     def scores(
         self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
-        q, keys = (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
-        met = q[..., queries, :] @ keys.transpose(-1, -2) * self.scale                       # (…, query, distance)
+        q, keys = (
+            (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
+        )
+        met = q[..., queries, :] @ keys.transpose(-1, -2) * self.scale  # (…, query, distance)
         column = _distance(queries, n_key) - self.least
         return met.gather(-1, column.expand(*met.shape[:-1], n_key))
 
-    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> RelativePositionTerm:
+    def map_tensors(
+        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+    ) -> RelativePositionTerm:
         return replace(self, q=per_token(self.q, 2), keys=shared(self.keys))
 
 
@@ -114,14 +122,23 @@ class SegmentTerm(ScoreTerm):
     def scores(
         self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
-        q, keys = (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
-        met = q[..., queries, :] @ keys.transpose(-1, -2) * self.scale                       # (…, query, 2)
+        q, keys = (
+            (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
+        )
+        met = q[..., queries, :] @ keys.transpose(-1, -2) * self.scale  # (…, query, 2)
         segments = self.segments[batch]
         differs = segments[queries, None] != segments[None, :n_key]
         return torch.where(differs, met[..., 1:], met[..., :1])
 
-    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> SegmentTerm:
-        return replace(self, q=per_token(self.q, 2), keys=shared(self.keys), segments=per_token(self.segments, 1).long())
+    def map_tensors(
+        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+    ) -> SegmentTerm:
+        return replace(
+            self,
+            q=per_token(self.q, 2),
+            keys=shared(self.keys),
+            segments=per_token(self.segments, 1).long(),
+        )
 
 
 def _distance(queries: Int[Tensor, query], n_key: int) -> Int[Tensor, "query key"]:

@@ -11,14 +11,20 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.tokenizers.base import Tokenizer
 
-NO_LABEL = -100     # where nothing is to be said; torch's cross_entropy leaves it out
+NO_LABEL = -100  # where nothing is to be said; torch's cross_entropy leaves it out
 
-Pair = tuple[Sequence[int], Sequence[int]]     # source and target ids, without special tokens
-Window = tuple[Sequence[int], Sequence[int]]   # a text's inputs, and the label at each: special tokens among them
+Pair = tuple[Sequence[int], Sequence[int]]  # source and target ids, without special tokens
+Window = tuple[
+    Sequence[int], Sequence[int]
+]  # a text's inputs, and the label at each: special tokens among them
 # ids and segments of a row, the positions at which a token is to be guessed, the tokens there, and the row's class
 Masked = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], tuple[int]]
-Question = tuple[Sequence[int], Sequence[int], tuple[int, int]]     # ids and segments of a row, first and last token of the answer
-Labelled = tuple[Sequence[int], Sequence[int], tuple[int]]      # ids and segments (if it has any) of a row, its class
+Question = tuple[
+    Sequence[int], Sequence[int], tuple[int, int]
+]  # ids and segments of a row, first and last token of the answer
+Labelled = tuple[
+    Sequence[int], Sequence[int], tuple[int]
+]  # ids and segments (if it has any) of a row, its class
 # ids of a row, when the turn of each position comes, segments, and the label at each position
 Ordered = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
 Example = Pair | Window | Masked | Question | Labelled | Ordered
@@ -51,13 +57,19 @@ class Batch:
 def collate(pairs: Sequence[Pair], tokenizer: Tokenizer) -> Batch:
     """Pad to the longest; source gets </s>, target, the decoder's input, <s> in front, labels </s> behind."""
     start, end, pad = tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id
-    source, target = _stack([[*s, end] for s, _ in pairs], pad), _stack([[start, *t] for _, t in pairs], pad)
+    source, target = (
+        _stack([[*s, end] for s, _ in pairs], pad),
+        _stack([[start, *t] for _, t in pairs], pad),
+    )
     return Batch((source, target), _stack([[*t, end] for _, t in pairs], NO_LABEL))
 
 
 def collate_windows(windows: Sequence[Window], pad_id: int) -> Batch:
     """Pad to the longest."""
-    return Batch((_stack([inputs for inputs, _ in windows], pad_id),), _stack([labels for _, labels in windows], NO_LABEL))
+    return Batch(
+        (_stack([inputs for inputs, _ in windows], pad_id),),
+        _stack([labels for _, labels in windows], NO_LABEL),
+    )
 
 
 def collate_masked(rows: Sequence[Masked], pad_id: int) -> Batch:
@@ -77,7 +89,11 @@ def collate_labelled(rows: Sequence[Labelled], pad_id: int) -> Batch:
     """Pad to the longest; the labels are the token after each position."""
     ids, segments, classes = zip(*rows, strict=True)
     inputs = (_stack(ids, pad_id), *([_stack(segments, 0)] if segments[0] else []))
-    return Batch(inputs, _stack([[*row[1:], NO_LABEL] for row in ids], NO_LABEL), torch.tensor(classes).flatten())
+    return Batch(
+        inputs,
+        _stack([[*row[1:], NO_LABEL] for row in ids], NO_LABEL),
+        torch.tensor(classes).flatten(),
+    )
 
 
 def collate_ordered(rows: Sequence[Ordered], pad_id: int) -> Batch:
@@ -91,7 +107,9 @@ def _stack(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
-def bucketed(lengths: Sequence[tuple[int, ...]], max_tokens: int, rng: random.Random) -> list[list[int]]:
+def bucketed(
+    lengths: Sequence[tuple[int, ...]], max_tokens: int, rng: random.Random
+) -> list[list[int]]:
     """One epoch: example numbers in batches of like length, each at most `max_tokens` padded tokens over all inputs, of which
     each is one longer than `lengths` says, by its special token.
 
@@ -106,7 +124,9 @@ def bucketed(lengths: Sequence[tuple[int, ...]], max_tokens: int, rng: random.Ra
     return batches
 
 
-def _cut(order: list[int], lengths: Sequence[tuple[int, ...]], max_tokens: int) -> Iterator[list[int]]:
+def _cut(
+    order: list[int], lengths: Sequence[tuple[int, ...]], max_tokens: int
+) -> Iterator[list[int]]:
     batch: list[int] = []
     longest: list[int] = []
     for i in order:

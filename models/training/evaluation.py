@@ -25,7 +25,9 @@ def written_texts(
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
         rows = [torch.tensor(ids[i]) for i in part]
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
+        padded = torch.nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_value=tokenizer.pad_id
+        )
         for i, row in zip(part, greedy_batch(model, padded.to(device)), strict=True):
             yield i, tokenizer.decode(row)
 
@@ -60,7 +62,9 @@ class LengthScore:
     score: float
 
 
-def by_length(texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups: int = 6) -> list[LengthScore]:
+def by_length(
+    texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups: int = 6
+) -> list[LengthScore]:
     """The metric in groups of like source length: each holds two lengths, the last all that are longer.
 
     `texts` are the hypotheses; groups without a case are left out."""
@@ -71,7 +75,9 @@ def by_length(texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups
         groups.setdefault(min((length - shortest) // 2, n_groups - 1), []).append(i)
     return [
         LengthScore(
-            min(lengths[i] for i in group), max(lengths[i] for i in group), len(group),
+            min(lengths[i] for i in group),
+            max(lengths[i] for i in group),
+            len(group),
             METRICS[metric]([texts[i] for i in group], [cases[i] for i in group]),
         )
         for _, group in sorted(groups.items())
@@ -88,19 +94,26 @@ def signature(metric: str, cases: Sequence[Case]) -> str:
     if metric != "BLEU":
         return ""
     measure = sacrebleu.BLEU()
-    measure.corpus_score([""] * len(cases), _streams(cases))   # it counts the references as it scores
+    measure.corpus_score(
+        [""] * len(cases), _streams(cases)
+    )  # it counts the references as it scores
     return str(measure.get_signature())
 
 
 def _streams(cases: Sequence[Case]) -> list[list[str | None]]:
     """The first reference of every case, the second, …; None where a case has no more."""
     n_references = max(len(c.references) for c in cases)
-    return [[c.references[k] if k < len(c.references) else None for c in cases] for k in range(n_references)]
+    return [
+        [c.references[k] if k < len(c.references) else None for c in cases]
+        for k in range(n_references)
+    ]
 
 
 def exact_match(texts: Sequence[str], cases: Sequence[Case]) -> float:
     """Share of cases written exactly as a reference, up to outer spaces, in percent."""
-    return 100 * sum(h.strip() in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
+    return (
+        100 * sum(h.strip() in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
+    )
 
 
 METRICS = {"BLEU": bleu, "exact match": exact_match}

@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-BEFORE = -1     # no token: what stands before the first of a row
+BEFORE = -1  # no token: what stands before the first of a row
 
 
 class KneserNey:
@@ -22,8 +22,12 @@ class KneserNey:
         for k in range(order - 1, 0, -1):
             self._counts[k] = Counter(gram[1:] for gram in self._counts[k + 1])
         self._discounts = {k: _discount(counts) for k, counts in self._counts.items()}
-        self._totals: dict[tuple[int, ...], int] = defaultdict(int)       # context → how often it is followed by something
-        self._followers: dict[tuple[int, ...], int] = defaultdict(int)    # context → by how many different tokens
+        self._totals: dict[tuple[int, ...], int] = defaultdict(
+            int
+        )  # context → how often it is followed by something
+        self._followers: dict[tuple[int, ...], int] = defaultdict(
+            int
+        )  # context → by how many different tokens
         for counts in self._counts.values():
             for gram, count in counts.items():
                 self._totals[gram[:-1]] += count
@@ -40,7 +44,9 @@ class KneserNey:
         if not total:
             return lower
         count, discount = self._counts[k].get((*context, token), 0), self._discounts[k]
-        return max(count - discount, 0) / total + discount * self._followers[context] / total * lower
+        return (
+            max(count - discount, 0) / total + discount * self._followers[context] / total * lower
+        )
 
     def log_prob(self, row: Sequence[int]) -> float:
         """ln p of a row from its first token on."""

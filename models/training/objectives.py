@@ -14,10 +14,10 @@ from models.architectures.bert import MASKED, NEXT_SENTENCE
 from models.architectures.xlnet import IN_ORDER
 from models.training.batches import NO_LABEL, Batch
 
-Losses = dict[str, Tensor]      # LABELS or CLASSES → nats, summed
+Losses = dict[str, Tensor]  # LABELS or CLASSES → nats, summed
 LABELS, CLASSES = "labels", "classes"
 
-ROWS = 64     # positions worked on at once, so that their row of the vocabulary stays in the processor's cache
+ROWS = 64  # positions worked on at once, so that their row of the vocabulary stays in the processor's cache
 
 
 def label_counts(batch: Batch, least: int = 1) -> dict[str, int]:
@@ -39,8 +39,13 @@ def next_tokens(logits: Tensor, batch: Batch, smoothing: float) -> Losses:
 
 def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     """Of the tokens at masked places, and of whether the second text follows the first (Devlin et al. 2019, §3.1)."""
-    following = F.cross_entropy(answers[NEXT_SENTENCE].float(), batch.classes, ignore_index=NO_LABEL, reduction="sum")
-    return {LABELS: label_smoothed_loss(answers[MASKED], batch.labels, smoothing), CLASSES: following}
+    following = F.cross_entropy(
+        answers[NEXT_SENTENCE].float(), batch.classes, ignore_index=NO_LABEL, reduction="sum"
+    )
+    return {
+        LABELS: label_smoothed_loss(answers[MASKED], batch.labels, smoothing),
+        CLASSES: following,
+    }
 
 
 def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
@@ -51,17 +56,25 @@ def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
 def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     """Of the answer's first and of its last token, each among all tokens of its row (Devlin et al. 2019, §4.2)."""
     ends = (answers["start"], batch.labels[:, 0]), (answers["end"], batch.labels[:, 1])
-    losses = (F.cross_entropy(logits.float(), place, label_smoothing=smoothing, reduction="sum") for logits, place in ends)
+    losses = (
+        F.cross_entropy(logits.float(), place, label_smoothing=smoothing, reduction="sum")
+        for logits, place in ends
+    )
     return {LABELS: sum(losses)}
 
 
 def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
     """L3 = L2 + λ·L1 (Radford et al. 2018, eq. 5): of the class of each text and, `lm_weight` times, of every token after those
     before it, where there is such a factor."""
-    of_texts = F.cross_entropy(answers[base.CLASSES].float(), batch.classes, label_smoothing=smoothing, reduction="sum")
+    of_texts = F.cross_entropy(
+        answers[base.CLASSES].float(), batch.classes, label_smoothing=smoothing, reduction="sum"
+    )
     if not lm_weight:
         return {CLASSES: of_texts}
-    return {CLASSES: of_texts, LABELS: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels)}
+    return {
+        CLASSES: of_texts,
+        LABELS: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels),
+    }
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -76,8 +89,12 @@ class _CrossEntropy(torch.autograd.Function):
             rows = slice(start, start + ROWS)
             row, real = logits[rows], labels[rows, None] != NO_LABEL
             label = labels[rows, None].where(real, 0)
-            p = torch.softmax(row, -1, out=None if slope is None else slope[rows])     # where the slope will stand
-            log_sum = row.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log()      # log Σ exp, since p = exp(row) / Σ exp
+            p = torch.softmax(
+                row, -1, out=None if slope is None else slope[rows]
+            )  # where the slope will stand
+            log_sum = (
+                row.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log()
+            )  # log Σ exp, since p = exp(row) / Σ exp
             loss = log_sum - (1 - smoothing) * row.gather(1, label)
             if smoothing:
                 loss -= each * row.sum(-1, keepdim=True)
@@ -95,4 +112,8 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return slope.mul_(up), None, None      # where it stands: a second time, torch says that it was changed
+        return (
+            slope.mul_(up),
+            None,
+            None,
+        )  # where it stands: a second time, torch says that it was changed

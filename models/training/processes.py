@@ -13,7 +13,9 @@ def join_processes(device: torch.device) -> int:
     """Under torchrun: join the other processes; returns this one's rank (0 when alone)."""
     if "RANK" in os.environ and not dist.is_initialized():
         if device.type == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # what "cuda" means in this process from here on
+            torch.cuda.set_device(
+                int(os.environ["LOCAL_RANK"])
+            )  # what "cuda" means in this process from here on
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return dist.get_rank() if dist.is_initialized() else 0
 

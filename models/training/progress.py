@@ -10,8 +10,8 @@ from models.trace import record
 from models.training.batches import NO_LABEL, Batch
 
 LOSS, FLATNESS = "validation loss", "cross-attention entropy"
-FLAT = 0.98      # of the largest entropy: what it is where one token of twelve is read 2.4 times as often as each other
-LATE = 3         # validations without a new best before it is said
+FLAT = 0.98  # of the largest entropy: what it is where one token of twelve is read 2.4 times as often as each other
+LATE = 3  # validations without a new best before it is said
 
 Row = dict[str, float]
 
@@ -44,7 +44,9 @@ def warnings(curve: Sequence[Row], warmup: int) -> list[str]:
         )
     if since_best(curve) >= LATE:
         least = best(curve)
-        said.append(f"the validation loss has not fallen since step {least['step']:,} ({least[LOSS]:.3f})")
+        said.append(
+            f"the validation loss has not fallen since step {least['step']:,} ({least[LOSS]:.3f})"
+        )
     return said
 
 
@@ -63,7 +65,7 @@ def cross_attention_entropy(model: Model, batch: Batch, pad_id: int) -> float | 
         n_source = int((source[row] != pad_id).sum())
         real = batch.labels[row] != NO_LABEL
         for site in sites:
-            weights = site.weights(None, row)[:, real]                  # (head, query, key)
+            weights = site.weights(None, row)[:, real]  # (head, query, key)
             total += float(torch.special.entr(weights).sum()) / math.log(n_source)
             n += weights.shape[0] * weights.shape[1]
     return total / n

@@ -31,12 +31,21 @@ _TRANSLATION_DATA = {"vocab_size": 6000, "max_tokens": 2048, "licence": None}
 _SMALL = {"d_model": 64, "d_hidden": 96, "d_align": 96, "n_ctx": 64, "dropout": 0.0}
 _LARGE = {"d_model": 256, "d_hidden": 320, "d_align": 320, "n_ctx": 512}
 
-_LANGUAGE = Recipe(steps=6000, warmup=500, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0)
+_LANGUAGE = Recipe(
+    steps=6000,
+    warmup=500,
+    learning_rate=0.5,
+    label_smoothing=0.0,
+    validate_every=500,
+    score_cases=0,
+)
 _LANGUAGE_DATA = {
     "documents": "paragraphs", "tokens": "byte pairs", "vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None,
 }  # fmt: skip
 
-_CLASSIFY = Recipe(steps=160, warmup=40, learning_rate=0.2, label_smoothing=0.0, validate_every=40, score_cases=0)
+_CLASSIFY = Recipe(
+    steps=160, warmup=40, learning_rate=0.2, label_smoothing=0.0, validate_every=40, score_cases=0
+)
 _CLASSIFY_DATA = {"vocab_size": 4000, "max_tokens": 1024, "n_ctx": 128, "fold": 0, "licence": None}
 
 # task → model → plan
@@ -44,32 +53,66 @@ PLANS: dict[str, dict[str, Plan]] = {
     "dates": {
         "transformer": Plan(
             TransformerConfig,
-            {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0},
+            {
+                "d_model": 64,
+                "n_heads": 4,
+                "d_ff": 256,
+                "n_encoder_layers": 2,
+                "n_decoder_layers": 2,
+                "n_ctx": 64,
+                "dropout": 0.0,
+            },
             _DATES,
             _DATES_DATA,
         ),
         "rnn": Plan(Seq2SeqConfig, _SMALL | {"attention": "none"}, _DATES, _DATES_DATA),
         "bahdanau": Plan(Seq2SeqConfig, _SMALL | {"attention": "bahdanau"}, _DATES, _DATES_DATA),
-        "attention": Plan(AttentionOnlyConfig, {"d_model": 64, "n_heads": 1, "n_self_layers": 0}, _DATES, _DATES_DATA),
+        "attention": Plan(
+            AttentionOnlyConfig,
+            {"d_model": 64, "n_heads": 1, "n_self_layers": 0},
+            _DATES,
+            _DATES_DATA,
+        ),
     },
     "translation": {
         "transformer": Plan(
             TransformerConfig,
-            {"d_model": 192, "n_heads": 6, "d_ff": 768, "n_encoder_layers": 3, "n_decoder_layers": 3, "n_ctx": 512},
+            {
+                "d_model": 192,
+                "n_heads": 6,
+                "d_ff": 768,
+                "n_encoder_layers": 3,
+                "n_decoder_layers": 3,
+                "n_ctx": 512,
+            },
             _TRANSLATION,
             _TRANSLATION_DATA,
         ),
         "rnn": Plan(Seq2SeqConfig, _LARGE | {"attention": "none"}, _TRANSLATION, _TRANSLATION_DATA),
-        "bahdanau": Plan(Seq2SeqConfig, _LARGE | {"attention": "bahdanau"}, _TRANSLATION, _TRANSLATION_DATA),
+        "bahdanau": Plan(
+            Seq2SeqConfig, _LARGE | {"attention": "bahdanau"}, _TRANSLATION, _TRANSLATION_DATA
+        ),
     },
     "language": {
-        "gpt": Plan(GPTConfig, {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128}, _LANGUAGE, _LANGUAGE_DATA),
+        "gpt": Plan(
+            GPTConfig,
+            {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128},
+            _LANGUAGE,
+            _LANGUAGE_DATA,
+        ),
     },
     "mlm": {
         "bert": Plan(
             BERTConfig,
             {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "dropout": 0.0},
-            Recipe(steps=10_000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0),
+            Recipe(
+                steps=10_000,
+                warmup=800,
+                learning_rate=0.5,
+                label_smoothing=0.0,
+                validate_every=500,
+                score_cases=0,
+            ),
             {"vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None},
         ),
     },
@@ -77,19 +120,46 @@ PLANS: dict[str, dict[str, Plan]] = {
         "xlnet": Plan(
             XLNetConfig,
             {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "dropout": 0.0},
-            Recipe(steps=8000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0),
+            Recipe(
+                steps=8000,
+                warmup=800,
+                learning_rate=0.5,
+                label_smoothing=0.0,
+                validate_every=500,
+                score_cases=0,
+            ),
             _LANGUAGE_DATA | {"max_tokens": 1024, "predict_last": 1, "order": "random"},
         ),
     },
     "span": {
         "bert": Plan(
             BERTConfig,
-            {"d_model": 64, "n_heads": 2, "n_layers": 3, "n_ctx": 128, "dropout": 0.0, "init": "xavier", "head": "span"},
+            {
+                "d_model": 64,
+                "n_heads": 2,
+                "n_layers": 3,
+                "n_ctx": 128,
+                "dropout": 0.0,
+                "init": "xavier",
+                "head": "span",
+            },
             Recipe(
-                steps=30_000, warmup=2000, learning_rate=0.11, label_smoothing=0.0, validate_every=1000, snapshots=True,
-                n_snapshots=6, snapshot_ratio=4,
+                steps=30_000,
+                warmup=2000,
+                learning_rate=0.11,
+                label_smoothing=0.0,
+                validate_every=1000,
+                snapshots=True,
+                n_snapshots=6,
+                snapshot_ratio=4,
             ),
-            {"batch_size": 32, "vocab_size": 400, "max_tokens": 4096, "n_ctx": 128, "licence": None},
+            {
+                "batch_size": 32,
+                "vocab_size": 400,
+                "max_tokens": 4096,
+                "n_ctx": 128,
+                "licence": None,
+            },
         ),
     },
     "classify": {
@@ -123,14 +193,24 @@ def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
     """The plan, chosen by how many sentence pairs there are to learn from. Raises ValueError if there is none."""
     if model not in PLANS[task]:
         raise ValueError(f"there is no plan for the model {model} on the task {task}")
-    if task == "translation" and model == "transformer" and n_pairs is not None and n_pairs < FEW_PAIRS:
+    if (
+        task == "translation"
+        and model == "transformer"
+        and n_pairs is not None
+        and n_pairs < FEW_PAIRS
+    ):
         return _FEW_PAIRS
     return PLANS[task][model]
 
 
 def in_words(plan: Plan) -> str:
     """Sizes and settings under the names of their flags: what a run is going to do."""
-    recipe = {name: getattr(plan.recipe, name) for name in ("steps", "warmup", "learning_rate", "patience")}
+    recipe = {
+        name: getattr(plan.recipe, name)
+        for name in ("steps", "warmup", "learning_rate", "patience")
+    }
     data = {name: value for name, value in plan.data.items() if isinstance(value, int)}
-    return ", ".join(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
-                     for name, value in (plan.sizes | data | recipe).items())
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+        for name, value in (plan.sizes | data | recipe).items()
+    )

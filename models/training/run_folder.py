@@ -15,7 +15,7 @@ from models.checkpoint_files import FILES, checksum, snapshot_path, snapshots, w
 from models.weights import half_bytes
 
 STATE = "state.pt"
-_MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
+_MARK = b"\nSHA-256 "  # in state.pt, between what torch saved and the checksum of that
 
 
 @contextmanager
@@ -26,13 +26,21 @@ def claimed(folder: Path) -> Iterator[None]:
         with FileLock(folder / ".lock", timeout=0):
             yield
     except Timeout:
-        raise ValueError(f"{folder}: another run is writing there; wait for its end or choose another --out") from None
+        raise ValueError(
+            f"{folder}: another run is writing there; wait for its end or choose another --out"
+        ) from None
 
 
 def leftovers(folder: Path) -> list[Path]:
     """What a run has left in a folder: checkpoint, state, snapshots, files half written; and nothing else that lies there."""
-    named = [folder / name for name in (STATE, *FILES)] + [snapshot_path(folder, step) for step in snapshots(folder)]
-    return [path for path in (*named, *folder.glob(".*.partial"), *folder.glob("snapshots/.*.partial")) if path.is_file()]
+    named = [folder / name for name in (STATE, *FILES)] + [
+        snapshot_path(folder, step) for step in snapshots(folder)
+    ]
+    return [
+        path
+        for path in (*named, *folder.glob(".*.partial"), *folder.glob("snapshots/.*.partial"))
+        if path.is_file()
+    ]
 
 
 def clear(folder: Path) -> None:
@@ -60,8 +68,10 @@ def read_state(path: Path, device: torch.device) -> Any:
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file, nothing to resume") from None
     if not mark or checksum(content).encode() != claimed:
-        raise CheckpointError(f"{path}: not readable as a training state (damaged: its checksum is not that of its content)")
+        raise CheckpointError(
+            f"{path}: not readable as a training state (damaged: its checksum is not that of its content)"
+        )
     try:
         return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-    except Exception as error:   # a damaged file raises many kinds
+    except Exception as error:  # a damaged file raises many kinds
         raise CheckpointError(f"{path}: not readable as a training state ({error})") from None

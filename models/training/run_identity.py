@@ -15,7 +15,9 @@ from models.training.start import Start
 def run_identity(task: Task, config: Config, recipe: Recipe, start: Start | None) -> dict[str, Any]:
     """What a training state says of its run."""
     return {
-        "recipe": asdict(recipe), "config": asdict(config), "start": start.record() if start else {},
+        "recipe": asdict(recipe),
+        "config": asdict(config),
+        "start": start.record() if start else {},
         "first_batch": _first_batch(task, recipe.seed),
     }
 
@@ -28,14 +30,22 @@ def check_same_run(path: Path, state: Any, own: dict[str, Any]) -> None:
         odd = [name for name, value in own[what].items() if state[what].get(name) != value]
         if odd:
             was, now = state[what].get(odd[0]), own[what][odd[0]]
-            raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {now}; keep the settings")
+            raise CheckpointError(
+                f"{path}: that run had {odd[0]} = {was}, this one has {now}; keep the settings"
+            )
     if (was := state.get("start", {})) != (now := own["start"]):
-        raise CheckpointError(f"{path}: that run went on from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}")
+        raise CheckpointError(
+            f"{path}: that run went on from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}"
+        )
     if state.get("first_batch", own["first_batch"]) != own["first_batch"]:
-        raise CheckpointError(f"{path}: that run began with another batch; keep the data and its settings")
+        raise CheckpointError(
+            f"{path}: that run began with another batch; keep the data and its settings"
+        )
 
 
 def _first_batch(task: Task, seed: int) -> str:
     """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
     first = next(iter(task.batches(seed)))
-    return hashlib.sha256(repr([tuple(map(list, example)) for example in first]).encode()).hexdigest()
+    return hashlib.sha256(
+        repr([tuple(map(list, example)) for example in first]).encode()
+    ).hexdigest()

@@ -11,13 +11,17 @@ Record = dict[str, Any]
 
 def unmeasured(record: Record) -> Record:
     """The record without any score: for weights or a similarity of which nothing was measured."""
-    return {name: entry for name, entry in record.items() if name not in ("by_length", "measured_on")} | {"scores": {}}
+    return {
+        name: entry for name, entry in record.items() if name not in ("by_length", "measured_on")
+    } | {"scores": {}}
 
 
 def at_snapshot(record: Record, step: int) -> Record:
     """The record with the scores measured of the snapshot at this step, if there are any, in place of the finished weights'."""
     measured = record.get("snapshot_scores", {}).get(str(step), {})
-    return unmeasured(record) | {name: measured[name] for name in ("scores", "measured_on") if name in measured}
+    return unmeasured(record) | {
+        name: measured[name] for name in ("scores", "measured_on") if name in measured
+    }
 
 
 def of_weights(record: Record, digest: str) -> Record:

@@ -10,8 +10,14 @@ from torch import Tensor
 from models.architectures import Model
 from models.scope import Scope
 
-OWN = ("vocab_size", "dropout", "head", "classes", "n_texts")       # of a configuration: what each run says for itself
-GROWS = "embedding.weight"      # by a row for each token that the new vocabulary has behind the old one
+OWN = (
+    "vocab_size",
+    "dropout",
+    "head",
+    "classes",
+    "n_texts",
+)  # of a configuration: what each run says for itself
+GROWS = "embedding.weight"  # by a row for each token that the new vocabulary has behind the old one
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,9 @@ class Start:
                 continue
             n = len(old)
             if old.shape[1:] != own.shape[1:] or n > len(own) or (n < len(own) and name != GROWS):
-                raise ValueError(f"{name} should have shape {tuple(own.shape)}, but in {self.name} it has {tuple(old.shape)}")
+                raise ValueError(
+                    f"{name} should have shape {tuple(own.shape)}, but in {self.name} it has {tuple(old.shape)}"
+                )
             own[:n] = old
             initialised[name] = n
         return initialised
@@ -66,4 +74,8 @@ def _only_behind(n: int, gradient: Tensor) -> Tensor:
 
 def sizes_of(scope: Scope) -> dict[str, Any]:
     """The sizes of a checkpoint's model that one which goes on from it must have."""
-    return {name: value for name, value in vars(scope.config).items() if name not in OWN and not name.endswith("_id")}
+    return {
+        name: value
+        for name, value in vars(scope.config).items()
+        if name not in OWN and not name.endswith("_id")
+    }

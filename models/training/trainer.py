@@ -31,7 +31,7 @@ from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
 from models.training.validation import validation_losses, validation_scores
 
-N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
+N_EXAMPLES = 5  # held-out sources that a checkpoint brings along to be tried on
 
 
 class Trainer:
@@ -41,14 +41,25 @@ class Trainer:
         self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = "",
         start: Start | None = None,
     ) -> None:  # fmt: skip
-        self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
-        task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
+        self.task, self.recipe, self.folder, self.device, self.command = (
+            task,
+            recipe,
+            Path(folder),
+            device,
+            command,
+        )
+        (
+            task.validation(),
+            task.held_out(1),
+        )  # a split without cases raises DataError now, not after hours
         self.processes = Processes.current()
         torch.manual_seed(recipe.seed)
         self.model, self.start = build(config).to(device), start
         initialised = start.initialise(self.model) if start else {}
         if recipe.new_only and not initialised:
-            raise ValueError("new_only wants a checkpoint to go on from; without one, all weights are new")
+            raise ValueError(
+                "new_only wants a checkpoint to go on from; without one, all weights are new"
+            )
         self.averaged = AveragedModel(self.model)
         if recipe.new_only:
             freeze(self.model, initialised)
@@ -76,7 +87,9 @@ class Trainer:
                 self.averaged.update_parameters(self.model)
             validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
             rate = self.optimizer.param_groups[0]["lr"]
-            yield self._keep(StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation))
+            yield self._keep(
+                StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation)
+            )
 
     @property
     def stopped_early(self) -> bool:
@@ -95,26 +108,34 @@ class Trainer:
         whole = self.task.collate(examples)
         counts, mine = label_counts(whole), examples[self.processes.rank :: self.processes.n]
         # a process without a share still joins, weighing nothing
-        batch = (whole if self.processes.n == 1 else self.task.collate(mine or examples[:1])).to(self.device)
+        batch = (whole if self.processes.n == 1 else self.task.collate(mine or examples[:1])).to(
+            self.device
+        )
         for group in self.optimizer.param_groups:
             rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
             group["lr"] = self.recipe.learning_rate * rate
         losses = self._losses(wrapped, batch, self.recipe.label_smoothing)
         loss = sum(value / counts[name] for name, value in losses.items()) * (1.0 if mine else 0.0)
         self.optimizer.zero_grad()
-        (loss * self.processes.n).backward()   # DDP averages over processes; the loss is a sum over them
+        (
+            loss * self.processes.n
+        ).backward()  # DDP averages over processes; the loss is a sum over them
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
         value = float(self.processes.sum(loss.detach()))
-        if not math.isfinite(value + norm):   # before the step: weights and files stay as they were
+        if not math.isfinite(value + norm):  # before the step: weights and files stay as they were
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
         self.optimizer.step()
-        torch.autograd.graph.increment_version(self.model.parameters())   # fused Adam does not; see models/trace/deferred.py
+        torch.autograd.graph.increment_version(
+            self.model.parameters()
+        )  # fused Adam does not; see models/trace/deferred.py
         return value, whole.n_labels
 
     def _dropout_seed(self) -> int:
         """Dropout is a function of seed, step and process, so a resumed run needs no generator state."""
-        return random.Random(f"{self.recipe.seed}/{self.step}/{self.processes.rank}").getrandbits(63)
+        return random.Random(f"{self.recipe.seed}/{self.step}/{self.processes.rank}").getrandbits(
+            63
+        )
 
     def _losses(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Losses:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
@@ -134,7 +155,11 @@ class Trainer:
         model = self.best_model.eval()
         result = validation_losses(model, self.task, self._losses, self.device)
         result[progress.LOSS] = self.processes.broadcast(result[progress.LOSS], self.device)
-        return result | (validation_scores(model, self.task, self.recipe.score_cases) if self.recipe.score_cases else {})
+        return result | (
+            validation_scores(model, self.task, self.recipe.score_cases)
+            if self.recipe.score_cases
+            else {}
+        )
 
     def _keep(self, record: StepRecord) -> StepRecord:
         """Write down what this step brought; returns the record, with warnings if there is reason for any."""
@@ -158,11 +183,20 @@ class Trainer:
         if not self.recipe.patience or self.best_step == self.step:
             self.save_checkpoint()
         else:
-            add_to_record(self.folder, curve=self.curve, trained_to=self.step, training_seconds=round(self.seconds))
+            add_to_record(
+                self.folder,
+                curve=self.curve,
+                trained_to=self.step,
+                training_seconds=round(self.seconds),
+            )
 
     def _snapshot(self) -> None:
         if self.recipe.snapshots and self.processes.is_first:
-            write_snapshot(self.folder, self.best_model if self.step == self.recipe.steps else self.model, self.step)
+            write_snapshot(
+                self.folder,
+                self.best_model if self.step == self.recipe.steps else self.model,
+                self.step,
+            )
 
     def save_checkpoint(self) -> None:
         save_checkpoint(self.folder, self.best_model, self.task.tokenizer, self.record())
@@ -170,12 +204,24 @@ class Trainer:
     def record(self) -> dict[str, Any]:
         """What training.json holds: how these weights came to be."""
         return {
-            "task": self.task.name, "command": self.command, "step": self.step, "trained_to": self.step,
-            "recipe": asdict(self.recipe), **({"start": self.start.record()} if self.start else {}),
-            "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
-            "examples": [case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)],
-            "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.processes.n,
-            "torch": torch.__version__, "scores": {}, "curve": self.curve,
+            "task": self.task.name,
+            "command": self.command,
+            "step": self.step,
+            "trained_to": self.step,
+            "recipe": asdict(self.recipe),
+            **({"start": self.start.record()} if self.start else {}),
+            "averaged_steps": int(self.averaged.n_averaged),
+            "data": self.task.data(),
+            "licence": self.task.licence,
+            "examples": [
+                case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
+            ],
+            "training_seconds": round(self.seconds),
+            "device": str(self.device),
+            "processes": self.processes.n,
+            "torch": torch.__version__,
+            "scores": {},
+            "curve": self.curve,
         }
 
     def save_state(self) -> None:
@@ -183,8 +229,12 @@ class Trainer:
         if not self.processes.is_first:
             return
         state = {
-            "model": self.model.state_dict(), "averaged": self.averaged.state_dict(),
-            "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
+            "model": self.model.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "curve": self.curve,
         }
         write_state(self.folder / STATE, state | self._identity)
 

@@ -13,7 +13,7 @@ from models.training.evaluation import METRICS, score
 from models.training.likelihood import PERPLEXITY, likelihoods
 from models.training.objectives import Losses, label_counts
 
-N_WATCHED = 50      # validation examples whose cross-attention is watched, of every length
+N_WATCHED = 50  # validation examples whose cross-attention is watched, of every length
 BATCH_SIZE = 128
 
 

@@ -14,7 +14,11 @@ from viz_app.session import opening
 def _installed_components() -> Iterator[None]:
     """Which installed packages bring components is found out once, not at the first run of every AppTest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_scanner, "scan_component_manifests", functools.cache(manifest_scanner.scan_component_manifests))
+        patch.setattr(
+            manifest_scanner,
+            "scan_component_manifests",
+            functools.cache(manifest_scanner.scan_component_manifests),
+        )
         yield
 
 

@@ -48,7 +48,11 @@ def field(app: AppTest, key: str) -> TextArea:
 
 def html(app: AppTest) -> list[str]:
     """The app's own markup, without its style sheet."""
-    return [element.proto.body for element in app.get("html") if not element.proto.body.startswith("<style>")]
+    return [
+        element.proto.body
+        for element in app.get("html")
+        if not element.proto.body.startswith("<style>")
+    ]
 
 
 # --- landing
@@ -62,7 +66,9 @@ def test_a_newcomer_lands_on_a_translated_sentence() -> None:
     header, _ = shown_head(app)
     assert "what each French token reads from the English sentence" in header["title"]
     rows = dict(said(app, "written")["rows"])
-    assert rows["output"] == models.load("eng-fra", device="cpu").run("She is reading a book.").output
+    assert (
+        rows["output"] == models.load("eng-fra", device="cpu").run("She is reading a book.").output
+    )
 
 
 def test_the_head_on_the_page_is_the_one_that_models_computes(dates: models.Scope) -> None:
@@ -78,7 +84,9 @@ def test_typing_shows_new_attention_and_new_text(dates: models.Scope) -> None:
     field(app, "source").set_value(OTHER).run()
     expected = dates.run(OTHER)
     header, weights = shown_head(app)
-    np.testing.assert_allclose(weights, expected.attention[header["site"]].weights(header["head"]).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        weights, expected.attention[header["site"]].weights(header["head"]).numpy(), atol=1e-6
+    )
     assert dict(said(app, "written")["rows"])["output"] == expected.output
 
 
@@ -106,7 +114,9 @@ def test_an_example_fills_the_box() -> None:
     assert field(app, "source").value == options[1]
 
 
-def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes_back_with_its_task() -> None:
+def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes_back_with_its_task() -> (
+    None
+):
     app = open_app(target="1969-07")
     app.selectbox(key="checkpoint").set_value("eng-fra").run()
     assert not app.exception
@@ -114,7 +124,7 @@ def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes
     field(app, "source").set_value("We like him.").run()
     app.selectbox(key="checkpoint").set_value("dates-rnn").run()
     assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
-    app.selectbox(key="checkpoint").set_value("gpt-char").run()         # its text is a field of its own
+    app.selectbox(key="checkpoint").set_value("gpt-char").run()  # its text is a field of its own
     app.selectbox(key="checkpoint").set_value("eng-fra-rnn").run()
     assert [field(app, key).value for key in ("source", "target")] == ["We like him.", ""]
     app.selectbox(key="checkpoint").set_value("dates").run()
@@ -137,7 +147,11 @@ def test_the_checks_stand_under_the_picture() -> None:
 def test_the_url_names_the_view() -> None:
     app = open_app(site="encoder.layers.0.self_attn", head="2", lock="q4")
     header, _ = shown_head(app)
-    assert (header["site"], header["head"], header["lock"]) == ("encoder.layers.0.self_attn", 2, "q4")
+    assert (header["site"], header["head"], header["lock"]) == (
+        "encoder.layers.0.self_attn",
+        2,
+        "q4",
+    )
     assert {name: app.query_params[name] for name in ("site", "head", "lock")} == {
         "site": "encoder.layers.0.self_attn", "head": "2", "lock": "q4",
     }  # fmt: skip
@@ -160,9 +174,17 @@ def test_a_url_that_asks_for_what_is_not_there_shows_the_nearest(params: dict[st
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [("", "empty"), ("   ", "empty"), ("x" * 20_000, "20,000 characters"), ("1 " * 40, "at most 64")]
+    ("text", "complaint"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("x" * 20_000, "20,000 characters"),
+        ("1 " * 40, "at most 64"),
+    ],
 )
-def test_a_source_that_cannot_be_run_is_named_and_the_picture_stays(text: str, complaint: str) -> None:
+def test_a_source_that_cannot_be_run_is_named_and_the_picture_stays(
+    text: str, complaint: str
+) -> None:
     app = open_app()
     before, weights = shown_head(app)
     field(app, "source").set_value(text).run()
@@ -186,7 +208,10 @@ def test_a_target_too_long_is_named_at_the_target() -> None:
     assert said(app, "note source")["look"] == "note"
 
 
-@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "</style>", "😀", "漢字", "مرحبا", "‮x", "a\x00b", "`**_$x$"])
+@pytest.mark.parametrize(
+    "text",
+    ["<script>alert(1)</script>", "</style>", "😀", "漢字", "مرحبا", "‮x", "a\x00b", "`**_$x$"],
+)
 def test_any_text_is_only_text(text: str) -> None:
     app = open_app(source=text)
     assert dict(said(app, "written")["rows"])["source"] == text
@@ -194,7 +219,9 @@ def test_any_text_is_only_text(text: str) -> None:
     assert not any(text in markdown.value for markdown in app.markdown)
 
 
-def test_a_checkpoint_that_no_longer_opens_is_named_and_the_picture_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_no_longer_opens_is_named_and_the_picture_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     app = open_app()
     before, weights = shown_head(app)
 
@@ -229,14 +256,18 @@ def test_a_bad_checkpoint_in_the_url_says_so_without_a_picture() -> None:
 
 
 def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:
-    folder = shutil.copytree(shipped_folder() / "dates", tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots"))
+    folder = shutil.copytree(
+        shipped_folder() / "dates", tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots")
+    )
     header, _ = shown_head(open_app(checkpoint=str(folder)))
     assert header["queries"][0][0].startswith("[start] → ")
 
 
 def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:
     """A shipped checkpoint as somebody's own: another longest text, another record."""
-    folder = shutil.copytree(shipped_folder() / name, tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots"))
+    folder = shutil.copytree(
+        shipped_folder() / name, tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots")
+    )
     config = json.loads((folder / "config.json").read_text()) | {"n_ctx": n_ctx}
     (folder / "config.json").write_text(json.dumps(config))
     known = json.loads((folder / "training.json").read_text())
@@ -254,16 +285,24 @@ def opened_first(checkpoint: str) -> AppTest:
 
 
 def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
-    own = ["Er liest ein Buch.", "Wir mögen ihn, aber er uns nicht, und das wird sich nie mehr ändern.", "Danke."]
+    own = [
+        "Er liest ein Buch.",
+        "Wir mögen ihn, aber er uns nicht, und das wird sich nie mehr ändern.",
+        "Danke.",
+    ]
     app = opened_first(folder_with(tmp_path, "eng-fra", 12, task="translation", examples=own))
     assert field(app, "source").value == own[0]
     assert next(box for box in app.selectbox if box.label == "Examples").options == [own[0], own[2]]
-    app.selectbox(key="checkpoint").set_value("eng-fra-bahdanau").run()       # the same task, another language
+    app.selectbox(key="checkpoint").set_value(
+        "eng-fra-bahdanau"
+    ).run()  # the same task, another language
     assert field(app, "source").value == "She is reading a book."
 
 
 @pytest.mark.parametrize("task", ["translation", "unknown to us"])
-def test_a_checkpoint_that_can_read_none_of_the_examples_starts_with_the_beginning_of_one(tmp_path: Path, task: str) -> None:
+def test_a_checkpoint_that_can_read_none_of_the_examples_starts_with_the_beginning_of_one(
+    tmp_path: Path, task: str
+) -> None:
     app = opened_first(folder_with(tmp_path, "eng-fra", 3, task=task))
     assert field(app, "source").value == "She is"
     assert "bad" not in said(app, "note source")["look"]
@@ -286,8 +325,14 @@ def test_every_option_in_the_shipped_configuration_is_known() -> None:
     known = config.get_config_options()
     for section, options in settings.items():
         for name, value in options.items():
-            names = [f"{section}.{name}.{inner}" for inner in value] if isinstance(value, dict) else [f"{section}.{name}"]
-            assert all(n in known or (isinstance(value, dict) and "sidebar" in n) for n in names), names
+            names = (
+                [f"{section}.{name}.{inner}" for inner in value]
+                if isinstance(value, dict)
+                else [f"{section}.{name}"]
+            )
+            assert all(n in known or (isinstance(value, dict) and "sidebar" in n) for n in names), (
+                names
+            )
 
 
 def test_the_entry_script_binds_nothing_but_imports() -> None:

@@ -18,7 +18,11 @@ APP = Path(viz_app.__file__).with_name("app.py")
 
 
 def copy_to(folder: Path) -> Path:
-    return Path(shutil.copytree(shipped_folder() / "dates", folder, ignore=shutil.ignore_patterns("snapshots")))
+    return Path(
+        shutil.copytree(
+            shipped_folder() / "dates", folder, ignore=shutil.ignore_patterns("snapshots")
+        )
+    )
 
 
 @pytest.fixture
@@ -62,7 +66,9 @@ def note(app: AppTest) -> str:
     return said(app, "note checkpoint")["rows"][0][1]
 
 
-def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(shelf: Path) -> None:
+def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
+    shelf: Path,
+) -> None:
     assert checkpoints.available() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
     assert checkpoints.folder("shelf/group/dates") == str(shelf / "group" / "dates")
     assert checkpoints.folder("dates") == "dates"
@@ -72,26 +78,39 @@ def test_a_part_of_a_model_is_none(shelf: Path) -> None:
     """The folders that sentence-transformers puts beside or below its transformer."""
     for place in ("mini/1_Pooling", "mini/2_Dense", "old/1_Pooling"):
         (shelf / place).mkdir(parents=True)
-        (shelf / place / "config.json").write_text('{"word_embedding_dimension": 22, "pooling_mode_mean_tokens": true}')
-    (shelf / "mini" / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert"}')
+        (shelf / place / "config.json").write_text(
+            '{"word_embedding_dimension": 22, "pooling_mode_mean_tokens": true}'
+        )
+    (shelf / "mini" / "config.json").write_text(
+        '{"architectures": ["BertModel"], "model_type": "bert"}'
+    )
     (shelf / "old" / "0_Transformer").mkdir()
     (shelf / "old" / "0_Transformer" / "config.json").write_text('{"model_type": "bert"}')
     (shelf / "mini" / "checkpoint-5").mkdir()
     (shelf / "mini" / "checkpoint-5" / "config.json").write_text('{"architectures": ["BertModel"]}')
     (shelf / "torn").mkdir()
-    (shelf / "torn" / "config.json").write_text("{")        # said when it is picked
+    (shelf / "torn" / "config.json").write_text("{")  # said when it is picked
     assert checkpoints.available()[len(models.shipped()) :] == [
-        "shelf/group/dates", "shelf/mine", "shelf/mini", "shelf/mini/checkpoint-5", "shelf/old/0_Transformer", "shelf/torn",
+        "shelf/group/dates",
+        "shelf/mine",
+        "shelf/mini",
+        "shelf/mini/checkpoint-5",
+        "shelf/old/0_Transformer",
+        "shelf/torn",
     ]
 
 
-def test_without_such_a_folder_the_shipped_ones_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_such_a_folder_the_shipped_ones_are_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert checkpoints.available() == models.shipped()
     share(monkeypatch)
     assert checkpoints.available() == models.shipped()
 
 
-def test_on_ones_own_machine_any_folder_opens(shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_ones_own_machine_any_folder_opens(
+    shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(elsewhere.parent))
     assert checkpoints.folder(str(elsewhere)) == str(elsewhere)
     assert checkpoints.folder("~/private") == str(elsewhere)
@@ -103,12 +122,68 @@ def strange_names(shelf: Path, elsewhere: Path) -> list[str]:
     """Names that ask for something else on this machine, that there is and that there is not."""
     fifo = elsewhere.parent / "fifo"
     os.mkfifo(fifo)
-    out = [str(elsewhere), str(elsewhere.parent), str(elsewhere / "config.json"), str(elsewhere) + "/", str(fifo), "/dev/null"]
-    out += ["/dev/zero", "/proc/self", "/proc/self/cwd", "/proc/1/root", "/", "", ".", "..", "~", "~root", "~nosuchuser", "\x00"]
-    out += ["a\x00b", "a" * 300, "a/" * 5_000, r"\\server\share", "//server/share", r"\\?\C:\models", "C:", "file:///etc", "\ud800"]
-    out += [str(shelf), str(shelf / "mine"), "shelf", "shelf/", "shelf/mine/", "shelf/../elsewhere/private", "shelf/linked"]
-    out += ["shelf/up/elsewhere/private", "shelf/half", "shelf/empty", "shelf/circle", "shelf/./mine", "dates/../dates", "DATES"]
-    out += ["./dates", "../shelf/mine", "/no/such/folder", "no such folder", "group/dates", "mine", "$HOME", "*", "shelf/*"]
+    out = [
+        str(elsewhere),
+        str(elsewhere.parent),
+        str(elsewhere / "config.json"),
+        str(elsewhere) + "/",
+        str(fifo),
+        "/dev/null",
+    ]
+    out += [
+        "/dev/zero",
+        "/proc/self",
+        "/proc/self/cwd",
+        "/proc/1/root",
+        "/",
+        "",
+        ".",
+        "..",
+        "~",
+        "~root",
+        "~nosuchuser",
+        "\x00",
+    ]
+    out += [
+        "a\x00b",
+        "a" * 300,
+        "a/" * 5_000,
+        r"\\server\share",
+        "//server/share",
+        r"\\?\C:\models",
+        "C:",
+        "file:///etc",
+        "\ud800",
+    ]
+    out += [
+        str(shelf),
+        str(shelf / "mine"),
+        "shelf",
+        "shelf/",
+        "shelf/mine/",
+        "shelf/../elsewhere/private",
+        "shelf/linked",
+    ]
+    out += [
+        "shelf/up/elsewhere/private",
+        "shelf/half",
+        "shelf/empty",
+        "shelf/circle",
+        "shelf/./mine",
+        "dates/../dates",
+        "DATES",
+    ]
+    out += [
+        "./dates",
+        "../shelf/mine",
+        "/no/such/folder",
+        "no such folder",
+        "group/dates",
+        "mine",
+        "$HOME",
+        "*",
+        "shelf/*",
+    ]
     return [name for name in out if name]
 
 
@@ -135,8 +210,12 @@ def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewher
     assert all(Path(folder).is_dir() for folder in opened)
     assert len(said) > 20
     out = [text for text in said if "leads out of the folder of --models" in text]
-    assert len(out) == 2        # shelf/linked and shelf/half
-    assert all("neither a folder nor a shipped checkpoint" in text and len(text) < 1000 for text in said if text not in out)
+    assert len(out) == 2  # shelf/linked and shelf/half
+    assert all(
+        "neither a folder nor a shipped checkpoint" in text and len(text) < 1000
+        for text in said
+        if text not in out
+    )
 
 
 def test_shared_the_disk_is_asked_the_same_whatever_the_name(
@@ -146,7 +225,11 @@ def test_shared_the_disk_is_asked_the_same_whatever_the_name(
     asked: list[str] = []
     for ask in ("is_dir", "exists", "stat", "resolve", "expanduser"):
         own = getattr(Path, ask)
-        monkeypatch.setattr(Path, ask, lambda path, *a, _own=own, **k: asked.append(str(path)) or _own(path, *a, **k))
+        monkeypatch.setattr(
+            Path,
+            ask,
+            lambda path, *a, _own=own, **k: asked.append(str(path)) or _own(path, *a, **k),
+        )
     asked_for = {}
     for name in (str(elsewhere), "/no/such/folder", "~root", "shelf/linked", "shelf/nothing"):
         asked.clear()
@@ -155,7 +238,9 @@ def test_shared_the_disk_is_asked_the_same_whatever_the_name(
     assert len(set(asked_for.values())) == 1
 
 
-def test_the_page_offers_and_opens_what_is_offered(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_offers_and_opens_what_is_offered(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     share(monkeypatch)
     app = opened("shelf/mine")
     lines = app.selectbox(key="checkpoint").options
@@ -163,27 +248,40 @@ def test_the_page_offers_and_opens_what_is_offered(shelf: Path, monkeypatch: pyt
     assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 
 
-@pytest.mark.parametrize("name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"])
-def test_the_page_says_one_sentence_of_all_others(shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"]
+)
+def test_the_page_says_one_sentence_of_all_others(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     assert "neither a folder" in note(opened(name)) or name in ("~root", "/proc/self", "..", "/")
     share(monkeypatch)
     assert note(opened(name)) == "There is no such model here. Pick one of the list."
 
 
 @pytest.mark.parametrize("name", ["shelf/linked", "shelf/half"])
-def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(shelf: Path, name: str) -> None:
+def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(
+    shelf: Path, name: str
+) -> None:
     app = opened("shelf/mine")
     before, weights = picture(app, "head")
-    app.session_state["url"].values["checkpoint"] = name        # typed: a name that AppTest's list does not have
+    app.session_state["url"].values["checkpoint"] = (
+        name  # typed: a name that AppTest's list does not have
+    )
     app.run()
     assert not app.exception
-    assert note(app) == f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to"
+    assert (
+        note(app)
+        == f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to"
+    )
     after, still = picture(app, "head")
     assert (after["caption"], after["title"]) == (before["caption"], before["title"])
     assert (still["weights"] == weights["weights"]).all()
 
 
-def test_shared_a_damaged_checkpoint_does_not_say_where_it_lies(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_a_damaged_checkpoint_does_not_say_where_it_lies(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (shelf / "mine" / "config.json").write_text("{")
     assert note(opened("shelf/mine")).startswith(f"{shelf}/mine/config.json: ")
     share(monkeypatch)

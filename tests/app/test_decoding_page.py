@@ -37,10 +37,16 @@ def dates() -> Scope:
     return models.load("dates", device="cpu")
 
 
-def story(scope: Scope, target: str | None = None, method: Method | None = None, source: str = SOURCE) -> Story:
+def story(
+    scope: Scope, target: str | None = None, method: Method | None = None, source: str = SOURCE
+) -> Story:
     trace, method = scope.run(source, target), method or Method()
     run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
-    free = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run if method.forced else None
+    free = (
+        decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run
+        if method.forced
+        else None
+    )
     return Story(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
@@ -53,7 +59,9 @@ def digit(scope: Scope, text: str) -> int:
 
 def test_the_payload_holds_both_runs(dates: Scope) -> None:
     told = story(dates, "2020-03-05", Method(forced=((5, digit(dates, "1")),)))
-    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace, 1, 2), TERMS, 3))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, dates, reading(told.trace, 1, 2), TERMS, 3)
+    )
     assert header["step"] == 3
     assert header["steps"] == 11
     assert [label[0] for label in header["parallel"]["read"]] == ["[start]", *"2020-03-05"]
@@ -65,10 +73,16 @@ def test_the_payload_holds_both_runs(dates: Scope) -> None:
     assert header["forced"] == [5]
     for name, run in (("parallel", told.parallel), ("serial", told.serial)):
         ids = torch.from_numpy(arrays[f"{name}_ids"].astype(np.int64))
-        np.testing.assert_array_equal(arrays[f"{name}_p"], run.log_probs.gather(1, ids).exp().numpy())
+        np.testing.assert_array_equal(
+            arrays[f"{name}_p"], run.log_probs.gather(1, ids).exp().numpy()
+        )
         np.testing.assert_array_equal(arrays[f"{name}_entropy"], run.entropy.numpy())
-        np.testing.assert_array_equal(arrays[f"{name}_cross"], run.weights("decoder.layers.1.cross_attn", 2).numpy())
-        np.testing.assert_array_equal(arrays[f"{name}_self"], run.weights("decoder.layers.1.self_attn", 2).numpy())
+        np.testing.assert_array_equal(
+            arrays[f"{name}_cross"], run.weights("decoder.layers.1.cross_attn", 2).numpy()
+        )
+        np.testing.assert_array_equal(
+            arrays[f"{name}_self"], run.weights("decoder.layers.1.self_attn", 2).numpy()
+        )
 
 
 def test_the_mean_over_heads(dates: Scope) -> None:
@@ -83,10 +97,15 @@ def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((2, digit(dates, "z")),)))
     ids = decoding_payloads.candidates(told.serial)
     assert ids.shape[1] == decoding_payloads.CANDIDATES + 1
-    for row, token, log_probs in zip(ids.tolist(), told.serial.taken, told.serial.log_probs, strict=True):
+    for row, token, log_probs in zip(
+        ids.tolist(), told.serial.taken, told.serial.log_probs, strict=True
+    ):
         assert token in row
         assert len(set(row)) == len(row)
-        assert row[: decoding_payloads.CANDIDATES] == log_probs.topk(decoding_payloads.CANDIDATES).indices.tolist()
+        assert (
+            row[: decoding_payloads.CANDIDATES]
+            == log_probs.topk(decoding_payloads.CANDIDATES).indices.tolist()
+        )
 
 
 def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
@@ -95,7 +114,9 @@ def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
     drawn = decoding_payloads.drawn_from(told)
     torch.testing.assert_close(drawn.sum(-1), torch.ones(len(drawn)))
     assert ((drawn > 0).sum(-1) == 3).all()
-    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace, 0, 0), TERMS, 0))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, dates, reading(told.trace, 0, 0), TERMS, 0)
+    )
     assert header["sampling"]
     ids = torch.from_numpy(arrays["serial_ids"].astype(np.int64))
     np.testing.assert_array_equal(arrays["drawn_p"], drawn.gather(1, ids).numpy())
@@ -118,15 +139,23 @@ def test_a_word_at_the_start_of_a_text_has_no_space_before_it() -> None:
 
 def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> None:
     trace = dates.run(SOURCE)
-    steps = decoding_runs.autoregressive(dates.model, trace.streams["source"].ids, Method("beam", width=3)).beam
+    steps = decoding_runs.autoregressive(
+        dates.model, trace.streams["source"].ids, Method("beam", width=3)
+    ).beam
     node = (4, 1)
     tokens = steps[4].hypotheses[1].tokens
     run = decoding_runs.single_pass(dates.model, trace.streams["source"].ids, tokens)
-    payload = decoding_beam.beam_tree(steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6)
+    payload = decoding_beam.beam_tree(
+        steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6
+    )
     header, arrays = unpack(payload)
-    assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.hypotheses] for s in steps]
+    assert [[n["score"] for n in column] for column in header["steps"]] == [
+        [h.score for h in s.hypotheses] for s in steps
+    ]
     assert header["steps"][4][1]["text"] == dates.tokenizer.decode(tokens)
-    by_hand = dates.run(SOURCE, dates.tokenizer.decode(tokens[:-1])).attention["decoder.layers.1.cross_attn"]
+    by_hand = dates.run(SOURCE, dates.tokenizer.decode(tokens[:-1])).attention[
+        "decoder.layers.1.cross_attn"
+    ]
     np.testing.assert_allclose(arrays["cross"], by_hand.weights(0)[-1].numpy(), atol=1e-6)
 
 
@@ -157,13 +186,18 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
     assert len(rows) == len(told.parallel) + len(told.serial) + len(told.free)
     forced = next(r for r in rows if r["run"] == "autoregressive, greedy" and r["position"] == "4")
     assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
-    assert np.float32(forced["probability"]) == told.serial.log_probs[3].exp()[digit(dates, "0")].numpy()
+    assert (
+        np.float32(forced["probability"])
+        == told.serial.log_probs[3].exp()[digit(dates, "0")].numpy()
+    )
 
 
 def test_the_arrays_are_the_runs(dates: Scope) -> None:
     told = story(dates)
     kept = saved(decoding_files.arrays(told, dates))
-    given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(-1)      # all at once, the run token by token
+    given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(
+        -1
+    )  # all at once, the run token by token
     np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
     held = kept["parallel.decoder.layer2.cross_attn"][3]
@@ -172,10 +206,14 @@ def test_the_arrays_are_the_runs(dates: Scope) -> None:
 
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:
     told = story(dates, "20<&>0")
-    svg = ElementTree.fromstring(decoding_svg.drawing(told, dates, reading(told.trace), 2, "a <title> & more"))
+    svg = ElementTree.fromstring(
+        decoding_svg.drawing(told, dates, reading(told.trace), 2, "a <title> & more")
+    )
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "a <title> & more" in texts
-    y = next(t.get("y") for t in svg.iter("{http://www.w3.org/2000/svg}text") if t.text == "and writes")
+    y = next(
+        t.get("y") for t in svg.iter("{http://www.w3.org/2000/svg}text") if t.text == "and writes"
+    )
     assert sum(t.get("y") == y for t in svg.iter("{http://www.w3.org/2000/svg}text")) == 1 + 3
 
 
@@ -187,12 +225,21 @@ def test_a_place_is_counted_from_1_in_the_url() -> None:
     values = {STEP: place.step + 1, FORCED: place.forced, NODE: place.node, MEAN: place.mean}
     written = {parameter.name: parameter.in_url(value) for parameter, value in values.items()}
     assert written == {"step": ["5"], "force": ["2:7,4:2"], "node": ["3:2"], "heads": ["mean"]}
-    assert {parameter: parameter.from_url(written[parameter.name]) for parameter in values} == values
+    assert {
+        parameter: parameter.from_url(written[parameter.name]) for parameter in values
+    } == values
 
 
-@pytest.mark.parametrize("junk", ["-1", "x", "1e9", "0", "99999999999", "1:", ":", "1:2:3", "<b>", ""])
+@pytest.mark.parametrize(
+    "junk", ["-1", "x", "1e9", "0", "99999999999", "1:", ":", "1:2:3", "<b>", ""]
+)
 def test_junk_in_the_url_is_left_out(junk: str) -> None:
-    assert [parameter.from_url([junk]) for parameter in (STEP, FORCED, NODE, MEAN)] == [1, (), None, False]
+    assert [parameter.from_url([junk]) for parameter in (STEP, FORCED, NODE, MEAN)] == [
+        1,
+        (),
+        None,
+        False,
+    ]
 
 
 def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
@@ -221,7 +268,13 @@ def opened(**params: str) -> AppTest:
 
 
 def stepper(app: AppTest) -> tuple[dict, dict]:
-    return unpack(next(p.proto.bytes for p in app.get("bidi_component") if p.proto.component_name.endswith("stepper")))
+    return unpack(
+        next(
+            p.proto.bytes
+            for p in app.get("bidi_component")
+            if p.proto.component_name.endswith("stepper")
+        )
+    )
 
 
 def checked(app: AppTest) -> None:
@@ -261,9 +314,14 @@ def test_no_input_makes_it_fail(params: dict[str, str]) -> None:
 
 def test_where_a_forced_token_leads_is_the_headline(dates: Scope) -> None:
     header, _ = stepper(app := opened(force="3:12"))
-    forced, free = (dates.tokenizer.decode(ids) for ids in (header["serial"]["taken"], header["free"]["taken"]))
+    forced, free = (
+        dates.tokenizer.decode(ids) for ids in (header["serial"]["taken"], header["free"]["taken"])
+    )
     headline = dict(said(app, "written")["rows"])
-    assert (headline["label-out"], headline["output"]) == ("with your forced token, the model writes", forced)
+    assert (headline["label-out"], headline["output"]) == (
+        "with your forced token, the model writes",
+        forced,
+    )
     assert forced != free
     headline = dict(said(opened(), "written")["rows"])
     assert (headline["label-out"], headline["output"]) == ("the model writes", free)

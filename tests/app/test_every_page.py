@@ -26,15 +26,52 @@ QUESTIONS = {
     "decoding": "Decoding: what does it do, one token at a time?", "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
 CHECKS = {  # how many are made on each page
-    "Transformer": {"attention": 3, "task": 3, "inside": 5, "layer": 3, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 1},
-    "attention only": {"attention": 3, "task": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 1},
-    "alignment": {"attention": 3, "task": 3, "inside": 5, "layer": 0, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 1},
-    "fixed vector": {"attention": 1, "task": 2, "inside": 1, "layer": 0, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 1},
+    "Transformer": {
+        "attention": 3,
+        "task": 3,
+        "inside": 5,
+        "layer": 3,
+        "positions": 2,
+        "masks": 5,
+        "decoding": 5,
+        "from-rnn": 1,
+    },
+    "attention only": {
+        "attention": 3,
+        "task": 3,
+        "inside": 5,
+        "positions": 2,
+        "masks": 5,
+        "decoding": 5,
+        "from-rnn": 1,
+    },
+    "alignment": {
+        "attention": 3,
+        "task": 3,
+        "inside": 5,
+        "layer": 0,
+        "positions": 3,
+        "masks": 5,
+        "decoding": 6,
+        "from-rnn": 1,
+    },
+    "fixed vector": {
+        "attention": 1,
+        "task": 2,
+        "inside": 1,
+        "layer": 0,
+        "positions": 3,
+        "masks": 0,
+        "decoding": 4,
+        "from-rnn": 1,
+    },
 }
 # by what their records say; test_it_is_known_what_each_is_for holds it against the models
 TASKS = {name: describe(shipped_folder() / name).training["task"] for name in models.shipped()}
 LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]
-WRITERS = [name for name, task in TASKS.items() if task in ("dates", "translation")] + LANGUAGE_MODELS
+WRITERS = [
+    name for name, task in TASKS.items() if task in ("dates", "translation")
+] + LANGUAGE_MODELS
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
     "from-rnn": "from-rnn-versions", "task": "answers", "layer": "layer",
@@ -76,7 +113,10 @@ def layer_checks(checkpoint: str) -> int:
 def test_it_is_known_what_each_is_for():
     for name in TASKS:
         model = models.load(name, device="cpu").model
-        assert (model.can_write, model.can_write and model.continues) == (name in WRITERS, name in LANGUAGE_MODELS)
+        assert (model.can_write, model.can_write and model.continues) == (
+            name in WRITERS,
+            name in LANGUAGE_MODELS,
+        )
 
 
 @pytest.mark.parametrize("view", PICTURE)
@@ -89,19 +129,34 @@ def test_it_shows_this_model(checkpoint, view):
     assert app.selectbox(key="checkpoint").value == checkpoint
     family, trace = run(checkpoint)
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
-    assert "eng-fra" in checkpoint or "eng-fra" not in prose(app)       # no model of another task is recommended
+    assert "eng-fra" in checkpoint or "eng-fra" not in prose(
+        app
+    )  # no model of another task is recommended
     verdicts = prose(app).count("✓"), prose(app).count("✗")
-    expected = layer_checks(checkpoint) if (family, view) == ("attention only", "layer") else CHECKS[family][view]
+    expected = (
+        layer_checks(checkpoint)
+        if (family, view) == ("attention only", "layer")
+        else CHECKS[family][view]
+    )
     assert verdicts == (expected, 0)
     if view != "from-rnn":
         written = dict(said(app, "written")["rows"])
-        assert (written["source"], written["output"], written["stale"]) == (trace.streams["source"].text, trace.output, "")
+        assert (written["source"], written["output"], written["stale"]) == (
+            trace.streams["source"].text,
+            trace.output,
+            "",
+        )
     if family == "fixed vector" and view in ("attention", "inside", "masks"):
-        if view != "masks":                                            # the states, for want of attention
-            np.testing.assert_array_equal(picture(app, "states")[1]["states"], trace.activations["encoder.states"].value[0])
+        if view != "masks":  # the states, for want of attention
+            np.testing.assert_array_equal(
+                picture(app, "states")[1]["states"], trace.activations["encoder.states"].value[0]
+            )
         return
     if view == "layer" and family in ("alignment", "fixed vector"):
-        assert f"Open **{'eng-fra' if 'eng-fra' in checkpoint else 'dates'}**, a model of the same task" in prose(app)
+        assert (
+            f"Open **{'eng-fra' if 'eng-fra' in checkpoint else 'dates'}**, a model of the same task"
+            in prose(app)
+        )
         return
     header, arrays = picture(app, PICTURE[view])
     n, m = len(trace.streams["source"].ids), len(trace.streams["target"].ids)
@@ -111,11 +166,19 @@ def test_it_shows_this_model(checkpoint, view):
         shown = weights[header["indices"]] if view == "inside" else weights
         np.testing.assert_allclose(arrays["weights"], shown, atol=1e-6)
     if view == "task":
-        expected = trace.next_token.logits.double().softmax(-1)[range(m), [*trace.streams["target"].ids[1:], END]]
+        expected = trace.next_token.logits.double().softmax(-1)[
+            range(m), [*trace.streams["target"].ids[1:], END]
+        ]
         np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
-        assert len(header["reading"]["keys"]) == len(arrays["weights"]) == (0 if family == "fixed vector" else n)
+        assert (
+            len(header["reading"]["keys"])
+            == len(arrays["weights"])
+            == (0 if family == "fixed vector" else n)
+        )
     if view == "layer":
-        assert header["stops"][-1]["answer"] == pytest.approx(float(trace.next_token.log_probs[1].max().exp()), rel=1e-4)
+        assert header["stops"][-1]["answer"] == pytest.approx(
+            float(trace.next_token.log_probs[1].max().exp()), rel=1e-4
+        )
     if view == "masks":
         assert header["effect"]["outputs"] == [trace.output] * 2
         assert not arrays["difference"].any()
@@ -126,11 +189,17 @@ def test_it_shows_this_model(checkpoint, view):
         assert sorted(header["order"]) == list(range(n)) != header["order"]
         assert len(header["tokens"]) == n
     if view == "from-rnn":
-        written = {card["whose"].split(",")[0]: card["gap"].join(word for word, _ in card["words"]) for card in header["cards"]}
+        written = {
+            card["whose"].split(",")[0]: card["gap"].join(word for word, _ in card["words"])
+            for card in header["cards"]
+        }
         assert len(written) == 3
-        assert written == {name: models.load(name, device="cpu").run(trace.streams["source"].text).output for name in written}
+        assert written == {
+            name: models.load(name, device="cpu").run(trace.streams["source"].text).output
+            for name in written
+        }
         assert checkpoint in written or family == "attention only"
-        assert arrays["change"].shape == (n - 1,)        # every token but the mark of the end
+        assert arrays["change"].shape == (n - 1,)  # every token but the mark of the end
 
 
 @pytest.mark.parametrize("view", PICTURE)
@@ -142,7 +211,9 @@ def test_it_shows_this_model_that_answers(checkpoint, view):
     assert not app.exception
     scope = models.load(checkpoint, device="cpu")
     texts = readable_examples(scope)[0]
-    assert [box.value for box in app.text_area if box.key in ("text", "question", "context")] == list(texts)
+    assert [
+        box.value for box in app.text_area if box.key in ("text", "question", "context")
+    ] == list(texts)
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
     assert "✗" not in prose(app)
     if view in ("attention", "inside"):
@@ -150,11 +221,15 @@ def test_it_shows_this_model_that_answers(checkpoint, view):
         trace = scope.run(*texts)
         row = header["query"] if view == "inside" else slice(None)
         weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
-        np.testing.assert_allclose(arrays["weights"], weights[header["indices"]] if view == "inside" else weights, atol=1e-6)
+        np.testing.assert_allclose(
+            arrays["weights"],
+            weights[header["indices"]] if view == "inside" else weights,
+            atol=1e-6,
+        )
 
 
 def test_every_page_of_a_run_is_among_them() -> None:
-    assert {*PICTURE, "models"} == set(VIEWS)       # which shows no run: test_models_page.py
+    assert {*PICTURE, "models"} == set(VIEWS)  # which shows no run: test_models_page.py
 
 
 @pytest.mark.parametrize("view", PICTURE)
@@ -168,15 +243,32 @@ def test_it_shows_this_language_model(checkpoint, view):
     text = suited(scope)[0]
     trace = scope.run(text)
     assert [box.value for box in app.text_area if box.key in ("text", "continuation")] == [text, ""]
-    assert [box.label for box in app.text_area if box.key in ("text", "continuation")] == ["Text (type here)", "What follows"]
+    assert [box.label for box in app.text_area if box.key in ("text", "continuation")] == [
+        "Text (type here)",
+        "What follows",
+    ]
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
-    checks = {"attention": 3, "task": 3, "inside": 5, "layer": 3, "positions": 0, "masks": 5, "decoding": 5, "from-rnn": 0}[view]
+    checks = {
+        "attention": 3,
+        "task": 3,
+        "inside": 5,
+        "layer": 3,
+        "positions": 0,
+        "masks": 5,
+        "decoding": 5,
+        "from-rnn": 0,
+    }[view]
     assert (prose(app).count("✓"), prose(app).count("✗")) == (checks, 0)
     written = dict(said(app, "written")["rows"])
     best = trace.next_token.logits[-1].double().softmax(-1).max()
-    assert (written["source"], written["label-out"]) == (text, f"most likely next, {100 * float(best):.0f} %")
+    assert (written["source"], written["label-out"]) == (
+        text,
+        f"most likely next, {100 * float(best):.0f} %",
+    )
     if view in ("positions", "from-rnn"):
-        assert "Open **eng-fra**" in prose(app)         # the first section is none for it, and says which model has it
+        assert "Open **eng-fra**" in prose(
+            app
+        )  # the first section is none for it, and says which model has it
         return
     header, arrays = picture(app, PICTURE[view])
     n = len(trace.streams["text"].ids)
@@ -186,14 +278,16 @@ def test_it_shows_this_language_model(checkpoint, view):
         shown = weights[header["indices"]] if view == "inside" else weights
         np.testing.assert_allclose(arrays["weights"], shown, atol=1e-6)
     if view == "task":
-        expected = trace.next_token.logits.double().softmax(-1)[range(n - 1), list(trace.streams["text"].ids[1:])]
+        expected = trace.next_token.logits.double().softmax(-1)[
+            range(n - 1), list(trace.streams["text"].ids[1:])
+        ]
         np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
     if view == "layer":
         assert header["stops"][-1]["answer"] == pytest.approx(float(best), rel=1e-4)
     if view == "masks":
         assert not arrays["difference"].any()
         longest = max(len(scope.given_ids(other)) for other in (text, second_text(app)))
-        assert arrays["base"].shape == (longest, longest)        # both texts stand in one batch
+        assert arrays["base"].shape == (longest, longest)  # both texts stand in one batch
     if view == "decoding":
         taken = header["serial"]["taken"]
         assert taken == list(scope.write(text, max_new=len(taken)).ids)

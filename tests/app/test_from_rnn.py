@@ -20,7 +20,16 @@ from models.analysis.divergence import jensen_shannon
 from models.analysis.fixed_vector import vector_changes
 from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
 from models.analysis.layer_timing import Timing
-from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.analysis.reach import (
+    BIDIRECTIONAL,
+    CNN,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Choice,
+    Reach,
+    reach,
+)
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
 from viz_app.drawing.look import LIGHT
@@ -39,25 +48,40 @@ from viz_app.views.from_rnn.three import other_tokens
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
 TEXT = "abcde"
-LENGTHS = [{"least": 1, "most": 3, "cases": 71, "score": 40.0}, {"least": 4, "most": 9, "cases": 13, "score": 31.5}]
+LENGTHS = [
+    {"least": 1, "most": 3, "cases": 71, "score": 40.0},
+    {"least": 4, "most": 9, "cases": 13, "score": 31.5},
+]
 
 
 def write(folder: Path, model, **training) -> Path:
     """A checkpoint of a small model with random weights, to be looked at only."""
-    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "translation", "data": {"sha256": "5"}, **training})
+    save_checkpoint(
+        folder,
+        model,
+        Reversal().tokenizer,
+        {"step": 0, "task": "translation", "data": {"sha256": "5"}, **training},
+    )
     return folder
 
 
 def recurrent(**changes) -> Seq2Seq:
     torch.manual_seed(5)
-    return Seq2Seq(Seq2SeqConfig(9, **{"d_model": 11, "d_hidden": 13, "d_align": 7, "n_ctx": 97} | changes)).eval()
+    return Seq2Seq(
+        Seq2SeqConfig(9, **{"d_model": 11, "d_hidden": 13, "d_align": 7, "n_ctx": 97} | changes)
+    ).eval()
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
     """Two checkpoints under the names that are looked for, and others beside them."""
     root = tmp_path_factory.mktemp("shipped")
-    write(root / "eng-fra", random_model(vocab_size=9, n_encoder_layers=2, n_ctx=97), step=17, by_length=LENGTHS)
+    write(
+        root / "eng-fra",
+        random_model(vocab_size=9, n_encoder_layers=2, n_ctx=97),
+        step=17,
+        by_length=LENGTHS,
+    )
     write(root / "eng-fra-bahdanau", recurrent(), step=19)
     write(root / "eng-fra-rnn", recurrent(attention="none", bidirectional=False))
     return root
@@ -78,7 +102,9 @@ def alone(root, tmp_path, monkeypatch) -> Path:
     return root
 
 
-def page(checkpoint: Path | str, section: str = "What reaches what", source: str = TEXT, **params: str) -> AppTest:
+def page(
+    checkpoint: Path | str, section: str = "What reaches what", source: str = TEXT, **params: str
+) -> AppTest:
     """The page after a first run, with its controls set as a link would set them."""
     at = AppTest.from_file(str(APP), default_timeout=120)
     at._page_hash = calc_hash("from-rnn")
@@ -103,12 +129,17 @@ def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
     return models.load(folder, device="cpu").encode(source=text)["source"].ids
 
 
-PICTURES = dict(zip(SECTIONS, (1, 2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
+PICTURES = dict(
+    zip(SECTIONS, (1, 2, 3, 1, 1, 0, 0), strict=True)
+)  # on each section; there are no models of dates to draw
 
 
 def drawn(at: AppTest) -> list:
     """The pictures on the page: maps, and charts of both libraries."""
-    return [c for c in at.get("bidi_component") if c.proto.bytes] + [*at.get("plotly_chart"), *at.get("vega_lite_chart")]
+    return [c for c in at.get("bidi_component") if c.proto.bytes] + [
+        *at.get("plotly_chart"),
+        *at.get("vega_lite_chart"),
+    ]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -124,7 +155,11 @@ def test_every_section_stands_for_every_model(shipped, name, section):
 def test_a_model_alone_stands_too(alone, section):
     at = page(alone / "eng-fra", section)
     reaches = section == "What reaches what"
-    assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (0, 3 if reaches else 0, 2 if reaches else 0)
+    assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (
+        0,
+        3 if reaches else 0,
+        2 if reaches else 0,
+    )
 
 
 def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
@@ -139,12 +174,21 @@ def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
     names = [card["whose"].split(",")[0] for card in header["cards"]]
     assert names == ["eng-fra-rnn", "eng-fra-bahdanau", "eng-fra"]
     for name, card in zip(names, header["cards"], strict=True):
-        assert card["gap"].join(word for word, _ in card["words"]) == models.load(name, device="cpu").run(TEXT).output
+        assert (
+            card["gap"].join(word for word, _ in card["words"])
+            == models.load(name, device="cpu").run(TEXT).output
+        )
     rnn = models.load("eng-fra-rnn", device="cpu")
-    np.testing.assert_allclose(arrays["vector"], rnn.run(TEXT).activations["encoder.states"].value[0, -1], atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["vector"], rnn.run(TEXT).activations["encoder.states"].value[0, -1], atol=1e-6
+    )
     others = other_tokens(rnn)
-    assert len(set(others)) == 5       # all there are but the special ones
-    np.testing.assert_allclose(arrays["change"], vector_changes(rnn.model, ids(shipped / "eng-fra"), range(5), others), atol=1e-6)
+    assert len(set(others)) == 5  # all there are but the special ones
+    np.testing.assert_allclose(
+        arrays["change"],
+        vector_changes(rnn.model, ids(shipped / "eng-fra"), range(5), others),
+        atol=1e-6,
+    )
     assert header["reference"] is None
 
 
@@ -160,7 +204,10 @@ def test_a_typed_target_is_the_reference_and_what_is_missing_is_said(shipped):
 def test_a_model_alone_is_shown_alone_and_what_is_missing_is_said(alone):
     at = page(alone / "eng-fra", "Three models")
     assert len(payload(at, "from-rnn-versions")[0]["cards"]) == 1
-    assert "there is no trained model of this kind: RNN, one fixed vector, RNN with Bahdanau's alignment." in notes(at)
+    assert (
+        "there is no trained model of this kind: RNN, one fixed vector, RNN with Bahdanau's alignment."
+        in notes(at)
+    )
 
 
 def test_the_maps_are_the_models_norms_and_say_whose(shipped):
@@ -171,7 +218,9 @@ def test_the_maps_are_the_models_norms_and_say_whose(shipped):
         (other, Choice(RNN)), (other, Choice(BIDIRECTIONAL)), (own, Choice(CNN, 3, 5, 2)), (own, Choice(SELF_ATTENTION)),
     ]  # fmt: skip
     for i, (scope, choice) in enumerate(wanted):
-        np.testing.assert_array_equal(arrays[f"map{i}"], reach(scope.model, tokens, choice).norms.numpy())
+        np.testing.assert_array_equal(
+            arrays[f"map{i}"], reach(scope.model, tokens, choice).norms.numpy()
+        )
     said = [one["note"] for one in header["maps"]]
     assert said[0].startswith("trained, eng-fra-bahdanau encoder, forward direction")
     assert said[1].startswith("trained, eng-fra-bahdanau encoder, both directions")
@@ -185,11 +234,20 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
     header, arrays = payload(page(alone / "eng-fra", seed="7"), "from-rnn-maps")
     scope = models.load(alone / "eng-fra", device="cpu")
     for i, kind in enumerate((RNN, BIDIRECTIONAL)):
-        np.testing.assert_array_equal(arrays[f"map{i}"], reach(scope.model, ids(scope.path), Choice(kind, 7)).norms.numpy())
+        np.testing.assert_array_equal(
+            arrays[f"map{i}"], reach(scope.model, ids(scope.path), Choice(kind, 7)).norms.numpy()
+        )
         assert header["maps"][i]["note"].startswith("random weights, seed 7: untrained")
     one_way, _ = payload(page(alone / "eng-fra-rnn"), "from-rnn-maps")
-    assert one_way["maps"][0]["note"].startswith("eng-fra-rnn encoder, not trained, forward direction")
-    assert [one["note"].startswith("random weights") for one in one_way["maps"]] == [False, True, True, True]
+    assert one_way["maps"][0]["note"].startswith(
+        "eng-fra-rnn encoder, not trained, forward direction"
+    )
+    assert [one["note"].startswith("random weights") for one in one_way["maps"]] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("scale", draw.SCALES)
@@ -225,11 +283,16 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
 def test_the_curve_is_the_mean_by_distance(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
-    lines = {line.name: dict(zip(line.x, line.y, strict=True)) for line in charts.fading(reaches, LIGHT, "t").data}
+    lines = {
+        line.name: dict(zip(line.x, line.y, strict=True))
+        for line in charts.fading(reaches, LIGHT, "t").data
+    }
     norms = reaches[1].norms
-    mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (2 * (len(norms) - 2))
+    mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (
+        2 * (len(norms) - 2)
+    )
     assert lines[BIDIRECTIONAL][2] == pytest.approx(mean, rel=1e-6)
-    assert max(lines[CNN]) == 3          # three layers of width three
+    assert max(lines[CNN]) == 3  # three layers of width three
     paths = next(iter(charts.path_lengths(reaches, "t").to_dict()["datasets"].values()))
     assert [r["steps"] for r in paths if r["layer"] == RNN] == [1, 2, 3, 4, 5, 6]
     assert {r["steps"] for r in paths if r["layer"] == SELF_ATTENTION} == {1}
@@ -240,14 +303,26 @@ def test_the_words_state_the_numbers(shipped):
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
     outside = 36 - int(reaches[2].reaches.sum())
     said = reach_text.explanation(reaches)
-    assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in said
+    assert (
+        f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0"
+        in said
+    )
 
 
-def by_hand(kind: str, norms: list[list[float]], *, seed: int | None = 1, positioned: bool = False, **choice: int) -> Reach:
+def by_hand(
+    kind: str,
+    norms: list[list[float]],
+    *,
+    seed: int | None = 1,
+    positioned: bool = False,
+    **choice: int,
+) -> Reach:
     """A Reach of these norms; every pair is reached where its norm is not 0."""
     made = torch.tensor(norms, dtype=torch.float32)
     steps = torch.ones(made.shape, dtype=torch.int64)
-    return Reach(Choice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned)
+    return Reach(
+        Choice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned
+    )
 
 
 # row i is output y_i, column j input x_j: what comes before y_i stands left of the diagonal
@@ -257,16 +332,28 @@ UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
     text = reach_text.explanation([by_hand(RNN, FADING)])
-    assert "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)" in text
+    assert (
+        "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)"
+        in text
+    )
     grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
-    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in reach_text.explanation([by_hand(RNN, grown)])
+    assert (
+        "at distance 2 (15, one pair) is 5 times stronger than at distance 1"
+        in reach_text.explanation([by_hand(RNN, grown)])
+    )
     assert "times" not in reach_text.explanation([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
 
 
 def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
     text = reach_text.explanation([by_hand(BIDIRECTIONAL, UNEVEN)])
-    assert "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker" in text
-    assert "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker" in text
+    assert (
+        "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker"
+        in text
+    )
+    assert (
+        "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker"
+        in text
+    )
 
 
 @pytest.mark.parametrize(("norms", "most", "least"), [
@@ -279,7 +366,9 @@ def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least
     assert f"responds most to {most} and least to {least}" in text
     assert "x hold the position vectors" in text
     assert "not told where tokens stand" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
-    assert reach_text.explanation([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+    assert (
+        reach_text.explanation([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+    )
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
@@ -288,7 +377,9 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
     own, new = (reach(model, (4, 5, 6, 2), Choice(SELF_ATTENTION, seed)) for seed in (None, 1))
     assert (own.positioned, new.positioned) == (positions != "none", False)
     turned = reach(model, (6, 5, 4, 2), Choice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][:, [2, 1, 0, 3]]
-    assert torch.allclose(own.norms, turned, atol=1e-5) == (not own.positioned)     # order shows only where it is told
+    assert torch.allclose(own.norms, turned, atol=1e-5) == (
+        not own.positioned
+    )  # order shows only where it is told
     by_offset = {offset: mean for offset, mean, _ in own.by_offset()}
     norms = own.norms.numpy()
     for offset in range(-3, 4):
@@ -307,7 +398,10 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
     assert said in reach_text.explanation([found])
     longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
     table = cost_text.comparison_table([found], [])
-    assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in table
+    assert (
+        f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)"
+        in table
+    )
     drawn = next(iter(charts.path_lengths([found], "t").to_dict()["datasets"].values()))
     assert all(row["steps"] for row in drawn)
     assert len(drawn) == (1 if width == 1 else 6)
@@ -323,7 +417,10 @@ def test_table_1_counts_on_the_graphs(shipped):
 
 
 def test_the_lengths_that_are_said_are_those_measured():
-    assert f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens" in cost_text.UNMEASURED
+    assert (
+        f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens"
+        in cost_text.UNMEASURED
+    )
     assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))
 
 
@@ -335,7 +432,9 @@ def test_the_lengths_that_are_said_are_those_measured():
 def test_the_slower_of_two_layers_is_named(rnn, attention, said):
     kinds = {RNN: (1, rnn), SELF_ATTENTION: (2, attention)}
     timings = [
-        Timing(kind, n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for kind, (power, last) in kinds.items()
+        Timing(kind, n, (last * (n / 64) ** power,))
+        for n in (8, 16, 32, 64)
+        for kind, (power, last) in kinds.items()
     ]
     text = cost_text.growth_text(timings)
     assert said in text
@@ -345,7 +444,9 @@ def test_the_slower_of_two_layers_is_named(rnn, attention, said):
 
 def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, monkeypatch):
     def few(*args, **more):
-        yield from (Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS)
+        yield from (
+            Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS
+        )
 
     monkeypatch.setattr(from_rnn_cost, "measure", few)
     at = page("eng-fra", "Parallel and cost")
@@ -378,7 +479,10 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
 
 def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shipped):
     at = page("eng-fra", "Sentence length")
-    assert "**eng-fra** loses 21% of its best: 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)" in prose(at)
+    assert (
+        "**eng-fra** loses 21% of its best: 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)"
+        in prose(at)
+    )
     assert "attnscope evaluate eng-fra-bahdanau" in prose(at)
     assert say.SCORED in prose(at)
     assert "nothing below runs in parallel" in prose(page("eng-fra", "Parallel and cost"))
@@ -394,7 +498,14 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
     for present in ("", "1"):
         at = AppTest.from_file(str(APP), default_timeout=120)
         at._page_hash = calc_hash("from-rnn")
-        at.query_params.update({"checkpoint": "eng-fra", "source": TEXT, "from-rnn-section": "Sentence length", "present": present})
+        at.query_params.update(
+            {
+                "checkpoint": "eng-fra",
+                "source": TEXT,
+                "from-rnn-section": "Sentence length",
+                "present": present,
+            }
+        )
         at.run()
         assert not at.exception
         specs.append(json.loads(at.get("vega_lite_chart")[0].proto.spec))
@@ -405,9 +516,13 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
 
 def test_unequal_trainings_are_said_where_models_are_compared(shipped):
     records = {"a": LENGTHS, "b": LENGTHS}
-    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.score_drop(records, {"a": 1, "b": 1200, "c": 7})
+    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.score_drop(
+        records, {"a": 1, "b": 1200, "c": 7}
+    )
     assert "alike" not in say.score_drop(records, {"a": 12, "b": 12, "c": 7})
-    assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(page("eng-fra", "Two alignments"))
+    assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(
+        page("eng-fra", "Two alignments")
+    )
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau"])
@@ -420,11 +535,14 @@ def test_two_alignments_of_one_pair(shipped, name):
     alignment = heads.cross(first)[0].weights(0)
     means = {
         (i, head): float(jensen_shannon(site.weights(head), alignment).mean())
-        for i, site in enumerate(heads.cross(second)) for head in range(site.n_heads)
+        for i, site in enumerate(heads.cross(second))
+        for head in range(site.n_heads)
     }
     place, head = min(means, key=means.get)
     np.testing.assert_allclose(arrays["map0"], alignment.numpy(), atol=1e-6)
-    np.testing.assert_allclose(arrays["map1"], heads.cross(second)[place].weights(head).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["map1"], heads.cross(second)[place].weights(head).numpy(), atol=1e-6
+    )
     assert arrays["bars"].mean() == pytest.approx(means[place, head], abs=1e-6)
     assert header["maps"][1]["title"] == f"Cross-attention, layer {place + 1}, head {head + 1}"
     assert len(header["rows"]) == len(shown.streams["target"].ids) == len(arrays["bars"])
@@ -440,15 +558,26 @@ def test_a_link_names_a_head_and_a_target_is_forced_on_both(shipped):
         at.query_params[key] = value
     at.run()
     header, arrays = payload(at, "from-rnn-pair")
-    weights = models.load("eng-fra", device="cpu").run(TEXT, "edc").attention["decoder.layers.1.cross_attn"].weights(2)
+    weights = (
+        models.load("eng-fra", device="cpu")
+        .run(TEXT, "edc")
+        .attention["decoder.layers.1.cross_attn"]
+        .weights(2)
+    )
     np.testing.assert_allclose(arrays["map1"], weights.numpy(), atol=1e-6)
     assert [token for token, *_ in header["rows"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
 
 
 def test_a_missing_partner_and_other_tokens_are_said(alone):
     at = page(alone / "eng-fra", "Two alignments")
-    assert "Missing: one with Bahdanau's alignment (looked for: eng-fra-bahdanau, eng-fra)" in prose(at)
-    first, second = (models.load(alone / n, device="cpu").run(TEXT, t) for n, t in (("eng-fra", "ed"), ("eng-fra-bahdanau", "de")))
+    assert (
+        "Missing: one with Bahdanau's alignment (looked for: eng-fra-bahdanau, eng-fra)"
+        in prose(at)
+    )
+    first, second = (
+        models.load(alone / n, device="cpu").run(TEXT, t)
+        for n, t in (("eng-fra", "ed"), ("eng-fra-bahdanau", "de"))
+    )
     assert not heads.same_rows(first, second)
     assert heads.same_rows(first, first)
 
@@ -466,8 +595,13 @@ def test_files_hold_every_number(shipped):
     assert len(files.distance_csv(named).splitlines()) == 1 + len(found.norms_by_distance())
     times = files.timings_csv([Timing(RNN, 8, (0.5, 0.25))], "here")
     assert times.splitlines()[1:] == ["RNN,8,0,0.5,here", "RNN,8,1,0.25,here"]
-    assert files.lengths_csv({"a": LENGTHS}).splitlines()[1:] == ["a,1,3,71,40.0,1.0", "a,4,9,13,31.5,0.7875"]
+    assert files.lengths_csv({"a": LENGTHS}).splitlines()[1:] == [
+        "a,1,3,71,40.0,1.0",
+        "a,4,9,13,31.5,0.7875",
+    ]
     p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[1.0, 0.0]])
     two = [draw.AlignmentMap("one", "", p), draw.AlignmentMap("other", "", q)]
-    table = list(csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q)))))
+    table = list(
+        csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q))))
+    )
     assert table[1][:6] == ["0", "c", "0", "a", "0.25", "1.0"]

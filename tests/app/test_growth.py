@@ -31,7 +31,9 @@ APP = Path(viz_app.__file__).with_name("app.py")
 
 def frames(n: int, rows: int, columns: int) -> list[growth_files.Frame]:
     rng = np.random.default_rng(0)
-    return [growth_files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)]
+    return [
+        growth_files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)
+    ]
 
 
 def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> None:
@@ -43,22 +45,35 @@ def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> 
         picture.seek(i)
         pixels = picture.convert("RGB")
         for (q, k), weight in np.ndenumerate(frame.strengths):
-            x, y = (start + i * growth_files._CELL + 12 for start, i in ((growth_files._LEFT, k), (growth_files._TOP, q)))
+            x, y = (
+                start + i * growth_files._CELL + 12
+                for start, i in ((growth_files._LEFT, k), (growth_files._TOP, q))
+            )
             came = pixels.getpixel((x, y))
             wanted = bytes.fromhex(ramp(float(weight))[1:])
-            assert max(abs(a - b) for a, b in zip(came, wanted, strict=True)) <= 12   # a GIF has 256 colours
+            assert (
+                max(abs(a - b) for a, b in zip(came, wanted, strict=True)) <= 12
+            )  # a GIF has 256 colours
 
 
 def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
     label = [Label("x")] * 211
-    gif = growth_files.head_gif(frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head", "1")
+    gif = growth_files.head_gif(
+        frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head", "1"
+    )
     assert max(Image.open(io.BytesIO(gif)).size) < 1500
 
 
 def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None:
-    curve = [{"step": 20, "loss": 4.25}, {"step": 40, "loss": 1.5, "validation loss": 1.75}, {"step": 60, "loss": 0.0}]
+    curve = [
+        {"step": 20, "loss": 4.25},
+        {"step": 40, "loss": 1.5, "validation loss": 1.75},
+        {"step": 60, "loss": 0.0},
+    ]
     chart = growth_files.loss_curve(curve, 40, "#000000", "#888888").to_dict()
-    assert "title" not in chart         # what a title says here is wider than the picture, which would cut it off
+    assert (
+        "title" not in chart
+    )  # what a title says here is wider than the picture, which would cut it off
     layers = chart["layer"]
     values = [layer["data"]["values"] for layer in layers]
     assert [(row["step"], row["at"], row["loss"]) for row in values[0]] == [
@@ -68,14 +83,22 @@ def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None
     assert values[2] == [{"step": 40}]
     for layer in layers[:2]:
         x, y = layer["encoding"]["x"], layer["encoding"]["y"]
-        assert (y["field"], y["scale"]["type"], y["title"]) == ("at", "log", "loss (nats, log scale)")
+        assert (y["field"], y["scale"]["type"], y["title"]) == (
+            "at",
+            "log",
+            "loss (nats, log scale)",
+        )
         # vega's symlog of constant c is log(1 + |x/c|), and not a log scale
         assert (x["scale"]["type"], x["scale"]["constant"]) == ("symlog", 10)
         assert x["title"] == "training step, spaced as log(1 + step/10)"
 
 
 def record(smoothing: float | None, averaged: int = 0) -> dict:
-    return {"step": 90, "averaged_steps": averaged, "recipe": {} if smoothing is None else {"label_smoothing": smoothing}}
+    return {
+        "step": 90,
+        "averaged_steps": averaged,
+        "recipe": {} if smoothing is None else {"label_smoothing": smoothing},
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,7 +116,9 @@ def test_beside_the_curve_stands_in_what_the_two_losses_differ(
     assert says in said
     assert never not in said
     assert "averages" not in said
-    assert "From step 71 on the dots and the last weights are averages" in growth_files.two_losses(record(smoothing, 20), dropout)
+    assert "From step 71 on the dots and the last weights are averages" in growth_files.two_losses(
+        record(smoothing, 20), dropout
+    )
 
 
 def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
@@ -105,7 +130,10 @@ def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
 def test_the_last_snapshot_is_the_shipped_checkpoint_and_the_first_has_learned_nothing() -> None:
     scope = models.load("dates")
     last = models.load("dates", snapshot=scope.snapshots[-1])
-    assert all((a == b).all() for a, b in zip(scope.model.parameters(), last.model.parameters(), strict=True))
+    assert all(
+        (a == b).all()
+        for a, b in zip(scope.model.parameters(), last.model.parameters(), strict=True)
+    )
     first = models.load("dates", snapshot=0)
     assert first.training["step"] == 0
     assert first.run("3 May 2019").output != "2019-05-03"
@@ -123,7 +151,9 @@ def page() -> AppTest:
 
 def head_payload(app: AppTest) -> tuple[dict, np.ndarray]:
     """Header and weights that the head component was given."""
-    content = next(c.proto.bytes for c in app.get("bidi_component") if b'"queryAxis"' in c.proto.bytes)
+    content = next(
+        c.proto.bytes for c in app.get("bidi_component") if b'"queryAxis"' in c.proto.bytes
+    )
     header, arrays = unpack(content)
     return header, arrays["weights"]
 
@@ -136,16 +166,25 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     header, weights = head_payload(page)
     now = models.load("dates").run("3 May 2019")
     then = models.load("dates", snapshot=125).run_batch([("3 May 2019", now.streams["target"])])[0]
-    np.testing.assert_array_equal(weights, then.attention[header["site"]].weights(header["head"]).numpy())
+    np.testing.assert_array_equal(
+        weights, then.attention[header["site"]].weights(header["head"]).numpy()
+    )
     assert not np.allclose(weights, now.attention[header["site"]].weights(header["head"]).numpy())
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
-    assert headline["label-out"] == "the weights after 125 steps: the model's own next token, position by position"
+    assert (
+        headline["label-out"]
+        == "the weights after 125 steps: the model's own next token, position by position"
+    )
 
 
 def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list = []
-    monkeypatch.setattr(growth_files, "head_gif", lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)))
+    monkeypatch.setattr(
+        growth_files,
+        "head_gif",
+        lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)),
+    )
     scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
     run = CurrentRun(scope, scope.run("3 May 2019"))
     growth._animation(run, name, 2, Scale("root", hides_sinks=True), lambda trace: trace)
@@ -161,14 +200,18 @@ def line(app: AppTest) -> str:
     return said(app, "note growth")["rows"][0][1]
 
 
-def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(page: AppTest) -> None:
+def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
+    page: AppTest,
+) -> None:
     kept = json.loads((shipped_folder() / "dates" / "training.json").read_text())["snapshot_scores"]
     assert [int(step) for step in kept] == models.load("dates").snapshots
     page.run()
     for step, wanted in ((0, "0"), (125, "0.5"), (1000, "90.1"), (4000, "100")):
         page.select_slider(key="growth-step").set_value(step).run()
         assert not page.exception
-        assert parse_qs(json.loads(component(page, "live").json)["address"]["query"])["growth-step"] == [str(step)]
+        assert parse_qs(json.loads(component(page, "live").json)["address"]["query"])[
+            "growth-step"
+        ] == [str(step)]
         assert f"{kept[str(step)]['scores']['held-out exact match']:g}" == wanted
         score = f"held-out exact match {wanted} % over 2,000 cases"
         assert f"weights after {step:,} steps" in line(page)
@@ -178,7 +221,10 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(pa
         assert trained == f"{made}{score[:1].upper()}{score[1:]}."
         assert prose(page).count("exact match") == 2
         assert any("measured alike" in caption.value for caption in page.caption)
-        assert any("training (line), held-out dates or sentences (dots)" in caption.value for caption in page.caption)
+        assert any(
+            "training (line), held-out dates or sentences (dots)" in caption.value
+            for caption in page.caption
+        )
 
 
 def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
@@ -188,7 +234,9 @@ def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
         scope = models.load("dates", device="cpu", snapshot=step)
         right = sum(scope.write(case.source).text in case.references for case in cases)
         assert scope.training["scores"] == {"held-out exact match": about, "cases": 2000}
-        assert abs(100 * right / len(cases) - about) <= 3 * 100 * (0.25 / len(cases)) ** 0.5     # three standard errors
+        assert (
+            abs(100 * right / len(cases) - about) <= 3 * 100 * (0.25 / len(cases)) ** 0.5
+        )  # three standard errors
 
 
 def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_path: Path) -> None:
@@ -206,7 +254,9 @@ def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_pat
 
 @pytest.mark.parametrize("address", ["", "inside"])
 @pytest.mark.parametrize("step", [None, 4000])
-def test_under_another_similarity_no_score_is_said(page: AppTest, address: str, step: int | None) -> None:
+def test_under_another_similarity_no_score_is_said(
+    page: AppTest, address: str, step: int | None
+) -> None:
     if address:
         page._page_hash = calc_hash(address)
     if step is None or address:
@@ -220,7 +270,9 @@ def test_under_another_similarity_no_score_is_said(page: AppTest, address: str, 
         "nothing was measured. What additive learns besides was never trained with these weights and is as in a new model: W, U "
         "and v are drawn at random."
     )
-    assert prose(page).count("exact match") == (step is not None and not address)      # of the weights as trained, at the slider
+    assert prose(page).count("exact match") == (
+        step is not None and not address
+    )  # of the weights as trained, at the slider
 
 
 def test_what_is_said_under_the_slider() -> None:

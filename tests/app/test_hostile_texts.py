@@ -24,7 +24,9 @@ def test_the_texts_are_the_same_for_a_seed_and_hold_every_sort() -> None:
     assert sum(markup in together for markup in texts.PASTED) > len(texts.PASTED) * 0.8
 
 
-def test_what_fails_is_counted_and_what_is_refused_is_not_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_fails_is_counted_and_what_is_refused_is_not_a_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found: Counter = Counter()
     for error in (ValueError("x"), InputError("too long", "source"), SystemExit()):
         with texts.counted(found, "run", "text"):

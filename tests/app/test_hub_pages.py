@@ -33,8 +33,13 @@ def opened(folder: Path, name: str) -> AppTest:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
-    for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "DebertaV2ForMaskedLM", "XLNetForSequenceClassification",
-                 "GPT2ForSequenceClassification"):
+    for name in (
+        "GPT2LMHeadModel",
+        "LlamaForCausalLM",
+        "DebertaV2ForMaskedLM",
+        "XLNetForSequenceClassification",
+        "GPT2ForSequenceClassification",
+    ):
         found[name] = tmp_path_factory.mktemp("hub") / name
         BY_NAME[name].save(found[name])
     return found
@@ -50,11 +55,15 @@ def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> No
 def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:
     app = opened(folders["LlamaForCausalLM"], "masks")
     assert not app.exception
-    assert "goes on with its residual stream and the bias of W_O, if it has one, alone" in prose(app)
+    assert "goes on with its residual stream and the bias of W_O, if it has one, alone" in prose(
+        app
+    )
 
 
 @pytest.mark.parametrize("name", ["attention", "inside", "layer", "positions", "masks"])
-def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(folders: dict[str, Path], name: str) -> None:
+def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
+    folders: dict[str, Path], name: str
+) -> None:
     app = opened(folders["GPT2ForSequenceClassification"], name)
     assert not app.exception
     assert "ncoder" not in prose(app)
@@ -81,20 +90,31 @@ GIVEN = {
 
 @pytest.mark.parametrize("model", ["DebertaV2ForMaskedLM", "XLNetForSequenceClassification"])
 @pytest.mark.parametrize("name", list(VIEWS))
-def test_finished_weights_are_shown_and_the_rest_is_said(folders: dict[str, Path], model: str, name: str) -> None:
+def test_finished_weights_are_shown_and_the_rest_is_said(
+    folders: dict[str, Path], model: str, name: str
+) -> None:
     """What no such model has is nowhere claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
     app = opened(folders[model], name)
     assert not app.exception
     said = prose(app)
     assert GIVEN[name] in said
-    for claim in ("mathrm{softmax}", "all come from", "Each score has a term", "Click or drag cells"):
+    for claim in (
+        "mathrm{softmax}",
+        "all come from",
+        "Each score has a term",
+        "Click or drag cells",
+    ):
         assert claim not in said
 
 
-def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(folders: dict[str, Path]) -> None:
+def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
+    folders: dict[str, Path],
+) -> None:
     own, others = "show this model's own position vectors", "This one looks up none"
     assert own in prose(opened(folders["GPT2LMHeadModel"], "positions"))
-    assert "it turns its queries and keys" in prose(opened(folders["LlamaForCausalLM"], "positions"))
+    assert "it turns its queries and keys" in prose(
+        opened(folders["LlamaForCausalLM"], "positions")
+    )
     assert others in prose(opened(folders["XLNetForSequenceClassification"], "positions"))
     assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions"))
 
@@ -114,11 +134,15 @@ def test_checks_of_a_model_that_runs_in_half_precision_pass(
     assert "failed" not in looks
 
 
-def test_a_folder_that_is_cut_off_is_said_beside_the_picker(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_cut_off_is_said_beside_the_picker(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
     damaged = tmp_path / "cut"
     damaged.mkdir()
     for file in folders["GPT2LMHeadModel"].iterdir():
-        (damaged / file.name).write_bytes(file.read_bytes()[: 999 if file.suffix == ".safetensors" else None])
+        (damaged / file.name).write_bytes(
+            file.read_bytes()[: 999 if file.suffix == ".safetensors" else None]
+        )
     app = opened(damaged, "attention")
     assert not app.exception
     assert "was cut off" in prose(app)
@@ -132,12 +156,19 @@ def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
     app = opened(Path(folder.parent.name, folder.name), "attention")
     before, weights = picture(app, "head")
     for text, sentence in (
-        (" ".join(["7"] * 40_000), "The text has 79,999 characters; this model reads at most 61 tokens."),
+        (
+            " ".join(["7"] * 40_000),
+            "The text has 79,999 characters; this model reads at most 61 tokens.",
+        ),
         (" ".join(["7"] * 70), "The text has 70 tokens; this model reads at most 61."),
     ):
         app.text_area(key="text").set_value(text).run()
         assert not app.exception
-        assert said(app, "note text") == {**said(app, "note text"), "look": "note bad", "rows": [["line", sentence]]}
+        assert said(app, "note text") == {
+            **said(app, "note text"),
+            "look": "note bad",
+            "rows": [["line", sentence]],
+        }
         after, still = picture(app, "head")
         assert after["caption"] == before["caption"]
         np.testing.assert_array_equal(still["weights"], weights["weights"])
@@ -145,7 +176,9 @@ def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
     assert picture(app, "head")[1]["weights"].size == 4
 
 
-def test_a_module_of_ones_own_is_what_the_app_opens_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_ones_own_is_what_the_app_opens_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lines of README, started as `attnscope --module` starts them: no name is in the address, and Attention shows it."""
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme(), "utf-8")
@@ -162,14 +195,19 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(tmp_path: Path, monkeyp
     assert [key for key, *_ in header["keys"]] == list("hello")
     weights = scope.run("hello").attention[header["site"]].weights(header["head"]).numpy()
     np.testing.assert_allclose(arrays["weights"].reshape(5, 5), weights, atol=1e-6)
-    assert weights[0, 0] == 1                # it looks back only
+    assert weights[0, 0] == 1  # it looks back only
 
 
-def test_a_module_that_fails_is_said_beside_the_picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_fails_is_said_beside_the_picker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def make_scope():\n    raise KeyError('<b>no weights</b>')\n", "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
     app = AppTest.from_file(str(APP), default_timeout=60).run()
     assert not app.exception
     note = said(app, "note checkpoint")
-    assert (note["look"], note["rows"]) == ("note bad", [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]])
+    assert (note["look"], note["rows"]) == (
+        "note bad",
+        [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]],
+    )

@@ -98,8 +98,12 @@ def test_the_walks_payload_is_the_walk(trace, at):
     for name in ("a", "memory", "q", "k", "v", "raw", "scores", "masked", "weights", "parts", "b"):
         np.testing.assert_array_equal(arrays[name], getattr(w, name).numpy(), err_msg=name)
     np.testing.assert_allclose(arrays["products"].sum(-1), arrays["raw"], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(arrays["raw"] / math.sqrt(at.site.d_head), arrays["scores"], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(arrays["b"], at.site.out[0, at.head, at.query].numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        arrays["raw"] / math.sqrt(at.site.d_head), arrays["scores"], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        arrays["b"], at.site.out[0, at.head, at.query].numpy(), rtol=1e-4, atol=1e-5
+    )
     assert not arrays["rest"].any()
     assert header["shown"] == ""
     assert len(header["stages"]) == 9
@@ -111,9 +115,13 @@ def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
     at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     assert len(header["indices"]) == 3
-    assert [label[0].split()[0] for label in header["keyLabels"]] == [str(j) for j in header["indices"]]
+    assert [label[0].split()[0] for label in header["keyLabels"]] == [
+        str(j) for j in header["indices"]
+    ]
     assert header["shown"].startswith("3 of 6 keys: the strongest, and the chosen one.")
-    np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["rest"], arrays["b"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["parts"].sum(0) + arrays["rest"], arrays["b"], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_heads_payload_adds_up(trace, at):
@@ -123,7 +131,9 @@ def test_the_heads_payload_adds_up(trace, at):
     np.testing.assert_array_equal(arrays["total"], arrays["added"].sum(0) + arrays["bias"])
     rows = [*arrays["added"], arrays["bias"], arrays["total"], arrays["residual"]]
     np.testing.assert_allclose(arrays["sizes"], [np.linalg.norm(row) for row in rows], rtol=1e-5)
-    np.testing.assert_allclose(arrays["lengths"][:, at.query], arrays["sizes"][: at.site.n_heads], rtol=1e-5)
+    np.testing.assert_allclose(
+        arrays["lengths"][:, at.query], arrays["sizes"][: at.site.n_heads], rtol=1e-5
+    )
     assert header["n_heads"] == at.site.n_heads == 3
     assert f"head {int(arrays['sizes'][:3].argmax()) + 1} adds most" in header["sentence"]
 
@@ -186,7 +196,9 @@ def test_the_softmax_with_and_without(trace, at):
     torch.testing.assert_close(c.without_root.weights, by_hand[at.query], rtol=1e-4, atol=1e-5)
     assert float(c.without_root.entropy) <= float(c.with_root.entropy) + 1e-5
     assert c.spread[1] == pytest.approx(c.spread[0] * math.sqrt(at.site.d_head), rel=1e-4)
-    assert c.mean_entropy[0] == pytest.approx(float(softmax.entropy(at.site.weights(at.head)).mean()), rel=1e-4)
+    assert c.mean_entropy[0] == pytest.approx(
+        float(softmax.entropy(at.site.weights(at.head)).mean()), rel=1e-4
+    )
 
 
 def test_the_curves_pass_through_the_models_own_divisor(at):
@@ -213,25 +225,38 @@ def test_the_charts_hold_the_numbers(trace, at, dark):
 
 def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tuple[float, float]:
     """‖∂ weights/∂ scores‖ and ‖∂ weights/∂(q·k)‖ of one row, by differentiating softmax itself."""
+
     def softmax(scores: torch.Tensor) -> torch.Tensor:
         return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
 
     by_scores = torch.autograd.functional.jacobian(softmax, raw / divisor)
-    by_products = torch.autograd.functional.jacobian(lambda products: softmax(products / divisor), raw)
+    by_products = torch.autograd.functional.jacobian(
+        lambda products: softmax(products / divisor), raw
+    )
     return float(by_scores.norm()), float(by_products.norm())
 
 
 def test_the_gradients_with_and_without_are_softmaxs(at):
     site, c = at.site, inside_scaling.compare(at)
-    raw, allowed, root = (site.q[0, at.head] @ site.k[0, at.head].T).double(), site.allowed(head=at.head), math.sqrt(site.d_head)
+    raw, allowed, root = (
+        (site.q[0, at.head] @ site.k[0, at.head].T).double(),
+        site.allowed(head=at.head),
+        math.sqrt(site.d_head),
+    )
     for scaling, divisor, place in ((c.with_root, root, 0), (c.without_root, 1.0, 1)):
         by_row = [by_autograd(row, open_, divisor) for row, open_ in zip(raw, allowed, strict=True)]
-        assert (float(scaling.gradient), float(scaling.product_gradient)) == pytest.approx(by_row[at.query], rel=1e-3, abs=1e-6)
+        assert (float(scaling.gradient), float(scaling.product_gradient)) == pytest.approx(
+            by_row[at.query], rel=1e-3, abs=1e-6
+        )
         means = np.mean(by_row, axis=0)
-        assert (c.mean_gradient[place], c.mean_product_gradient[place]) == pytest.approx(tuple(means), rel=1e-3)
+        assert (c.mean_gradient[place], c.mean_product_gradient[place]) == pytest.approx(
+            tuple(means), rel=1e-3
+        )
     curve = inside_scaling.curves(at)[-1]
     wanted = by_autograd(raw[at.query], allowed[at.query], curve["divisor"])
-    assert (curve["gradient"], curve["product_gradient"]) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    assert (curve["gradient"], curve["product_gradient"]) == pytest.approx(
+        wanted, rel=1e-3, abs=1e-6
+    )
 
 
 def longer(trace: Trace, times: float) -> inside_cell.Cell:
@@ -259,24 +284,39 @@ def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
                                                     enumerate(raw)], axis=0) for divisor in (1.0, root)])  # fmt: skip
     assert "mean gradient by q·k would be {:.2g} instead of {:.2g}".format(*by_products) in text
     assert ("less would reach q and k" in text) == (by_products[0] < by_products[1])
-    assert ("makes up for that" in text) == (by_products[0] >= by_products[1] and by_scores[0] < by_scores[1])
-    assert ("neither would be smaller" in text) == (by_products[0] >= by_products[1] and by_scores[0] >= by_scores[1])
+    assert ("makes up for that" in text) == (
+        by_products[0] >= by_products[1] and by_scores[0] < by_scores[1]
+    )
+    assert ("neither would be smaller" in text) == (
+        by_products[0] >= by_products[1] and by_scores[0] >= by_scores[1]
+    )
     here = [by_autograd(raw[2], site.allowed(head=1)[2], divisor) for divisor in (1.0, root)]
     assert f"answer {as_strongly(here[0][0] / here[1][0])} when a score moves" in text
-    assert f"when q·k moves, the weights would answer {as_strongly(here[0][1] / here[1][1])}." in text
+    assert (
+        f"when q·k moves, the weights would answer {as_strongly(here[0][1] / here[1][1])}." in text
+    )
 
 
 def as_strongly(change: float) -> str:
     if 0.95 <= change <= 1.05:
         return "about as strongly"
-    return "hardly at all" if change < 0.0005 else f"{'only ' * (change < 1)}{change:.{2 if change < 1 else 3}g} times as strongly"
+    return (
+        "hardly at all"
+        if change < 0.0005
+        else f"{'only ' * (change < 1)}{change:.{2 if change < 1 else 3}g} times as strongly"
+    )
 
 
 def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products(at):
-    lines = {row[1].strip(): row[2:4] for row in (line.split("|") for line in inside_scaling.table(at).splitlines()[2:])}
+    lines = {
+        row[1].strip(): row[2:4]
+        for row in (line.split("|") for line in inside_scaling.table(at).splitlines()[2:])
+    }
     own, root = lines["gradient of this query, ‖diag(p) − p·pᵀ‖"], math.sqrt(at.site.d_head)
     by_products = lines["the same by q·k, ÷ the divisor"]
-    assert [float(v) for v in by_products] == pytest.approx([float(own[0]) / root, float(own[1])], rel=2e-3)
+    assert [float(v) for v in by_products] == pytest.approx(
+        [float(own[0]) / root, float(own[1])], rel=2e-3
+    )
 
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
@@ -287,9 +327,17 @@ def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
 # words
 
 
-@pytest.mark.parametrize(("weight", "said"), [
-    (0.0, "nothing"), (0.004, "0.4 %"), (0.5, "50 %"), (0.999, "over 99 %"), (1.0, "100 %"), (0.0000123, "0.0012 %"),
-])
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (0.0, "nothing"),
+        (0.004, "0.4 %"),
+        (0.5, "50 %"),
+        (0.999, "over 99 %"),
+        (1.0, "100 %"),
+        (0.0000123, "0.0012 %"),
+    ],
+)
 def test_shares(weight, said):
     assert inside_text.share(weight) == said
 
@@ -326,14 +374,22 @@ def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
 def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     site, head_out = at.site, at.site.head_out()[:, at.query]
     weight, bias = site.projections["W_O"]
-    together = weight @ head_out.flatten() + bias                       # Concat(b¹ … bʰ)·W_O + bias
+    together = weight @ head_out.flatten() + bias  # Concat(b¹ … bʰ)·W_O + bias
     text = inside_text.explain("heads", site, TERMS)
-    assert r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: laying the 3 results" in text
+    assert (
+        r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: laying the 3 results"
+        in text
+    )
     _, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     np.testing.assert_allclose(arrays["total"], together.numpy(), rtol=1e-4, atol=1e-5)
-    output = next(stage.sentence for stage in inside_cell.stages(trace, at, TERMS) if stage.name == "W_O")
+    output = next(
+        stage.sentence for stage in inside_cell.stages(trace, at, TERMS) if stage.name == "W_O"
+    )
     own = weight[:, at.head * site.d_head : (at.head + 1) * site.d_head] @ head_out[at.head]
-    assert f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}" in output
+    assert (
+        f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}"
+        in output
+    )
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
     assert f"All heads and the bias together make one of length {together.norm():.2f}" in sentence
 
@@ -341,7 +397,9 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
 def test_one_head_is_not_called_the_strongest():
     tokenizer = Tokenizer.characters("abcde")
     model = random_attention_only(n_heads=1, vocab_size=tokenizer.vocab_size)
-    trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run("abc", "cba")
+    trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run(
+        "abc", "cba"
+    )
     at = inside_cell.chosen_cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
     beginning = r"$b\,W_O + \text{bias}$: with one head there is one part, and the bias."
     assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
@@ -356,7 +414,10 @@ def test_a_cosine_alone_cannot_be_sharp(scope):
     at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     said = " ".join(stage.sentence for stage in inside_cell.stages(trace, at, TERMS))
     weights = torch.tensor([1.0, -1.0]).softmax(-1)
-    assert f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another" in said
+    assert (
+        f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another"
+        in said
+    )
 
 
 def test_a_query_that_may_read_nothing_says_so(scope):
@@ -382,10 +443,14 @@ def test_the_walks_csv_and_npz(trace, at):
     for row in rows:
         terms = [float(row[f"term {d}"]) for d in range(1, at.site.d_head + 1)]
         assert sum(terms) == pytest.approx(float(row["score"]), rel=1e-4, abs=1e-4)
-        assert float(row["q·k"]) == pytest.approx(float(row["score"]) * math.sqrt(at.site.d_head), rel=1e-4, abs=1e-4)
+        assert float(row["q·k"]) == pytest.approx(
+            float(row["score"]) * math.sqrt(at.site.d_head), rel=1e-4, abs=1e-4
+        )
     kept = np.load(io.BytesIO(inside_files.walk_npz(trace, at)))
     np.testing.assert_array_equal(kept["weights"], weights)
-    np.testing.assert_allclose(kept["heads_added"].sum(0) + kept["bias"], kept["output"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        kept["heads_added"].sum(0) + kept["bias"], kept["output"], rtol=1e-5, atol=1e-6
+    )
     assert list(kept["key_tokens"])[-1] in ("[end]", "c")
 
 
@@ -431,7 +496,13 @@ def _opened(**params: str) -> AppTest:
 
 
 def payload(app: AppTest, component: str) -> tuple[dict, dict]:
-    return unpack(next(p.proto.bytes for p in app.get("bidi_component") if p.proto.component_name.endswith(component)))
+    return unpack(
+        next(
+            p.proto.bytes
+            for p in app.get("bidi_component")
+            if p.proto.component_name.endswith(component)
+        )
+    )
 
 
 def json_of(app: AppTest, key: str) -> str:
@@ -456,13 +527,17 @@ def test_several_heads_stand_are_chosen_and_put_in_order(opened, scope):
     all_passed(app, 3)
     header, arrays = payload(app, "several")
     trace = scope.run("abcde", "edc")
-    weights = torch.cat([trace.attention[f"decoder.layers.{n}.cross_attn"].weights() for n in (0, 1)])
+    weights = torch.cat(
+        [trace.attention[f"decoder.layers.{n}.cross_attn"].weights() for n in (0, 1)]
+    )
     first = weights[:, :, 0].mean(1)
     assert header["order"] == first.argsort(descending=True).tolist()
     assert header["chosen"] == sorted(header["order"][:3])
     assert (header["measure"], header["query"]) == ("first", 2)
     np.testing.assert_allclose(arrays["first"], first, rtol=1e-4)
-    np.testing.assert_allclose(arrays["weights"], weights[header["chosen"]].numpy(), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        arrays["weights"], weights[header["chosen"]].numpy(), rtol=1e-5, atol=1e-7
+    )
     app = opened(inside_view="several", inside_heads=["1", "4"], inside_measure="nothing we know")
     all_passed(app, 3)
     assert payload(app, "several")[0]["chosen"] == [1, 4]
@@ -484,11 +559,24 @@ def test_the_columns_convention_comes_from_the_url(opened):
     assert payload(app, "matrices")[0]["convention"] == "columns"
 
 
-@pytest.mark.parametrize("params", [
-    {"lock": "q99", "inside_key": "99"}, {"inside_key": "-1"}, {"inside_key": "²"}, {"inside_view": "<script>"},
-    {"inside_convention": "diagonal", "inside_view": "matrices"}, {"head": "77"}, {"site": "nowhere"}, {"lock": "k1"},
-    {"inside_stage": "1e9"}, {"source": "a"}, {"source": "zzz😀"}, {"source": "<b>a</b>"}, {"target": "edcbaedcba"},
-])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"lock": "q99", "inside_key": "99"},
+        {"inside_key": "-1"},
+        {"inside_key": "²"},
+        {"inside_view": "<script>"},
+        {"inside_convention": "diagonal", "inside_view": "matrices"},
+        {"head": "77"},
+        {"site": "nowhere"},
+        {"lock": "k1"},
+        {"inside_stage": "1e9"},
+        {"source": "a"},
+        {"source": "zzz😀"},
+        {"source": "<b>a</b>"},
+        {"target": "edcbaedcba"},
+    ],
+)
 def test_no_address_or_text_breaks_the_page(opened, params):
     stands(opened(**params))
 
@@ -522,9 +610,17 @@ def test_another_similarity_is_run_and_said(opened, scope, name):
     assert not app.exception
     own, then = scope.run("abcde", "edc"), scope.with_similarity(name).run("abcde", "edc")
     site = then.attention[SITES[2]]
-    np.testing.assert_allclose(payload(app, "walk")[1]["weights"], site.weights(1)[2].numpy(), rtol=1e-6)
-    apart = np.abs((own.attention[SITES[2]].weights(1) - site.weights(1)).numpy()).sum() / 2 / site.n_query
-    same = sum(a == b for a, b in zip(own.next_token.predicted, then.next_token.predicted, strict=True))
+    np.testing.assert_allclose(
+        payload(app, "walk")[1]["weights"], site.weights(1)[2].numpy(), rtol=1e-6
+    )
+    apart = (
+        np.abs((own.attention[SITES[2]].weights(1) - site.weights(1)).numpy()).sum()
+        / 2
+        / site.n_query
+    )
+    same = sum(
+        a == b for a, b in zip(own.next_token.predicted, then.next_token.predicted, strict=True)
+    )
     (note,) = (row[1] for row in json.loads(json_of(app, "note swapped"))["rows"])
     assert f"here scored by {name}: on average {100 * apart:.0f} % of a row's attention" in note
     assert f"{same} of {len(own.next_token.predicted)} next tokens" in note

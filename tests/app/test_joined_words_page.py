@@ -24,7 +24,14 @@ def opened(**asked: str) -> AppTest:
 
 
 def test_words_are_shown_where_the_url_asks_for_them() -> None:
-    app = opened(checkpoint="gpt", text=TEXT, words="true", site="decoder.layers.1.self_attn", head="2", lock="q2")
+    app = opened(
+        checkpoint="gpt",
+        text=TEXT,
+        words="true",
+        site="decoder.layers.1.self_attn",
+        head="2",
+        lock="q2",
+    )
     header, arrays = picture(app, "head")
     trace = join_words(models.load("gpt", device="cpu").run(TEXT))
     wanted = trace.attention["decoder.layers.1.self_attn"].weights(2).numpy()
@@ -41,9 +48,18 @@ def test_words_are_shown_where_the_url_asks_for_them() -> None:
 
 
 def test_a_token_beyond_the_words_is_not_held() -> None:
-    app = opened(checkpoint="gpt", text=TEXT, words="true", site="decoder.layers.1.self_attn", head="2", lock="q9")
+    app = opened(
+        checkpoint="gpt",
+        text=TEXT,
+        words="true",
+        site="decoder.layers.1.self_attn",
+        head="2",
+        lock="q9",
+    )
     assert picture(app, "head")[0]["lock"] == ""
-    app = opened(checkpoint="gpt", text=TEXT, site="decoder.layers.1.self_attn", head="2", lock="q9")
+    app = opened(
+        checkpoint="gpt", text=TEXT, site="decoder.layers.1.self_attn", head="2", lock="q9"
+    )
     assert picture(app, "head")[0]["lock"] == "q9"
     assert picture(app, "overview")[0]["joined"] is False
 

@@ -44,7 +44,11 @@ def opened(address: str, query: str) -> AppTest:
     app = AppTest.from_file(str(APP), default_timeout=120)
     if address:
         app._page_hash = calc_hash(address)
-    for name, value in {"checkpoint": "dates", "source": BEFORE, **dict(parse_qsl(query, keep_blank_values=True))}.items():
+    for name, value in {
+        "checkpoint": "dates",
+        "source": BEFORE,
+        **dict(parse_qsl(query, keep_blank_values=True)),
+    }.items():
         app.query_params[name] = value
     app.run()
     assert not app.exception
@@ -57,7 +61,9 @@ def parts(app: AppTest) -> dict[str, bytes | dict]:
     for proto in (element.proto for element in app.get("bidi_component")):
         data = proto.bytes or json.loads(proto.json)
         if isinstance(data, dict):
-            found[data["key"]] = {name: value for name, value in data.items() if name not in ("key", "edition")}
+            found[data["key"]] = {
+                name: value for name, value in data.items() if name not in ("key", "edition")
+            }
         else:
             length = int.from_bytes(data[-12:-8], "little")
             found[data[-12 - length : -12].decode()] = data[: -12 - length]
@@ -72,8 +78,16 @@ def answer(session: LiveSession, source: str, target: str = "") -> dict[str, byt
 def rest(app: AppTest) -> list[str]:
     """What stands on the page beside components."""
     shown = [*app.markdown, *app.caption]
-    charts = [part.proto.SerializeToString() for kind in ("html", "plotly_chart", "vega_lite_chart") for part in app.get(kind)]
-    return [part.value for part in shown] + charts + [(button.label, button.disabled) for button in app.button]
+    charts = [
+        part.proto.SerializeToString()
+        for kind in ("html", "plotly_chart", "vega_lite_chart")
+        for part in app.get(kind)
+    ]
+    return (
+        [part.value for part in shown]
+        + charts
+        + [(button.label, button.disabled) for button in app.button]
+    )
 
 
 @pytest.mark.parametrize(("address", "query"), VIEWS)
@@ -88,17 +102,25 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
         assert not app.exception
         after = parts(app)
         assert message == {key: after[key] for key in message}
-        changed = {key for key in after if after[key] != before.get(key)} - {"live"}       # which has the address, no picture
+        changed = {key for key in after if after[key] != before.get(key)} - {
+            "live"
+        }  # which has the address, no picture
         assert changed <= set(message)
         assert changed
-        if not typed[1]:        # with a target the button says something else
+        if not typed[1]:  # with a target the button says something else
             assert rest(app) == beside
 
 
 def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -> None:
     app = opened("decoding", "force=2:12&step=5")
-    asked = [unpack(answer(app.session_state["live session"], text)["stepper"])[0] for text in (AFTER, BEFORE)]
-    assert [(header["forced"], header["step"], header["free"] is None) for header in asked] == [([], 0, True), ([1], 4, False)]
+    asked = [
+        unpack(answer(app.session_state["live session"], text)["stepper"])[0]
+        for text in (AFTER, BEFORE)
+    ]
+    assert [(header["forced"], header["step"], header["free"] is None) for header in asked] == [
+        ([], 0, True),
+        ([1], 4, False),
+    ]
     assert asked[0]["note"] == "The forced tokens belonged to another source and were let go."
     assert asked[1]["note"] == "Forced at position 2: 0."
 
@@ -125,7 +147,9 @@ def pause(app: AppTest) -> int:
     return json.loads(component(app, "live").json)["pause"]
 
 
-def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     app = opened("layer", "")
     app.run()
     assert pause(app) == 0
@@ -134,14 +158,16 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pyt
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
-    app.selectbox(key="checkpoint").set_value("dates-rnn").run()      # it has no such layer to show
+    app.selectbox(key="checkpoint").set_value("dates-rnn").run()  # it has no such layer to show
     assert pause(app) == 0
 
 
 def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked() -> None:
     app = opened("", "")
     answer(app.session_state["live session"], AFTER)
-    app.text_area(key="source").set_value(AFTER)       # leaving the box and clicking may come in one rerun
+    app.text_area(key="source").set_value(
+        AFTER
+    )  # leaving the box and clicking may come in one rerun
     app.button(key="edit").click().run()
     assert app.text_area(key="target").value == "1999-05-03"
 
@@ -169,7 +195,7 @@ def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
     first = numbers.drawn("a")
     assert first < numbers.typed("ab") < numbers.typed("abc")
     late = numbers.drawn("ab")
-    assert numbers.typed("abcd") > numbers.drawn("abc") > late      # each an edit behind
+    assert numbers.typed("abcd") > numbers.drawn("abc") > late  # each an edit behind
 
 
 def test_a_text_typed_again_is_a_new_edit() -> None:
@@ -185,7 +211,7 @@ def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
     numbers = Numbers()
     typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
     assert numbers.drawn("abc") == typed[-1]
-    assert numbers.drawn("ab") > typed[-1]          # an example that had been typed on the way
+    assert numbers.drawn("ab") > typed[-1]  # an example that had been typed on the way
     assert numbers.typed("x") > numbers.session.edition[0]
 
 
@@ -194,7 +220,7 @@ def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
     session.redraw("a", "")
     session.answer = lambda source, target: {"text": {"head": 1}}
     late = unpack(session.edit("ab", ""))[0]["edition"]
-    session.redraw("ab", "")       # a click on another head has committed the text, too
+    session.redraw("ab", "")  # a click on another head has committed the text, too
     assert tuple(late) < session.edition
     session.answer = lambda source, target: {"text": {"head": 2}}
     assert tuple(unpack(session.edit("ab", ""))[0]["edition"]) == session.edition
@@ -202,7 +228,10 @@ def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
 
 def test_a_stamp_says_whose_and_which() -> None:
     assert stamped({"rows": []}, "note", (7, 2)) == {"rows": [], "key": "note", "edition": (7, 2)}
-    assert stamped(b"abc", "é", (258, 3)) == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0" + b"\3\0\0\0"
+    assert (
+        stamped(b"abc", "é", (258, 3))
+        == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0" + b"\3\0\0\0"
+    )
 
 
 # --- several at once
@@ -214,14 +243,26 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
     texts = ["1 June 2001", "2 July 2002", "", "3 August 2003"]
     batches = []
     run_each = Scope.run_each
-    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more))
+    monkeypatch.setattr(
+        Scope,
+        "run_each",
+        lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more),
+    )
     queue = live._Queue()
 
     async def ask() -> list[bytes]:
-        return await asyncio.gather(*(queue.answer(session, (text, "")) for session, text in zip(sessions, texts, strict=True)))
+        return await asyncio.gather(
+            *(
+                queue.answer(session, (text, ""))
+                for session, text in zip(sessions, texts, strict=True)
+            )
+        )
 
     answers = asyncio.run(ask())
-    assert batches == [3, 1]    # all had asked before the first was answered; the empty text is run by itself, and refused
+    assert batches == [
+        3,
+        1,
+    ]  # all had asked before the first was answered; the empty text is run by itself, and refused
     for text, message in zip(texts, answers, strict=True):
         rows = dict(unpack(message)[0]["said"]["written"]["rows"])
         assert rows["source"] == (text or BEFORE)
@@ -234,7 +275,9 @@ class Panic(BaseException):
     """What a library written in Rust raises where it has broken down: no Exception."""
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError])
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError]
+)
 def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException]) -> None:
     def fails(*texts: str) -> Pictures:
         raise error("broken")
@@ -245,7 +288,9 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     queue = live._Queue()
 
     async def ask(*sessions: LiveSession) -> list[bytes | None]:
-        return await asyncio.wait_for(asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30)
+        return await asyncio.wait_for(
+            asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30
+        )
 
     async def twice() -> list[bytes | None]:
         return [*await ask(broken, whole), *await ask(later)]
@@ -255,7 +300,9 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     assert [unpack(answer)[0]["said"] for answer in answers] == [{"text": {"source": "a"}}] * 2
 
 
-def test_a_batch_that_breaks_down_leaves_everyone_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def panics(asked: object) -> None:
         raise Panic("in the batch")
 
@@ -264,12 +311,18 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(monkeypatch: pytest
     queue = live._Queue()
 
     async def ask() -> list[bytes | None]:
-        return await asyncio.wait_for(asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30)
+        return await asyncio.wait_for(
+            asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30
+        )
 
-    assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [{"text": {"source": "a"}}] * 3
+    assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [
+        {"text": {"source": "a"}}
+    ] * 3
 
 
-def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queue, session = live._Queue(), Numbers().session
 
     def breaks(now: object, loop: object) -> None:
@@ -278,7 +331,9 @@ def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: py
     monkeypatch.setattr(queue, "_answer", breaks)
 
     async def ask() -> list[bytes | None]:
-        waiting = [queue.answer(session, (str(i), "")) for i in range(live.TOGETHER + 3)]      # more than are taken at once
+        waiting = [
+            queue.answer(session, (str(i), "")) for i in range(live.TOGETHER + 3)
+        ]  # more than are taken at once
         return await asyncio.wait_for(asyncio.gather(*waiting), 30)
 
     assert asyncio.run(ask()) == [None] * (live.TOGETHER + 3)
@@ -286,17 +341,27 @@ def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: py
 
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     together, long = [], "word " * 70
-    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
+    monkeypatch.setattr(
+        Scope,
+        "run_each",
+        lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs],
+    )
     monkeypatch.setattr(runs, "cached", lambda *what, make: None)
-    live.cache.run_together([("eng-fra", texts, ()) for texts in (("Yes.", ""), (long, ""), ("No.", long), ("", ""))])
+    live.cache.run_together(
+        [("eng-fra", texts, ()) for texts in (("Yes.", ""), (long, ""), ("No.", long), ("", ""))]
+    )
     assert together == [[("Yes.", None)]]
     live.cache.run_together([("eng-fra", (long, ""), ()), ("no such checkpoint", ("a", ""), ())])
-    assert len(together) == 1       # nothing is left to run
+    assert len(together) == 1  # nothing is left to run
     live.cache.run_together([("eng-fra", ("No.", " "), ()), ("eng-fra", ("Yes.", "Oui."), ())])
-    assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
+    assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]  # a blank target is none
     longest = "word" + " word" * 62
-    assert len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == runs.SHORT      # with its end mark
-    live.cache.run_together([("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())])
+    assert (
+        len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == runs.SHORT
+    )  # with its end mark
+    live.cache.run_together(
+        [("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())]
+    )
     assert together[2:] == [[(longest, None)]]
 
 
@@ -334,5 +399,7 @@ def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
 def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened("", "")
     text = "<script>alert(1)</script>"
-    assert dict(answer(app.session_state["live session"], text)["written"]["rows"])["source"] == text
+    assert (
+        dict(answer(app.session_state["live session"], text)["written"]["rows"])["source"] == text
+    )
     assert said(app, "written")["look"].startswith("written")

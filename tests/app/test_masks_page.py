@@ -56,7 +56,11 @@ def own(dates: Scope) -> list[MaskedRun]:
 
 
 def again(scope: Scope, own: list[MaskedRun], changes: Edits) -> list[MaskedRun]:
-    return run_masked(scope, [(run.trace.streams["source"].text, run.trace.streams["target"]) for run in own], changes)
+    return run_masked(
+        scope,
+        [(run.trace.streams["source"].text, run.trace.streams["target"]) for run in own],
+        changes,
+    )
 
 
 # the independent route: the whole model written out, masks as 0 and −∞
@@ -107,13 +111,22 @@ class ByHand:
         x = self.embed(source)
         for i in range(self.config.n_encoder_layers):
             at = f"encoder.layers.{i}"
-            x = self.norm(f"{at}.add_norm_1", x + self.attend(f"{at}.self_attn", x, x, added["encoder_self"][:n, :n]))
+            x = self.norm(
+                f"{at}.add_norm_1",
+                x + self.attend(f"{at}.self_attn", x, x, added["encoder_self"][:n, :n]),
+            )
             x = self.norm(f"{at}.add_norm_2", x + self.feed_forward(f"{at}.ff", x))
         y = self.embed(target)
         for i in range(self.config.n_decoder_layers):
             at = f"decoder.layers.{i}"
-            y = self.norm(f"{at}.add_norm_1", y + self.attend(f"{at}.self_attn", y, y, added["decoder_self"][:m, :m]))
-            y = self.norm(f"{at}.add_norm_2", y + self.attend(f"{at}.cross_attn", y, x, added["cross"][:m, :n]))
+            y = self.norm(
+                f"{at}.add_norm_1",
+                y + self.attend(f"{at}.self_attn", y, y, added["decoder_self"][:m, :m]),
+            )
+            y = self.norm(
+                f"{at}.add_norm_2",
+                y + self.attend(f"{at}.cross_attn", y, x, added["cross"][:m, :n]),
+            )
             y = self.norm(f"{at}.add_norm_3", y + self.feed_forward(f"{at}.ff", y))
         return (y @ self.p["embedding.weight"].T).log_softmax(-1)
 
@@ -145,10 +158,14 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
 ) -> None:
     run, hand = again(dates, own, changes)[row], ByHand(dates)
     n = max(len(r.trace.streams["source"].ids) for r in own)
-    source = torch.tensor([*run.trace.streams["source"].ids, *[PAD] * (n - len(run.trace.streams["source"].ids))])
+    source = torch.tensor(
+        [*run.trace.streams["source"].ids, *[PAD] * (n - len(run.trace.streams["source"].ids))]
+    )
     allowed = masks_by_hand(source, 40, changes)
     by_hand = hand.log_probs(source, torch.tensor(run.trace.streams["target"].ids), allowed)
-    torch.testing.assert_close(torch.tensor(run.log_probs), by_hand[range(11), run.labels], atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(run.log_probs), by_hand[range(11), run.labels], atol=2e-4, rtol=1e-4
+    )
     assert run.log_prob == pytest.approx(float(by_hand[range(11), run.labels].sum()), abs=2e-3)
     written = [START]
     while written[-1] != END and len(written) < 40:
@@ -158,7 +175,9 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
     assert run.output == dates.tokenizer.decode(written[1:])
 
 
-def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(dates: Scope, own: list[MaskedRun]) -> None:
+def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(
+    dates: Scope, own: list[MaskedRun]
+) -> None:
     after = again(dates, own, LIFTED)[0]
     said = outcome_text.cheat(own[0], after, LIFTED, Transformer.kinds)
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
@@ -183,7 +202,11 @@ def test_ready_made_masks_against_truth_tables(name: str) -> None:
 
 
 def test_blocks_of_two() -> None:
-    assert ready_made("block-diagonal", 2, 3, 5).int().tolist() == [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]
+    assert ready_made("block-diagonal", 2, 3, 5).int().tolist() == [
+        [1, 1, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0],
+    ]
 
 
 @pytest.mark.parametrize(("name", "k"), [("diagonal", 1), ("window", -1), ("block-diagonal", 0)])
@@ -200,25 +223,41 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
     layer = MaskChange(ready=name, k=2).ready_name
     why = masks_text.reason(KIND[kind], layer)
     if kind == "cross":
-        assert not {"causal", "before and", "previous", "back", "itself"} & set(label.replace(":", "").split())
+        assert not {"causal", "before and", "previous", "back", "itself"} & set(
+            label.replace(":", "").split()
+        )
         assert name == "none" or "place" in label
         assert name == "none" or ("in the source" in why and "in the target" in why)
         assert "look-ahead" not in masks_text.layer(KIND[kind], layer)
     else:
         assert "source" not in label
         assert ("does not exist yet" in why) == (kind == "decoder_self" and name == "causal")
-    allowed = ready_made(name, 2, 5, 5) & (ready_made("causal", 1, 5, 5) if kind == "decoder_self" and name != "none" else True)
+    allowed = ready_made(name, 2, 5, 5) & (
+        ready_made("causal", 1, 5, 5) if kind == "decoder_self" and name != "none" else True
+    )
     ahead = bool(allowed.triu(1).any())
-    assert ("back" in label or "ahead" in label) == (kind == "decoder_self" and not ahead and name in ("window", "block-diagonal"))
+    assert ("back" in label or "ahead" in label) == (
+        kind == "decoder_self" and not ahead and name in ("window", "block-diagonal")
+    )
     if name == "causal" and kind == "cross":
-        assert (label, masks_text.layer(KIND[kind], layer)) == ("source places up to its own", "places up to its own")
+        assert (label, masks_text.layer(KIND[kind], layer)) == (
+            "source places up to its own",
+            "places up to its own",
+        )
         assert why == "its place in the source is after the query's in the target"
-        assert not ready_made(name, 2, 5, 5)[1, 2]      # row 1 may not read column 2: the source place after the query's
+        assert not ready_made(name, 2, 5, 5)[
+            1, 2
+        ]  # row 1 may not read column 2: the source place after the query's
 
 
-def test_a_prefix_meets_the_part_of_the_mask_that_is_said(dates: Scope, own: list[MaskedRun]) -> None:
+def test_a_prefix_meets_the_part_of_the_mask_that_is_said(
+    dates: Scope, own: list[MaskedRun]
+) -> None:
     change = MaskChange(ready="previous")
-    for kind, said, shape in (("decoder_self", "top-left m × m part", (3, 3)), ("cross", "first m rows", (3, 9))):
+    for kind, said, shape in (
+        ("decoder_self", "top-left m × m part", (3, 3)),
+        ("cross", "first m rows", (3, 9)),
+    ):
         site = next(s for s in own[0].trace.attention.values() if s.kind == kind)
         assert said in masks_text.rules(site)
         whole = ready_made("previous", 1, 9, 9)
@@ -237,9 +276,17 @@ def test_no_change_is_exactly_the_models_own_run(dates: Scope, own: list[MaskedR
 
 def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> None:
     source = dates.encode(source=LONG)["source"].ids
-    for decoder in (MaskChange(forbidden=((2, 0), (3, 1), (5, 5))), MaskChange(ready="window", k=2)):
-        changes = Edits.of_kinds(decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal"))
-        runs = [list(decoding.greedy(dates.model, source, edits=changes, use_cache=use)) for use in (True, False)]
+    for decoder in (
+        MaskChange(forbidden=((2, 0), (3, 1), (5, 5))),
+        MaskChange(ready="window", k=2),
+    ):
+        changes = Edits.of_kinds(
+            decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal")
+        )
+        runs = [
+            list(decoding.greedy(dates.model, source, edits=changes, use_cache=use))
+            for use in (True, False)
+        ]
         assert [step.token for step in runs[0]] == [step.token for step in runs[1]]
         for cached, plain in zip(*runs, strict=True):
             torch.testing.assert_close(cached.log_probs, plain.log_probs, atol=1e-4, rtol=1e-4)
@@ -249,15 +296,27 @@ def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
     source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
     ahead = (MaskChange(opened=((0, 3),)), MaskChange(lifted), MaskChange(lifted, "window"))
-    behind = (MaskChange(), MaskChange(opened=((3, 0),)), MaskChange(lifted, "causal"), MaskChange((), "window"))
+    behind = (
+        MaskChange(),
+        MaskChange(opened=((3, 0),)),
+        MaskChange(lifted, "causal"),
+        MaskChange((), "window"),
+    )
     with torch.inference_mode():
-        runs = [decoding.Incremental(dates.model, source, edits=Edits.of_kinds(decoder_self=c)) for c in (*ahead, *behind)]
+        runs = [
+            decoding.Incremental(dates.model, source, edits=Edits.of_kinds(decoder_self=c))
+            for c in (*ahead, *behind)
+        ]
     assert [run.cache is None for run in runs] == [True] * len(ahead) + [False] * len(behind)
 
 
-def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list[MaskedRun]) -> None:
+def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
+    dates: Scope, own: list[MaskedRun]
+) -> None:
     row = tuple((3, key) for key in range(11))
-    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous"))
+    changes = Edits.of_kinds(
+        decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous")
+    )
     run = again(dates, own, changes)[0]
     assert run.trace.next_token.logits.isfinite().all()
     for site in run.trace.attention.values():
@@ -266,24 +325,40 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list
             assert site.weights()[:, blocked].eq(0).all()
             assert site.out[0, :, blocked].eq(0).all()
         assert all(check.passed for check in check_site(site))
-    view = MaskView(own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates"))
+    view = MaskView(
+        own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates")
+    )
     assert any("whole row of “2 → " in line for line in painter.story(view))
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
-    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),)))
+    changes = Edits.of_kinds(
+        decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),))
+    )
     assert again(dates, own, changes)[0].output_ids == own[0].output_ids
     assert again(dates, own, changes)[0].log_probs == pytest.approx(own[0].log_probs, abs=1e-6)
 
 
 # the text in the URL
 
-CELLS = some.lists(some.tuples(some.integers(0, 12), some.integers(0, 12), some.integers(0, 1)), max_size=60)
+CELLS = some.lists(
+    some.tuples(some.integers(0, 12), some.integers(0, 12), some.integers(0, 1)), max_size=60
+)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])      # on a busy machine it is slow
-@given(CELLS, some.sampled_from(KINDS), some.sampled_from(READY_MADE), some.integers(1, 40), some.booleans())
-def test_a_change_goes_through_the_url_unharmed(cells: list, kind: str, ready: str, k: int, padded: bool) -> None:
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # on a busy machine it is slow
+@given(
+    CELLS,
+    some.sampled_from(KINDS),
+    some.sampled_from(READY_MADE),
+    some.integers(1, 40),
+    some.booleans(),
+)
+def test_a_change_goes_through_the_url_unharmed(
+    cells: list, kind: str, ready: str, k: int, padded: bool
+) -> None:
     drawn = masks_notation.paint(MaskChange(), cells)
     change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], drawn, ready, k), padded)
     found = masks_notation.from_text(masks_notation.to_text(change))
@@ -300,7 +375,21 @@ def test_painted_cells_make_a_short_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "f", "f1", "f1.", "x3.4", "f99999.1", "f9-3.1", "window", "window0x", "f0-4095.0-4095", "__", "f1.1-"]
+    "text",
+    [
+        "",
+        "f",
+        "f1",
+        "f1.",
+        "x3.4",
+        "f99999.1",
+        "f9-3.1",
+        "window",
+        "window0x",
+        "f0-4095.0-4095",
+        "__",
+        "f1.1-",
+    ],
 )
 def test_an_unreadable_text_paints_nothing(text: str) -> None:
     assert masks_notation.from_text(text) == MaskChange()
@@ -317,7 +406,9 @@ def test_a_ready_made_mask_that_is_not_there_is_refused() -> None:
 @pytest.fixture(scope="module")
 def painted(dates: Scope, own: list[MaskedRun]) -> MaskView:
     after = again(dates, own, PAINTED)
-    return MaskView(own[1], after[1], PAINTED, "cross", "decoder.layers.1.cross_attn", 2, words.terms("dates"))
+    return MaskView(
+        own[1], after[1], PAINTED, "cross", "decoder.layers.1.cross_attn", 2, words.terms("dates")
+    )
 
 
 def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
@@ -325,17 +416,23 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
     before, after = painted.sites
     np.testing.assert_array_equal(arrays["before"], before.weights(2).numpy())
     np.testing.assert_array_equal(arrays["after"], after.weights(2).numpy())
-    np.testing.assert_array_equal(arrays["difference"], (after.weights(2) - before.weights(2)).numpy())
+    np.testing.assert_array_equal(
+        arrays["difference"], (after.weights(2) - before.weights(2)).numpy()
+    )
     np.testing.assert_array_equal(arrays["blockedAfter"], (~after.allowed()).numpy())
     np.testing.assert_array_equal(arrays["logAfter"], np.float32(painted.after.log_probs))
     assert header["effect"]["sums"] == [painted.before.log_prob, painted.after.log_prob]
-    assert [[q, k] for q, k, _ in header["painted"]] == [list(cell) for cell in PAINTED.of("cross").forbidden]
+    assert [[q, k] for q, k, _ in header["painted"]] == [
+        list(cell) for cell in PAINTED.of("cross").forbidden
+    ]
     assert arrays["base"].any() == False  # noqa: E712 (padding is lifted; what is painted is told apart)
     assert [label[0] for label in header["keys"]][-1] == "[padding]"
     for block in header["strip"]:
         size = block["rows"] * block["cols"]
         cells = [arrays["strip"][p["offset"] : p["offset"] + size] for p in block["pictures"]]
-        np.testing.assert_array_equal(np.logical_and.reduce(cells[:-1]) if cells[:-1] else cells[-1] == 1, cells[-1])
+        np.testing.assert_array_equal(
+            np.logical_and.reduce(cells[:-1]) if cells[:-1] else cells[-1] == 1, cells[-1]
+        )
     names = {block["kind"]: [p["name"] for p in block["pictures"]] for block in header["strip"]}
     assert names["encoder_self"] == ["source padding", "window of 5", DRAWN, "all together"]
     assert names["decoder_self"] == ["target padding", LOOK_AHEAD, DRAWN, "all together"]
@@ -344,18 +441,25 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(painted: MaskView) -> None:
     assert all(check.passed for check in mask_view.checks(painted))
-    unpainted = MaskView(painted.before, painted.before, PAINTED, "cross", painted.site, 2, painted.terms)
+    unpainted = MaskView(
+        painted.before, painted.before, PAINTED, "cross", painted.site, 2, painted.terms
+    )
     assert [check.passed for check in mask_view.checks(unpainted)] == [True, False]
 
 
 def test_files(painted: MaskView) -> None:
     table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(painted))))
-    assert [float(row[2]) for row in table[1:]] == [*painted.after.log_probs, painted.after.log_prob]
+    assert [float(row[2]) for row in table[1:]] == [
+        *painted.after.log_probs,
+        painted.after.log_prob,
+    ]
     table = list(csv.DictReader(masks_files.head_csv(painted)))
     after = painted.sites[1]
     weights = [np.float32(row["weight after"]) for row in table]
     np.testing.assert_array_equal(weights, after.weights(2).flatten().numpy())
-    assert [row["allowed after"] for row in table] == [str(bool(x)) for x in after.allowed().flatten()]
+    assert [row["allowed after"] for row in table] == [
+        str(bool(x)) for x in after.allowed().flatten()
+    ]
     files = saved(masks_files.everything_npz(painted))
     np.testing.assert_array_equal(files["decoder.layer2.cross_attn.after"], after.weights().numpy())
     np.testing.assert_array_equal(files["cross.after.additive"] == 0, files["cross.after.allowed"])
@@ -388,7 +492,9 @@ def shown(app: AppTest) -> tuple[dict, dict]:
 
 
 def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
-    app = opened(masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self")
+    app = opened(
+        masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self"
+    )
     header, _ = shown(app)
     changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
     run = again(dates, run_masked(dates, [(LONG, None), (SHORT, None)]), changes)[1]
@@ -449,7 +555,12 @@ def test_everything_blocked_everywhere_still_runs() -> None:
 
 
 def test_the_second_text_is_longer_than_the_first_example(dates: Scope, scope: Scope) -> None:
-    for model, offered in ((dates, examples("dates")), (scope, scope.examples)):      # its own held-out texts, if it has any
+    for model, offered in (
+        (dates, examples("dates")),
+        (scope, scope.examples),
+    ):  # its own held-out texts, if it has any
         second = default_second(model)
         assert second in offered
-        assert len(model.encode(source=second)["source"].ids) > len(model.encode(source=offered[0])["source"].ids)
+        assert len(model.encode(source=second)["source"].ids) > len(
+            model.encode(source=offered[0])["source"].ids
+        )

@@ -26,7 +26,12 @@ class Slow:
     """Opens `name` only as far as it is let; everything else at once."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.begun, self.at, self.free = name, threading.Event(), threading.Event(), threading.Event()
+        self.name, self.begun, self.at, self.free = (
+            name,
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.calls, self.ended, self.fails = 0, threading.Event(), ""
 
     def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.open_scope) -> Scope:
@@ -90,7 +95,9 @@ def finished(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     return app.run()
 
 
-def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A browser sees the last of runs that follow quickly; it would take the first model of the menu for the chosen one."""
     monkeypatch.setattr(opening, "PATIENCE", 0)
     app = app_on(slow.name)
@@ -106,19 +113,23 @@ def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(slow: Slow,
     assert (text.set_value, text.value) == (True, DATE)
     app.run()
     assert not app.selectbox(key="checkpoint").proto.set_value
-    assert not app.text_area(key="source").proto.set_value      # it may be typed into
+    assert not app.text_area(key="source").proto.set_value  # it may be typed into
 
 
-def test_the_old_model_stays_until_the_new_one_stands(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_model_stays_until_the_new_one_stands(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = app_on("dates")
     about, weights = head(app)
     assert "model: dates\n" in about
     pick(app, slow, monkeypatch)
     assert app.selectbox(key="checkpoint").value == slow.name
-    assert bar(app) == [(17, "3 of 12 tensors placed")]        # % of the bar, 3/12 of 70
+    assert bar(app) == [(17, "3 of 12 tensors placed")]  # % of the bar, 3/12 of 70
     assert head(app)[0] == about
     assert (head(app)[1] == weights).all()
-    app.text_area(key="source").set_value("4 June 2001").run()     # and it is still the one that answers
+    app.text_area(key="source").set_value(
+        "4 June 2001"
+    ).run()  # and it is still the one that answers
     assert "4 June 2001" in head(app)[0]
     assert "model: dates\n" in head(app)[0]
     slow.free.set()
@@ -139,19 +150,25 @@ def test_stopping_leaves_the_old_model_chosen(slow: Slow, monkeypatch: pytest.Mo
     slow.free.set()
     assert slow.ended.wait(60)
     assert not cache.is_open(slow.name)
-    pick(app, slow, monkeypatch)        # and it can be asked for again
+    pick(app, slow, monkeypatch)  # and it can be asked for again
     finished(app, monkeypatch)
     assert f"model: {slow.name}\n" in head(app)[0]
 
 
-def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = pick(app_on("dates"), slow, monkeypatch)
     about, weights = head(app)
     slow.fails = "its weights are <b>odd</b>"
     slow.free.set()
     finished(app, monkeypatch)
     for _ in range(2):
-        assert said(app, "note checkpoint") == {**said(app, "note checkpoint"), "look": "note bad", "rows": [["line", slow.fails]]}
+        assert said(app, "note checkpoint") == {
+            **said(app, "note checkpoint"),
+            "look": "note bad",
+            "rows": [["line", slow.fails]],
+        }
         assert bar(app) == []
         assert head(app)[0] == about
         assert (head(app)[1] == weights).all()
@@ -164,7 +181,9 @@ def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(slow: 
     assert slow.calls == 2
 
 
-def test_two_sessions_open_it_once_and_one_of_them_may_leave(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sessions_open_it_once_and_one_of_them_may_leave(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = (pick(app_on("dates"), slow, monkeypatch) for _ in range(2))
     one.button(key="stop-opening").click().run()
     slow.free.set()
@@ -216,10 +235,16 @@ def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.Mo
     assert not cache.is_open(slow.name)
 
 
-def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opening, "PATIENCE", 0)
     app = AppTest.from_file(str(APP), default_timeout=120)
-    for name, value in {"checkpoint": slow.name, "source": "7 July 1977", "strength": "root"}.items():
+    for name, value in {
+        "checkpoint": slow.name,
+        "source": "7 July 1977",
+        "strength": "root",
+    }.items():
         app.query_params[name] = value
     app.run()
     assert slow.at.wait(60)

@@ -21,7 +21,12 @@ PROMPT, FOLLOWS, SECOND = "abcab", "edc", "bad"
 @pytest.fixture(scope="module")
 def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
     folder, made = tmp_path_factory.mktemp("models") / "letters", letters("gpt", n_ctx=17)
-    save_checkpoint(folder, made.model, made.tokenizer, {"step": 0, "task": "language", "examples": ["abc", "abcde"]})
+    save_checkpoint(
+        folder,
+        made.model,
+        made.tokenizer,
+        {"step": 0, "task": "language", "examples": ["abc", "abcde"]},
+    )
     return models.load(folder, device="cpu")
 
 
@@ -62,12 +67,19 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     header, arrays = picture(app, "mask_painter")
     assert app.query_params["self-mask"] in ("window1", ["window1"])
     encoding = scope.run(PROMPT, FOLLOWS).streams["text"]
-    (after,) = run_masked(scope, [(encoding,)], Edits.of_kinds(self=MaskChange(ready="window", k=1)))
+    (after,) = run_masked(
+        scope, [(encoding,)], Edits.of_kinds(self=MaskChange(ready="window", k=1))
+    )
     assert header["effect"]["sums"][1] == pytest.approx(after.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == after.output
-    open_cells = [(q, k) for q in range(9) for k in range(9) if not arrays["blockedAfter"].reshape(9, 9)[q, k]]
+    open_cells = [
+        (q, k) for q in range(9) for k in range(9) if not arrays["blockedAfter"].reshape(9, 9)[q, k]
+    ]
     assert open_cells == [(q, k) for q in range(9) for k in range(9) if q - 1 <= k <= q]
-    assert said(app, "note masks")["rows"][0][1] == "9 and 4 tokens: the second text is padded with 5 tokens."
+    assert (
+        said(app, "note masks")["rows"][0][1]
+        == "9 and 4 tokens: the second text is padded with 5 tokens."
+    )
     of_key(app.button, "masks-undo").click().run()
     sums = picture(app, "mask_painter")[0]["effect"]["sums"]
     assert sums[0] == sums[1]
@@ -77,16 +89,32 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
 def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope) -> None:
     app = opened(masks_page, scope.path, masks_second="a" * 40)
     all_passed(app, 5)
-    assert said(app, "note masks")["rows"][0][1] == "This text has 41 tokens; this model reads at most 17."
+    assert (
+        said(app, "note masks")["rows"][0][1]
+        == "This text has 41 tokens; this model reads at most 17."
+    )
 
 
 @pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
 def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> None:
-    app = opened(decoding_page, scope.path, continuation=FOLLOWS, decoding_how=how, decoding_tokens="4", decoding_seed="3")
+    app = opened(
+        decoding_page,
+        scope.path,
+        continuation=FOLLOWS,
+        decoding_how=how,
+        decoding_tokens="4",
+        decoding_seed="3",
+    )
     all_passed(app, 5)
     header, _ = picture(app, "stepper")
-    method = {"greedy": Method(max_new=4), "sampling": Method("sample", seed=3, max_new=4), "beam": Method("beam", max_new=4)}[how]
-    assert header["serial"]["taken"] == list(autoregressive(scope.model, scope.given_ids(PROMPT), method).run.taken)
+    method = {
+        "greedy": Method(max_new=4),
+        "sampling": Method("sample", seed=3, max_new=4),
+        "beam": Method("beam", max_new=4),
+    }[how]
+    assert header["serial"]["taken"] == list(
+        autoregressive(scope.model, scope.given_ids(PROMPT), method).run.taken
+    )
     assert [label[0] for label in header["prompt"]] == ["[start]", *"abca"]
     assert [label[0] for label in header["parallel"]["given"]] == [*FOLLOWS]
     assert not header["ownText"]
@@ -101,12 +129,18 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
     assert header["ownText"]
     assert (header["parallel"]["taken"], header["serial"]["taken"][1]) == (list(own), 5)
     of_key(app.text_area, "text").set_value("abc").run()
-    assert picture(app, "stepper")[0]["note"] == "The forced tokens belonged to another text and were let go."
+    assert (
+        picture(app, "stepper")[0]["note"]
+        == "The forced tokens belonged to another text and were let go."
+    )
 
 
 def test_a_prompt_without_room_is_answered_in_words(scope: Scope) -> None:
     app = opened(decoding_page, scope.path, text="a" * 16)
     assert not app.exception
-    assert "The prompt fills all 17 tokens that this model can read" in said(app, "note decoding")["rows"][0][1]
+    assert (
+        "The prompt fills all 17 tokens that this model can read"
+        in said(app, "note decoding")["rows"][0][1]
+    )
     of_key(app.text_area, "text").set_value("abc").run()
     all_passed(app, 5)

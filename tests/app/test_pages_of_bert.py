@@ -18,10 +18,19 @@ from viz_app.drawing import notes
 
 STORY = "Mary went to the garden. John took the milk to the office."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took the milk."
-ASKED = {"pretraining": {"text": "Mary [MASK] to the garden.", "second_text": "John took the milk."},
-         "span": {"question": QUESTION, "context": CONTEXT}}
-PAGES = {"attention": "attention", "task": "task", "inside": "inside", "positions": "positions", "masks": "masks",
-         "decoding": "decoding", "from_rnn": "from_rnn"}
+ASKED = {
+    "pretraining": {"text": "Mary [MASK] to the garden.", "second_text": "John took the milk."},
+    "span": {"question": QUESTION, "context": CONTEXT},
+}
+PAGES = {
+    "attention": "attention",
+    "task": "task",
+    "inside": "inside",
+    "positions": "positions",
+    "masks": "masks",
+    "decoding": "decoding",
+    "from_rnn": "from_rnn",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +48,11 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     """AppTest can run again only with what stands in a list."""
-    monkeypatch.setattr(checkpoints, "available", lambda: [*(str(scope.path) for scope in scopes.values()), "gpt-char"])
+    monkeypatch.setattr(
+        checkpoints,
+        "available",
+        lambda: [*(str(scope.path) for scope in scopes.values()), "gpt-char"],
+    )
 
 
 def page_of(name: str) -> None:
@@ -59,7 +72,9 @@ def opened(name: str, folder: Path, **params: str | list[str]) -> AppTest:
 
 @pytest.mark.parametrize("head", ASKED)
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], head: str, name: str) -> None:
+def test_every_page_opens_and_every_check_on_it_passes(
+    scopes: dict[str, Scope], head: str, name: str
+) -> None:
     app = opened(name, scopes[head].path, **ASKED[head])
     assert not app.exception
     if name in ("attention", "task", "inside", "masks"):
@@ -70,14 +85,21 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
 
 @pytest.mark.parametrize("section", ["Curves", "Map", "Added or concatenated"])
 def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None:
-    app = opened("positions", scopes["pretraining"].path, **ASKED["pretraining"], **{"positions-section": section})
+    app = opened(
+        "positions",
+        scopes["pretraining"].path,
+        **ASKED["pretraining"],
+        **{"positions-section": section},
+    )
     assert not app.exception
     looks = [look for look, _ in said(app, "checks")["rows"]]
     assert "passed" in looks
     assert "failed" not in looks
 
 
-def test_pages_of_writing_say_that_it_does_not_and_which_models_do(scopes: dict[str, Scope]) -> None:
+def test_pages_of_writing_say_that_it_does_not_and_which_models_do(
+    scopes: dict[str, Scope],
+) -> None:
     text = prose(opened("decoding", scopes["span"].path, **ASKED["span"]))
     assert "This model does not write" in text
     assert "**gpt**" in text
@@ -91,7 +113,9 @@ def address(app: AppTest) -> dict[str, list[str]]:
 def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, Scope]) -> None:
     scope, asked = scopes["pretraining"], {"text": "Mary went to the garden.", "second_text": ""}
     for name, key in (("task", "guesses"), ("attention", "head")):
-        app = opened(name, scope.path, **asked, masked=["2", "4", "7", "99"])      # 7 is [SEP], 99 beyond the text
+        app = opened(
+            name, scope.path, **asked, masked=["2", "4", "7", "99"]
+        )  # 7 is [SEP], 99 beyond the text
         header, arrays = picture(app, key)
         assert dict(said(app, "written")["rows"])["source"] == "Mary [MASK] to [MASK] garden."
         assert address(app)["masked"] == ["2", "4", "7", "99"]
@@ -108,15 +132,25 @@ def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, S
 
 def test_what_was_hidden_is_let_go_with_another_example_or_model(scopes: dict[str, Scope]) -> None:
     for key in ("example", "checkpoint"):
-        app = opened("task", scopes["pretraining"].path, text="Mary went to the garden.", second_text="", masked=["2"])
+        app = opened(
+            "task",
+            scopes["pretraining"].path,
+            text="Mary went to the garden.",
+            second_text="",
+            masked=["2"],
+        )
         box = app.selectbox(key=key)
-        box.set_value(next(value for value in box.options if key == "example" or "span" in value)).run()
+        box.set_value(
+            next(value for value in box.options if key == "example" or "span" in value)
+        ).run()
         assert "masked" not in address(app)
         assert not app.exception
 
 
 def test_a_second_text_left_empty_is_said_under_its_box(scopes: dict[str, Scope]) -> None:
-    app = opened("task", scopes["pretraining"].path, text="Mary went to the garden.", second_text="")
+    app = opened(
+        "task", scopes["pretraining"].path, text="Mary went to the garden.", second_text=""
+    )
     assert said(app, "note second_text")["rows"] == [["line", words.ONE_TEXT]]
     assert picture(app, "pair")[0]["waiting"]
     {box.key: box for box in app.text_area}["second_text"].set_value("John took the milk.").run()
@@ -124,17 +158,26 @@ def test_a_second_text_left_empty_is_said_under_its_box(scopes: dict[str, Scope]
     assert said(app, "note second_text")["rows"] == [["line", ""]]
 
 
-def test_a_mask_where_the_model_has_none_and_a_question_without_a_text_are_said_at_their_boxes(scopes: dict[str, Scope]) -> None:
+def test_a_mask_where_the_model_has_none_and_a_question_without_a_text_are_said_at_their_boxes(
+    scopes: dict[str, Scope],
+) -> None:
     app = opened("task", scopes["span"].path, question=QUESTION, context=CONTEXT)
     {box.key: box for box in app.text_area}["context"].set_value("").run()
     assert said(app, "note context")["rows"][0][1] == "The context is empty; type some text."
-    assert picture(app, "span")[0]["title"].startswith("Where does the answer to “Where is Mary?”")     # the last good one
+    assert picture(app, "span")[0]["title"].startswith(
+        "Where does the answer to “Where is Mary?”"
+    )  # the last good one
     gpt = opened("task", Path("gpt-char"), text="The [MASK] sat.")
-    assert "[MASK] is plain text here: this model has no such token." in said(gpt, "note text")["rows"][0][1]
+    assert (
+        "[MASK] is plain text here: this model has no such token."
+        in said(gpt, "note text")["rows"][0][1]
+    )
 
 
 @pytest.mark.parametrize("head", ASKED)
-def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(scopes: dict[str, Scope], head: str) -> None:
+def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
+    scopes: dict[str, Scope], head: str
+) -> None:
     scope = scopes[head]
     app = opened("positions", scope.path, **ASKED[head], **{"positions-order": "reversed"})
     all_passed(app, 2)
@@ -145,17 +188,24 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(scopes: d
     assert header["order"] == order
     ids, segments = torch.tensor([row.ids])[:, order], torch.tensor([row.segments])
     with torch.no_grad():
-        before, after = (scope.model.encode(x, scope.model.masks(x), segments)[0] for x in (torch.tensor([row.ids]), ids))
+        before, after = (
+            scope.model.encode(x, scope.model.masks(x), segments)[0]
+            for x in (torch.tensor([row.ids]), ids)
+        )
     moved = (after[torch.tensor(order).argsort()] - before).norm(dim=-1) / before.norm(dim=-1)
     assert arrays["map0"].reshape(len(order), -1)[:, -1] == pytest.approx(moved.numpy(), abs=1e-5)
     assert float(moved.max()) > 0.01 > 1e-4 > arrays["map1"].max()
     lines = [text for look, text in said(app, "positions-explained")["rows"]][1:]
     assert [line.split(":")[0] for line in lines] == [
-        f"{where}, {what}" for where in ("With positions", "Positions switched off") for what in ("as typed", "reordered")
+        f"{where}, {what}"
+        for where in ("With positions", "Positions switched off")
+        for what in ("as typed", "reordered")
     ]
     assert lines[0].endswith(f"{notes.answer_line(scope.run(*ASKED[head].values()))[1]}.")
     if head == "pretraining":
-        assert lines[2].split(": ", 1)[1] == lines[3].split(": ", 1)[1]       # where [MASK] stands is nothing to it
+        assert (
+            lines[2].split(": ", 1)[1] == lines[3].split(": ", 1)[1]
+        )  # where [MASK] stands is nothing to it
         answers = scope.model(ids, segments)["masked token"][0, order.index(2)]
         assert f": {scope.tokenizer.token(int(answers.argmax()))} (" in lines[1]
 
@@ -170,7 +220,9 @@ def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) ->
     assert rows["label-out"] == f"the answer in the text, {100 * p:.0f} %"
     app = opened("attention", scopes["pretraining"].path, **ASKED["pretraining"])
     rows = dict(said(app, "written")["rows"])
-    (token,) = scopes["pretraining"].run(*ASKED["pretraining"].values()).outputs["masked token"].predicted
+    (token,) = (
+        scopes["pretraining"].run(*ASKED["pretraining"].values()).outputs["masked token"].predicted
+    )
     assert rows["source"] == "Mary [MASK] to the garden. John took the milk."
     assert rows["label-out"] == "most likely in the place of [MASK]"
     assert rows["output"].startswith(f"{token} (")
@@ -189,11 +241,15 @@ def test_an_error_stands_at_its_field_and_the_last_picture_stays(scopes: dict[st
 
 def test_an_example_fills_both_boxes(scopes: dict[str, Scope]) -> None:
     app = opened("attention", scopes["span"].path)
-    assert {box.key: box.value for box in app.text_area if box.key in ("question", "context")} == ASKED["span"]
+    assert {
+        box.key: box.value for box in app.text_area if box.key in ("question", "context")
+    } == ASKED["span"]
 
 
 def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[str, Scope]) -> None:
-    app = opened("masks", scopes["span"].path, **ASKED["span"], **{"masks-second": "Where is the milk?"})
+    app = opened(
+        "masks", scopes["span"].path, **ASKED["span"], **{"masks-second": "Where is the milk?"}
+    )
     assert not app.exception
     header, _ = picture(app, "mask_painter")
     assert [label[0].split(": ")[0] for label in header["effect"]["labels"]] == ["start", "end"]

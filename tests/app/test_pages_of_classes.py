@@ -35,10 +35,22 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
     start = {"name": "gpt", "weights": "0" * 64}
     for seed, (name, factor) in enumerate({**FACTORS, "foreign": 0.25}.items(), 2):
         folder = tmp_path_factory.mktemp("models") / name
-        model = random_gpt(seed, vocab_size=tokenizer.vocab_size, head="classes", classes="bad,good,so so")
-        record = {"step": 0, "task": "classify", "recipe": {"seed": seed if name == "foreign" else 1}, "start": start,
-                  "data": {"file": "own.tsv", "fold": 0, "lm_weight": factor}, "examples": [TEXT],
-                  "scores": {"held-out accuracy": 60.0 + seed, "text perplexity": 1234.5 + seed, "cases": 7}}
+        model = random_gpt(
+            seed, vocab_size=tokenizer.vocab_size, head="classes", classes="bad,good,so so"
+        )
+        record = {
+            "step": 0,
+            "task": "classify",
+            "recipe": {"seed": seed if name == "foreign" else 1},
+            "start": start,
+            "data": {"file": "own.tsv", "fold": 0, "lm_weight": factor},
+            "examples": [TEXT],
+            "scores": {
+                "held-out accuracy": 60.0 + seed,
+                "text perplexity": 1234.5 + seed,
+                "cases": 7,
+            },
+        }
         save_checkpoint(folder, model, tokenizer, record)
         found[name] = models.load(folder, device="cpu")
     return found
@@ -46,12 +58,16 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path) for scope in scopes.values()])
+    monkeypatch.setattr(
+        checkpoints, "available", lambda: [str(scope.path) for scope in scopes.values()]
+    )
 
 
 def shown(scope: Scope, text: str = TEXT) -> tuple[dict[str, bytes], list[Check]]:
     trace = scope.run(text)
-    return class_probabilities(CurrentRun(scope, trace), trace.outputs["classes"], Choices(None, Focus()))
+    return class_probabilities(
+        CurrentRun(scope, trace), trace.outputs["classes"], Choices(None, Focus())
+    )
 
 
 def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, Scope]) -> None:
@@ -62,18 +78,28 @@ def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, S
     assert [(run["whose"], run["title"], run["chosen"]) for run in header["runs"]] == [
         ("none", "λ = 0", False), ("half", "λ = 0.5", True), ("one", "λ = 1", False),
     ]  # fmt: skip
-    p = [torch.softmax(scopes[run["whose"]].run(TEXT).outputs["classes"].logits.double(), 0) for run in header["runs"]]
+    p = [
+        torch.softmax(scopes[run["whose"]].run(TEXT).outputs["classes"].logits.double(), 0)
+        for run in header["runs"]
+    ]
     np.testing.assert_allclose(arrays["p"], torch.cat(p), atol=1e-6)
     for run, one in zip(header["runs"], p, strict=True):
         assert [label for _, (label, _, _), _ in run["rows"]] == ["bad", "good", "so so"]
-        assert [mark for *_, mark in run["rows"]] == ["most probable" * (i == int(one.argmax())) for i in range(3)]
+        assert [mark for *_, mark in run["rows"]] == [
+            "most probable" * (i == int(one.argmax())) for i in range(3)
+        ]
         accuracy, perplexity, _ = scopes[run["whose"]].training["scores"].values()
-        assert run["score"] == f"Held-out accuracy {accuracy:g} % over 7 cases; perplexity of their text {perplexity:,.0f}."
+        assert (
+            run["score"]
+            == f"Held-out accuracy {accuracy:g} % over 7 cases; perplexity of their text {perplexity:,.0f}."
+        )
         assert run["name"] == str(scopes[run["whose"]].path)
     assert [check.name for check in checks if not check.passed] == []
     own = unpack(drawn["pair"])[1]
     np.testing.assert_array_equal(own["p"], arrays["p"][3:6])
-    assert any(np.allclose(own["weights"], row) for layer in (0, 1) for row in _rows(scopes["half"], layer))      # of [extract]
+    assert any(
+        np.allclose(own["weights"], row) for layer in (0, 1) for row in _rows(scopes["half"], layer)
+    )  # of [extract]
 
 
 def _rows(scope: Scope, layer: int) -> list[np.ndarray]:
@@ -81,9 +107,11 @@ def _rows(scope: Scope, layer: int) -> list[np.ndarray]:
     return [site.weights(head)[-1].numpy() for head in range(site.n_heads)]
 
 
-def test_a_run_without_others_stands_alone(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_others_stands_alone(
+    scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(shown(scopes["foreign"])[0]) == ["pair"]
-    monkeypatch.setattr(checkpoints, "available", list)       # opened from a folder that is not offered
+    monkeypatch.setattr(checkpoints, "available", list)  # opened from a folder that is not offered
     assert list(shown(scopes["half"])[0]) == ["pair"]
 
 
@@ -96,11 +124,22 @@ def test_a_wrong_probability_fails_its_check(scopes: dict[str, Scope]) -> None:
     assert not check_probabilities([right, replace(right, output=wrong)]).passed
 
 
-def test_runs_are_alike_only_with_one_recipe_one_start_and_the_same_data(scopes: dict[str, Scope]) -> None:
-    assert list(alike_but_for_lambda(scopes["one"])) == [str(scopes[name].path) for name in ("none", "half", "one")]
+def test_runs_are_alike_only_with_one_recipe_one_start_and_the_same_data(
+    scopes: dict[str, Scope],
+) -> None:
+    assert list(alike_but_for_lambda(scopes["one"])) == [
+        str(scopes[name].path) for name in ("none", "half", "one")
+    ]
     training = scopes["one"].training
-    for changed in ({"recipe": {}}, {"start": {}}, {"task": "mlm"}, {"data": {**training["data"], "fold": 1}}):
-        assert reference_models._but_for_lambda(training | changed) != reference_models._but_for_lambda(training)
+    for changed in (
+        {"recipe": {}},
+        {"start": {}},
+        {"task": "mlm"},
+        {"data": {**training["data"], "fold": 1}},
+    ):
+        assert reference_models._but_for_lambda(
+            training | changed
+        ) != reference_models._but_for_lambda(training)
     for without in ({}, {"data": "x"}, {"data": {"lm_weight": "much"}}):
         assert reference_models._but_for_lambda(without) is None
 
@@ -110,7 +149,7 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
     app = opened(name, scopes["half"].path, text=TEXT)
     assert not app.exception
     assert "✗" not in prose(app)
-    if name == "layer":         # of [extract], which the classes are read from
+    if name == "layer":  # of [extract], which the classes are read from
         header, _ = picture(app, "layer")
         assert header["position"] == len(header["tokens"]) - 1
         assert header["answer"][0] in ("bad", "good", "so so")
@@ -118,7 +157,9 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
         assert "closed by a special token" in prose(app)
 
 
-
 def test_a_run_without_a_score_says_so() -> None:
     assert _score({}) == "No score was measured."
-    assert _score({"held-out accuracy": 61.5, "cases": 1000}) == "Held-out accuracy 61.5 % over 1,000 cases."
+    assert (
+        _score({"held-out accuracy": 61.5, "cases": 1000})
+        == "Held-out accuracy 61.5 % over 1,000 cases."
+    )

@@ -21,9 +21,14 @@ CHECKED = ("attention", "task", "inside", "layer", "masks")
 
 @pytest.fixture(scope="module")
 def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
-    folder, tokenizer = tmp_path_factory.mktemp("models") / "orders", Tokenizer.characters("abcdefgh ")
+    folder, tokenizer = (
+        tmp_path_factory.mktemp("models") / "orders",
+        Tokenizer.characters("abcdefgh "),
+    )
     model = random_xlnet(vocab_size=tokenizer.vocab_size)
-    save_checkpoint(folder, model, tokenizer, {"step": 0, "task": "permutation", "examples": [TEXT]})
+    save_checkpoint(
+        folder, model, tokenizer, {"step": 0, "task": "permutation", "examples": [TEXT]}
+    )
     return models.load(folder, device="cpu")
 
 
@@ -58,18 +63,27 @@ def note(app: AppTest) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scope, name):
-    app = opened(scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn")
+    app = opened(
+        scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn"
+    )
     assert not app.exception
-    assert dict(said(app, "written")["rows"])["label-out"] == "predicted in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
+    assert (
+        dict(said(app, "written")["rows"])["label-out"]
+        == "predicted in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
+    )
     if name in CHECKED:
         looks = [look for look, _ in said(app, "checks")["rows"]]
         assert "passed" in looks
         assert "failed" not in looks
     expected = {
-        "positions": "its positions are relative", "decoding": "this model is given a finished one", "task": "the query stream may",
+        "positions": "its positions are relative",
+        "decoding": "this model is given a finished one",
+        "task": "the query stream may",
         "from_rnn": "does not read one text to write another",
     }
-    assert expected.get(name, "") .replace("the query stream may", "may not see its own token") in prose(app)
+    assert expected.get(name, "").replace(
+        "the query stream may", "may not see its own token"
+    ) in prose(app)
 
 
 @pytest.mark.parametrize("view", ["matrices", "scaling", "heads", "several"])
@@ -87,15 +101,21 @@ def test_every_section_of_positions(scope, section):
 
 def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
     app = opened(scope, "task")
-    assert (order_of(app), app.text_input(key="task-order").value) == (list(range(7)), "1 2 3 4 5 6 7")
+    assert (order_of(app), app.text_input(key="task-order").value) == (
+        list(range(7)),
+        "1 2 3 4 5 6 7",
+    )
     app.text_input(key="task-order").set_value("7 6 5 1 2 3 4").run()
     assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]
     assert note(app)[1] == ""
     app.text_input(key="task-order").set_value("7 6 5 1 2 3 3").run()
     look, sentence = note(app)
     assert look == "note bad"
-    assert sentence == "The order must name each of the 7 positions once, from 1 to 7: 3 stands twice, 4 is missing."
-    assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]                # the last good picture
+    assert (
+        sentence
+        == "The order must name each of the 7 positions once, from 1 to 7: 3 stands twice, 4 is missing."
+    )
+    assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]  # the last good picture
     assert app.text_input(key="task-order").value == "7 6 5 1 2 3 3"
     app.button(key="order Reverse").click().run()
     assert (order_of(app), note(app)[1]) == ([3, 2, 1, 0, 4, 5, 6], "")
@@ -112,10 +132,21 @@ def test_the_papers_figure_is_one_click(scope):
     header, arrays = picture(app, "order")
     assert header["order"] == [2, 1, 3, 0]
     assert {box.key: box.value for box in app.text_area if box.key in ("text", "second_text")} == {
-        "text": TEXT[:4], "second_text": "",
+        "text": TEXT[:4],
+        "second_text": "",
     }
-    assert arrays["query"].reshape(4, 4).tolist() == [[0, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0]]
-    assert arrays["content"].reshape(4, 4).tolist() == [[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 1]]
+    assert arrays["query"].reshape(4, 4).tolist() == [
+        [0, 1, 1, 1],
+        [0, 0, 1, 0],
+        [0, 0, 0, 0],
+        [0, 1, 1, 0],
+    ]
+    assert arrays["content"].reshape(4, 4).tolist() == [
+        [1, 1, 1, 1],
+        [0, 1, 1, 0],
+        [0, 0, 1, 0],
+        [0, 1, 1, 1],
+    ]
 
 
 def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(scope):
@@ -124,7 +155,7 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     app.text_area(key="text").set_value("bade").run()
     assert order_of(app) == [2, 0, 1, 3]
     look, sentence = note(app)
-    assert look == "note"       # nothing is wrong with it
+    assert look == "note"  # nothing is wrong with it
     assert sentence == (
         "This order was made for another text than this one of 4 tokens: 4 is missing. What it names is kept in its turn, and the "
         "others follow from left to right."
@@ -144,7 +175,10 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
 def test_an_order_of_the_address_that_is_none_is_named_beside_its_box(scope, order, why):
     app = opened(scope, "task", order=order, text="bad")
     assert order_of(app) == [0, 1, 2]
-    assert note(app) == ("note bad", f"In this page's address the {why}. The tokens are predicted from left to right.")
+    assert note(app) == (
+        "note bad",
+        f"In this page's address the {why}. The tokens are predicted from left to right.",
+    )
     assert app.text_input(key="task-order").value == "1 2 3"
     app.text_input(key="task-order").set_value("2 1 3").run()
     assert (order_of(app), note(app)) == ([1, 0, 2], ("note", ""))

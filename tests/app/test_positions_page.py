@@ -49,7 +49,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**kinds, "pre": write(root / "pre", norm="pre")}
 
 
-def page(folder: Path | str, source: str = TEXT, at: AppTest | None = None, **params: str) -> AppTest:
+def page(
+    folder: Path | str, source: str = TEXT, at: AppTest | None = None, **params: str
+) -> AppTest:
     """The page after a first run, with its controls set as a link would set them."""
     at = AppTest.from_file(str(APP), default_timeout=60) if at is None else at
     at._page_hash = calc_hash("positions")
@@ -68,7 +70,9 @@ def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
     assert "✗" not in prose(at)
     turns_nothing = section == "Rotation"
     assert (prose(at).count("✓") >= 1) != turns_nothing
-    assert ("No rotation is shown for this model" in prose(at)) == (section in ("Rotation", "Score by distance"))
+    assert ("No rotation is shown for this model" in prose(at)) == (
+        section in ("Rotation", "Score by distance")
+    )
 
 
 @pytest.mark.parametrize("how", ORDERS)
@@ -84,13 +88,19 @@ def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
     assert [label[0] for label in header["tokens"]] == [*TEXT, "[end]"]
     np.testing.assert_allclose(arrays["map0"], positioned.change.T.numpy(), rtol=1e-6)
     np.testing.assert_allclose(arrays["map1"], bare.change.T.numpy(), rtol=1e-6)
-    np.testing.assert_allclose(picture(at, "positions-stages")[1]["means"], np.stack([positioned.mean, bare.mean]), rtol=1e-6)
+    np.testing.assert_allclose(
+        picture(at, "positions-stages")[1]["means"],
+        np.stack([positioned.mean, bare.mean]),
+        rtol=1e-6,
+    )
     assert f"{100 * float(positioned.mean[-1]):.0f} % of its length" in prose(at)
     assert bare.largest.max() < 1e-4
 
 
 def test_a_model_without_positions_says_so(folders):
-    assert "This model has no position vectors. Its encoder cannot know the order" in prose(page(folders["none"]))
+    assert "This model has no position vectors. Its encoder cannot know the order" in prose(
+        page(folders["none"])
+    )
     at = page(folders["none"], section="Map")
     assert "This model's own" not in at.segmented_control(key="positions-table").options
     assert "no position vectors at all" in prose(at)
@@ -103,19 +113,25 @@ def test_one_token_has_no_order(folders):
 
 def test_the_model_may_write_from_the_reordered_tokens(folders):
     at = page(folders["sinusoidal"], write="true")
-    told = [json.loads(p.proto.json) for p in at.get("bidi_component") if "positions" in p.proto.json]
+    told = [
+        json.loads(p.proto.json) for p in at.get("bidi_component") if "positions" in p.proto.json
+    ]
     rows = [data["rows"] for data in told if data.get("look") == "note"]
     scope = models.load(folders["sinusoidal"])
     ids = scope.encode(source=TEXT)["source"].ids
     order = new_order(len(ids), "shuffled", 0)
-    written = scope.tokenizer.decode([step.token for step in greedy(scope.model, [ids[i] for i in order])])
+    written = scope.tokenizer.decode(
+        [step.token for step in greedy(scope.model, [ids[i] for i in order])]
+    )
     assert len(rows) == 4
     assert [["line", f"with positions, reordered: {written}"]] in rows
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_picked_formula_is_the_one_drawn(folders, formula):
-    at = page(folders["learned"], section="Map", table=say.NAMES[formula], d_model="16", length="40")
+    at = page(
+        folders["learned"], section="Map", table=say.NAMES[formula], d_model="16", length="40"
+    )
     table = formula_table(formula, 40, 16)
     np.testing.assert_allclose(heatmap(at, "positions-map"), table.float().numpy())
     np.testing.assert_allclose(heatmap(at, "positions-products"), (table @ table.T).float().numpy())
@@ -138,7 +154,9 @@ def test_learned_curves_have_no_wavelength(folders):
 
 def test_fewer_dimensions_than_are_drawn(folders, monkeypatch):
     """d_model is turned down while dimension 24 is drawn."""
-    monkeypatch.setattr("models.opening.shipped_folder", lambda: folders["sinusoidal"].parent)   # a name can be run again
+    monkeypatch.setattr(
+        "models.opening.shipped_folder", lambda: folders["sinusoidal"].parent
+    )  # a name can be run again
     at = page("sinusoidal", section="Curves")
     assert at.multiselect(key="positions-dims").value == [0, 1, 8, 16, 24]
     at.select_slider(key="positions-d_model").set_value(8).run()
@@ -155,12 +173,17 @@ def test_smallest_and_largest_tables(folders):
 
 
 def test_the_comparison_says_what_was_measured(folders):
-    text = prose(page(folders["sinusoidal"], section="Two misprints", d_model="32", length="60", shift="7"))
+    text = prose(
+        page(folders["sinusoidal"], section="Two misprints", d_model="32", length="60", shift="7")
+    )
     for formula in FORMULAS:
         m = measure(formula, 60, 32, 7)
         assert f"| {m.n_varying} of 32 |" in text
         assert f"| {measured.share(m.best_linear_miss)} |" in text
-        assert "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart" in text
+        assert (
+            "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart"
+            in text
+        )
 
 
 @pytest.mark.parametrize("head", [0, 2])
@@ -208,7 +231,10 @@ def test_looks_are_the_themes():
     themes = tomllib.loads((APP.parent / ".streamlit" / "config.toml").read_text())["theme"]
     for name, its in (("light", LIGHT), ("dark", DARK)):
         assert look(name) is its
-        assert (its.paper, its.accent) == (themes[name]["backgroundColor"], themes[name]["primaryColor"])
+        assert (its.paper, its.accent) == (
+            themes[name]["backgroundColor"],
+            themes[name]["primaryColor"],
+        )
 
 
 RECURRENT = {way: random_seq2seq(vocab_size=9, bidirectional=way) for way in (True, False)}
@@ -227,12 +253,22 @@ def test_the_page_says_how_this_model_knows_the_order(model, said, unsaid):
 
 def test_only_attention_without_a_mask_is_blind_to_order():
     """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
-    assert "Attention without a mask does not: reorder its tokens, and it only reorders" in say.answer(random_model())
+    assert (
+        "Attention without a mask does not: reorder its tokens, and it only reorders"
+        in say.answer(random_model())
+    )
     layer = random_model(positions="none").encoder.layers[0].self_attn
-    x, order = torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15), torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    x, order = (
+        torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15),
+        torch.tensor([3, 0, 6, 1, 5, 2, 4]),
+    )
     free, ahead = Mask(), Mask([look_ahead(7, 7)])
-    assert torch.allclose(layer(x, x, free)[:, order], layer(x[:, order], x[:, order], free), atol=1e-5)
-    assert not torch.allclose(layer(x, x, ahead)[:, order], layer(x[:, order], x[:, order], ahead), atol=1e-2)
+    assert torch.allclose(
+        layer(x, x, free)[:, order], layer(x[:, order], x[:, order], free), atol=1e-5
+    )
+    assert not torch.allclose(
+        layer(x, x, ahead)[:, order], layer(x[:, order], x[:, order], ahead), atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("both", [True, False], ids=["both ways", "one way"])
@@ -244,8 +280,13 @@ def test_an_rnn_says_which_states_moved(both):
         run = [model.encoder.recurrence(model.embedding(torch.tensor([[ids[i] for i in way]])) * 17**0.5)[0][0].numpy()
                for way in (range(6), order)]  # fmt: skip
     change = np.argsort(order)
-    for name, half in (("forwards" if both else "states", slice(0, 7)), ("backwards", slice(7, 14)))[: 1 + both]:
-        apart = np.linalg.norm((run[1][change] - run[0])[:, half], axis=1) / np.linalg.norm(run[0][:, half], axis=1)
+    for name, half in (
+        ("forwards" if both else "states", slice(0, 7)),
+        ("backwards", slice(7, 14)),
+    )[: 1 + both]:
+        apart = np.linalg.norm((run[1][change] - run[0])[:, half], axis=1) / np.linalg.norm(
+            run[0][:, half], axis=1
+        )
         assert f"{name} {100 * apart.mean():.0f} %" in text
         assert f"{name} {int((apart < 1e-6).sum())}" in text.partition("same as before: ")[2]
     assert ("reading backwards, only up to the last one" in text) == both
@@ -258,9 +299,15 @@ def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
     missed = []
     for start in (0, 1):
         here, there = table[start:256], table[start + 5 :]
-        missed.append(np.linalg.norm(here @ np.linalg.lstsq(here, there, rcond=None)[0] - there) / np.linalg.norm(there))
+        missed.append(
+            np.linalg.norm(here @ np.linalg.lstsq(here, there, rcond=None)[0] - there)
+            / np.linalg.norm(there)
+        )
     text = measured.verdict(measure("sin-sin", 100, 64, 5))
-    assert f"Over 256 positions together the best one misses by {100 * missed[0]:.1f} % of the vectors' length" in text
+    assert (
+        f"Over 256 positions together the best one misses by {100 * missed[0]:.1f} % of the vectors' length"
+        in text
+    )
     assert not table[0].any()
     assert missed[1] > 0.9 * missed[0]
 
@@ -275,7 +322,10 @@ def test_a_dimension_stands_still_over_the_positions_shown():
 
 
 def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
-    assert "from the pair log₂ d on (counted from 0) no wavelength is under 60,000 positions" in say.WHAT["2^i"]
+    assert (
+        "from the pair log₂ d on (counted from 0) no wavelength is under 60,000 positions"
+        in say.WHAT["2^i"]
+    )
     for d in (2, 8, 64, 512):
         waves = wavelengths("2^i", d).numpy()[::2]
         first = int(np.log2(d))
@@ -320,18 +370,25 @@ def test_files_hold_the_same_numbers():
     table = formula_table("paper", 7, 6)
     rows = list(csv.reader(io.StringIO(files.table_csv(table))))
     assert [[float(v) for v in row[1:]] for row in rows[1:]] == table.tolist()
-    with np.load(io.BytesIO(files.table_npz(table, wavelengths("paper", 6), similarity_by_distance(table)))) as kept:
+    with np.load(
+        io.BytesIO(files.table_npz(table, wavelengths("paper", 6), similarity_by_distance(table)))
+    ) as kept:
         assert kept["table"].tolist() == table.tolist()
         assert kept["similarity_mean"].tolist() == similarity_by_distance(table).mean.tolist()
     measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
     rows = list(csv.DictReader(io.StringIO(files.measures_csv(measures))))
-    assert [float(row["best matrix misses by"]) for row in rows] == [m.best_linear_miss for m in measures]
+    assert [float(row["best matrix misses by"]) for row in rows] == [
+        m.best_linear_miss for m in measures
+    ]
     with np.load(io.BytesIO(files.measures_npz(measures))) as kept:
         once, twice = kept["2^i.table"][:-2], kept["2^i.table"][2:]
         np.testing.assert_allclose(once @ kept["2^i.rotation"].T, twice, atol=1e-12)
     model = random_model()
     order = (1, 0, 2)
-    tests = shuffle_test(model, [4, 5, 2], order), shuffle_test(without_positions(model), [4, 5, 2], order)
+    tests = (
+        shuffle_test(model, [4, 5, 2], order),
+        shuffle_test(without_positions(model), [4, 5, 2], order),
+    )
     rows = list(csv.DictReader(io.StringIO(files.shuffle_csv(["a", "b", "[end]"], *tests))))
     assert [int(row["new place"]) for row in rows] == [1, 0, 2]
     assert [float(row["layer 1, with positions"]) for row in rows] == tests[0].change[1].tolist()

@@ -55,7 +55,7 @@ def replace_weights(path: Path) -> None:
     """Other weights of the same step in a file of the same size and the same time of change, put in its place."""
     before = path.stat()
     with safe_open(path, "pt") as file:
-        state, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()     # noqa: SIM118 (not a dict)
+        state, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118 (not a dict)
     rng = torch.Generator().manual_seed(7)
     for tensor in state.values():
         tensor += (0.2 * torch.randn(tensor.shape, generator=rng)).to(tensor.dtype)
@@ -71,7 +71,14 @@ def opened(address: str, **params: str) -> AppTest:
     app = AppTest.from_file(str(APP), default_timeout=120)
     if address:
         app._page_hash = calc_hash(address)
-    wanted = {"checkpoint": "dates", "source": SOURCE, "target": TARGET, "site": CROSS, "head": "1", **params}
+    wanted = {
+        "checkpoint": "dates",
+        "source": SOURCE,
+        "target": TARGET,
+        "site": CROSS,
+        "head": "1",
+        **params,
+    }
     for name, value in wanted.items():
         app.query_params[name] = value
     app.run()
@@ -113,7 +120,9 @@ def shown_shuffle(app: AppTest) -> np.ndarray:
 
 def shuffled(scope: models.Scope) -> np.ndarray:
     ids = scope.encode(source=SOURCE)["source"].ids
-    return permutation_test.shuffle_test(scope.model, ids, permutation_test.new_order(len(ids), "reversed")).change.T.numpy()
+    return permutation_test.shuffle_test(
+        scope.model, ids, permutation_test.new_order(len(ids), "reversed")
+    ).change.T.numpy()
 
 
 def shown_masks(app: AppTest) -> np.ndarray:
@@ -130,7 +139,9 @@ def shown_decoding(app: AppTest) -> np.ndarray:
 
 
 def decoded(scope: models.Scope) -> np.ndarray:
-    steps = list(decoding.greedy(scope.model, scope.encode(source=SOURCE)["source"].ids, use_cache=False))
+    steps = list(
+        decoding.greedy(scope.model, scope.encode(source=SOURCE)["source"].ids, use_cache=False)
+    )
     return np.array([[p for _, p in step.top(9)] for step in steps])
 
 
@@ -150,7 +161,11 @@ def shown_layer(app: AppTest) -> np.ndarray:
 
 def streams(scope: models.Scope) -> np.ndarray:
     held = scope.run(SOURCE, TARGET).activations
-    names = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_mid", "resid_mid_cross", "resid_post")]
+    names = [
+        f"decoder.layers.{n}.{name}"
+        for n in (0, 1)
+        for name in ("resid_mid", "resid_mid_cross", "resid_post")
+    ]
     return np.array([float(held[name].value[0, 1].norm()) for name in names])
 
 
@@ -159,7 +174,9 @@ def shown_reach(app: AppTest) -> np.ndarray:
 
 
 def reached(scope: models.Scope) -> np.ndarray:
-    return reach.reach(scope.model, scope.encode(source=SOURCE)["source"].ids, reach.Choice(reach.SELF_ATTENTION)).norms.numpy()
+    return reach.reach(
+        scope.model, scope.encode(source=SOURCE)["source"].ids, reach.Choice(reach.SELF_ATTENTION)
+    ).norms.numpy()
 
 
 def shown_pair(app: AppTest) -> np.ndarray:
@@ -215,7 +232,9 @@ def same(shown: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(folder: Path, name: str) -> None:
+def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(
+    folder: Path, name: str
+) -> None:
     view = VIEWS[name]
     app, other = opened(view.address, **view.params), opened(view.address, **view.params)
     before = view.expected(models.load(folder, device="cpu"))
@@ -233,7 +252,7 @@ def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(folder: Path
 
 def test_every_page_is_among_them() -> None:
     addresses = {view.address or "attention" for view in VIEWS.values()}
-    assert addresses | {"models"} == set(PAGES)      # which shows no number that weights made
+    assert addresses | {"models"} == set(PAGES)  # which shows no number that weights made
 
 
 def test_only_the_snapshot_may_be_replaced(folder: Path) -> None:
@@ -241,7 +260,9 @@ def test_only_the_snapshot_may_be_replaced(folder: Path) -> None:
     app = opened(view.address, **view.params)
     replace_weights(snapshot_path(folder, STEP))
     app.run()
-    np.testing.assert_allclose(shown_head(app), snapshot_heads(models.load(folder, device="cpu")), atol=1e-5)
+    np.testing.assert_allclose(
+        shown_head(app), snapshot_heads(models.load(folder, device="cpu")), atol=1e-5
+    )
 
 
 def test_a_run_saves_into_the_checkpoint_that_is_watched(folder: Path) -> None:
@@ -264,7 +285,9 @@ def test_a_run_saves_into_the_checkpoint_that_is_watched(folder: Path) -> None:
             same(shown_head(app), before)
 
 
-def test_weights_exchanged_in_a_sealed_checkpoint_are_not_shown_until_it_is_sealed_anew(folder: Path) -> None:
+def test_weights_exchanged_in_a_sealed_checkpoint_are_not_shown_until_it_is_sealed_anew(
+    folder: Path,
+) -> None:
     seal(folder)
     app = opened("")
     stood = shown_head(app)
@@ -302,14 +325,25 @@ def test_a_record_that_is_written_anew_is_read_anew(folder: Path) -> None:
     assert cache.trace(now, (SOURCE, TARGET)) is cache.trace(before, (SOURCE, TARGET))
 
 
-def test_two_folders_with_the_same_weights_share_what_is_computed(folder: Path, tmp_path: Path) -> None:
-    one, two = cache.scope(str(folder)), cache.scope(str(shutil.copytree(folder, tmp_path / "copy")))
+def test_two_folders_with_the_same_weights_share_what_is_computed(
+    folder: Path, tmp_path: Path
+) -> None:
+    one, two = (
+        cache.scope(str(folder)),
+        cache.scope(str(shutil.copytree(folder, tmp_path / "copy"))),
+    )
     assert one is not two
     trace = cache.trace(one, (SOURCE, TARGET))
     assert cache.trace(two, (SOURCE, TARGET)) is trace
     assert cache.snapshot_trace(two, STEP, trace) is cache.snapshot_trace(one, STEP, trace)
-    swapped = {kind: cache.swapped_trace(two, kind, trace) for kind in SIMILARITIES if kind != one.config.similarity}
-    assert len({id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}) == 2 + len(swapped)
+    swapped = {
+        kind: cache.swapped_trace(two, kind, trace)
+        for kind in SIMILARITIES
+        if kind != one.config.similarity
+    }
+    assert len(
+        {id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}
+    ) == 2 + len(swapped)
     for kind, run in swapped.items():
         (alone,) = one.with_similarity(kind).run_batch([(SOURCE, trace.streams["target"])])
         torch.testing.assert_close(run.attention[SELF].weights(1), alone.attention[SELF].weights(1))
@@ -322,10 +356,15 @@ def test_while_one_types_no_old_weights_answer(folder: Path) -> None:
     assert unpack(session.edit("4 May 2019", ""))[1]
     replace_weights(folder / "model.safetensors")
     header, arrays = unpack(session.edit("5 May 2019", ""))
-    assert (header["said"], arrays) == ({}, {})         # until Streamlit's rerun, which follows, has opened the new ones
+    assert (header["said"], arrays) == (
+        {},
+        {},
+    )  # until Streamlit's rerun, which follows, has opened the new ones
     app.run()
     content = unpack(session.edit("6 May 2019", ""))[1]["head"].tobytes()
-    expected = models.load(folder, device="cpu").run("6 May 2019").attention[CROSS].weights(1).numpy()
+    expected = (
+        models.load(folder, device="cpu").run("6 May 2019").attention[CROSS].weights(1).numpy()
+    )
     np.testing.assert_allclose(unpack(content)[1]["weights"], expected, atol=1e-5)
     (folder / "model.safetensors").unlink()
     assert unpack(session.edit("7 May 2019", ""))[0]["said"] == {}
@@ -339,8 +378,10 @@ def test_a_sentence_too_long_for_the_jacobians_brings_back_no_other_models(folde
     app.run()
     stood = shown_reach(app)
     app.text_area(key="source").set_value("x" * 70).run()
-    np.testing.assert_array_equal(shown_reach(app), stood)      # the last good ones, with a note
+    np.testing.assert_array_equal(shown_reach(app), stood)  # the last good ones, with a note
     replace_weights(folder / "model.safetensors")
     app.run()
     assert not app.exception
-    assert not [part for part in app.get("bidi_component") if part.proto.id.endswith("-from-rnn-maps")]
+    assert not [
+        part for part in app.get("bidi_component") if part.proto.id.endswith("-from-rnn-maps")
+    ]

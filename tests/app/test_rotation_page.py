@@ -36,7 +36,11 @@ def page(name: str) -> None:
 
 def opened(folder: Path, section: str, **params: str) -> AppTest:
     app = AppTest.from_function(page, args=("positions",), default_timeout=240)
-    app.query_params["checkpoint"], app.query_params["text"], app.query_params["positions-section"] = str(folder), IDS, section
+    (
+        app.query_params["checkpoint"],
+        app.query_params["text"],
+        app.query_params["positions-section"],
+    ) = str(folder), IDS, section
     for name, value in params.items():
         app.query_params[name] = value
     app.run()
@@ -53,11 +57,19 @@ def scores_of(site: AttentionSite, head: int) -> np.ndarray:
 def by_formula(site: AttentionSite, head: int, query: int, key: int) -> torch.Tensor:
     """The score of one query and key at each distance: the angle of each pair by the formula, as complex numbers."""
     pairs = 2 if site.d_head == 16 else 5
-    q, k = site.q[0, head, query].double(), site.k[0, head * site.k.shape[1] // site.n_heads, key].double()
+    q, k = (
+        site.q[0, head, query].double(),
+        site.k[0, head * site.k.shape[1] // site.n_heads, key].double(),
+    )
     theta = 10000 ** (-torch.arange(pairs).double() / pairs)
-    product = torch.complex(q[:pairs], q[pairs : 2 * pairs]) * torch.complex(k[:pairs], k[pairs : 2 * pairs]).conj()
+    product = (
+        torch.complex(q[:pairs], q[pairs : 2 * pairs])
+        * torch.complex(k[:pairs], k[pairs : 2 * pairs]).conj()
+    )
     turn = torch.arange(7).double()[:, None] - (query - key)
-    expected = (product * torch.polar(torch.ones(7, pairs).double(), turn * theta)).real.sum(-1) + q[2 * pairs :] @ k[2 * pairs :]
+    expected = (product * torch.polar(torch.ones(7, pairs).double(), turn * theta)).real.sum(
+        -1
+    ) + q[2 * pairs :] @ k[2 * pairs :]
     return expected / site.d_head**0.5
 
 
@@ -77,7 +89,11 @@ def test_the_rotation_is_shown_and_borne_out(folders: dict[str, Path], name: str
     said = prose(opened(folders[name], "Rotation"))
     assert "✗" not in said
     assert "the model turns by these angles" in said
-    pairs, part = (2, "the first 4 of its 16 numbers, in 2 pairs") if "NeoX" in name else (5, "all of its 10 numbers, in 5 pairs")
+    pairs, part = (
+        (2, "the first 4 of its 16 numbers, in 2 pairs")
+        if "NeoX" in name
+        else (5, "all of its 10 numbers, in 5 pairs")
+    )
     assert part in said
     assert f"Pair i is dimensions i and i + {pairs}." in said
     assert ("The other 12 are left as they are" in said) == ("NeoX" in name)
@@ -86,10 +102,15 @@ def test_the_rotation_is_shown_and_borne_out(folders: dict[str, Path], name: str
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_the_map_and_the_wavelengths_that_are_drawn_are_those_of_the_formula(folders: dict[str, Path], name: str) -> None:
-    app, pairs = opened(folders[name], "Rotation", **{"positions-length": "24"}), 2 if "NeoX" in name else 5
+def test_the_map_and_the_wavelengths_that_are_drawn_are_those_of_the_formula(
+    folders: dict[str, Path], name: str
+) -> None:
+    app, pairs = (
+        opened(folders[name], "Rotation", **{"positions-length": "24"}),
+        2 if "NeoX" in name else 5,
+    )
     frequencies = 10000.0 ** (-np.arange(pairs) / pairs)
-    turns = heatmap(app, "positions-rotation")                 # (position, pair)
+    turns = heatmap(app, "positions-rotation")  # (position, pair)
     assert turns.shape == (24, pairs)
     assert np.abs(turns).max() <= 0.5
     expected = np.exp(1j * np.arange(24)[:, None] * frequencies)
@@ -104,9 +125,17 @@ def test_the_map_and_the_wavelengths_that_are_drawn_are_those_of_the_formula(fol
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_scores_by_distance_that_are_drawn_are_those_of_the_head(folders: dict[str, Path], name: str) -> None:
+def test_scores_by_distance_that_are_drawn_are_those_of_the_head(
+    folders: dict[str, Path], name: str
+) -> None:
     site = list(models.load(folders[name]).run(IDS).attention.values())[1]
-    app = opened(folders[name], "Score by distance", site=site.name, head="1", **{"positions-query": "5", "positions-key": "2"})
+    app = opened(
+        folders[name],
+        "Score by distance",
+        site=site.name,
+        head="1",
+        **{"positions-query": "5", "positions-key": "2"},
+    )
     told = prose(app)
     assert "✗" not in told
     assert "only the distance counts" in told
@@ -117,7 +146,9 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(folders: dict[s
     assert arrays["distance"].tolist() == list(range(7))
     assert arrays["pairs"].tolist() == [7, 6, 5, 4, 3, 2, 1]
     for of, array in ((np.mean, "value"), (min, "least"), (max, "largest")):
-        np.testing.assert_allclose(arrays[array], [of(each) for each in pairs], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            arrays[array], [of(each) for each in pairs], rtol=1e-5, atol=1e-5
+        )
     assert header["title"].endswith("head 2: score by distance")
     turned, values = picture(app, "positions-carried")
     assert values["distance"].tolist() == list(range(7))
@@ -126,8 +157,12 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(folders: dict[s
     assert (turned["marked"], header["marked"]) == (3, None)
     assert turned["title"] == "5 3 asks 2 5: their score, only turned"
     assert turned["domain"] == header["domain"]
-    assert header["domain"][0] == pytest.approx(min(0, *(min(each) for each in pairs), *values["value"]), abs=1e-5)
-    assert header["domain"][1] == pytest.approx(max(*(max(each) for each in pairs), *values["value"]), abs=1e-5)
+    assert header["domain"][0] == pytest.approx(
+        min(0, *(min(each) for each in pairs), *values["value"]), abs=1e-5
+    )
+    assert header["domain"][1] == pytest.approx(
+        max(*(max(each) for each in pairs), *values["value"]), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])
@@ -136,7 +171,11 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
 ) -> None:
     folder = folders[name]
     monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
-    app = opened(Path(folder.parent.name, folder.name), "Score by distance", **{"positions-query": "5", "positions-key": "2"})
+    app = opened(
+        Path(folder.parent.name, folder.name),
+        "Score by distance",
+        **{"positions-query": "5", "positions-key": "2"},
+    )
     for text in ("7 11 5 23 41 3 19 2 2", "7 11 5", "9"):
         before = parts(app)
         message = answer(app.session_state["live session"], text)
@@ -147,23 +186,42 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
         changed = {key for key in after if after[key] != before.get(key)} - {"live"}
         turned = {"positions-carried", "choice"} if name.startswith("Llama") else set()
         assert {"positions-distance", "positions-explained", *turned} <= changed <= set(message)
-        assert picture(app, "positions-distance")[1]["distance"].tolist() == list(range(len(text.split())))
+        assert picture(app, "positions-distance")[1]["distance"].tolist() == list(
+            range(len(text.split()))
+        )
 
 
 def test_a_click_on_a_token_carries_another_pair(folders: dict[str, Path]) -> None:
     site = list(models.load(folders["LlamaForCausalLM"]).run(IDS).attention.values())[1]
     app = opened(folders["LlamaForCausalLM"], "Score by distance", site=site.name, head="4")
     header, arrays = picture(app, "choice")
-    assert (header["query"], header["key"], len(header["keys"]), len(header["queries"])) == (6, 0, 7, 7)
+    assert (header["query"], header["key"], len(header["keys"]), len(header["queries"])) == (
+        6,
+        0,
+        7,
+        7,
+    )
     np.testing.assert_allclose(arrays["weights"], site.weights(4)[6], atol=1e-6)
-    app = opened(folders["LlamaForCausalLM"], "Score by distance", **{"positions-query": "3", "positions-key": "5"})
+    app = opened(
+        folders["LlamaForCausalLM"],
+        "Score by distance",
+        **{"positions-query": "3", "positions-key": "5"},
+    )
     header, _ = picture(app, "choice")
-    assert (header["query"], header["key"], len(header["keys"])) == (3, 3, 4)         # no key behind its query
+    assert (header["query"], header["key"], len(header["keys"])) == (
+        3,
+        3,
+        4,
+    )  # no key behind its query
     assert picture(app, "positions-carried")[0]["marked"] == 0
 
 
-def test_a_model_that_turns_nothing_says_so_and_has_scores_by_distance(folders: dict[str, Path]) -> None:
-    assert "No rotation is shown for this model" in prose(opened(folders["GPT2LMHeadModel"], "Rotation"))
+def test_a_model_that_turns_nothing_says_so_and_has_scores_by_distance(
+    folders: dict[str, Path],
+) -> None:
+    assert "No rotation is shown for this model" in prose(
+        opened(folders["GPT2LMHeadModel"], "Rotation")
+    )
     said = prose(opened(folders["GPT2LMHeadModel"], "Score by distance"))
     assert "By distance: all 28 pairs" in said
     assert "No rotation is shown for this model" in said
@@ -173,7 +231,7 @@ def test_a_model_that_turns_nothing_says_so_and_has_scores_by_distance(folders: 
 @pytest.mark.parametrize("back_only", [True, False])
 def test_every_pair_is_counted_at_its_distance(folders: dict[str, Path], back_only: bool) -> None:
     site = next(iter(models.load(folders["MistralForCausalLM"]).run(IDS).attention.values()))
-    q, k = site.q[0, 4], site.k[0, 1]                         # three heads read one key head
+    q, k = site.q[0, 4], site.k[0, 1]  # three heads read one key head
     scores = (q @ k.T / 10**0.5).numpy()
     found = scores_by_distance(site, 4, back_only=back_only)
     assert found.distance.tolist() == list(range(0 if back_only else -6, 7))
@@ -181,7 +239,10 @@ def test_every_pair_is_counted_at_its_distance(folders: dict[str, Path], back_on
         own = [scores[i, i - distance] for i in range(7) if 0 <= i - distance < 7]
         assert int(found.pairs[at]) == len(own)
         np.testing.assert_allclose(
-            [found.mean[at], found.least[at], found.largest[at]], [np.mean(own), min(own), max(own)], rtol=1e-5, atol=1e-5
+            [found.mean[at], found.least[at], found.largest[at]],
+            [np.mean(own), min(own), max(own)],
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
@@ -191,10 +252,16 @@ def test_one_query_and_key_carried_to_each_distance(folders: dict[str, Path], na
     site = list(scope.run(IDS).attention.values())[1]
     rotation, head, query, key = scope.model.rotation(7), site.n_heads - 1, 5, 2
     alone = rotated_pair(site, rotation, head, query, key)
-    torch.testing.assert_close(alone.scores().double(), by_formula(site, head, query, key), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        alone.scores().double(), by_formula(site, head, query, key), rtol=1e-4, atol=1e-5
+    )
     assert all(check.passed for check in claims.rotated_pair(alone, site, head, query - key))
     wrong = replace(alone, places=(4, 2))
-    assert [check.passed for check in claims.rotated_pair(wrong, site, head, query - key)] == [True, False, True]
+    assert [check.passed for check in claims.rotated_pair(wrong, site, head, query - key)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> None:
@@ -204,15 +271,28 @@ def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> Non
     assert rows[0] == ["position \\ pair", "0", "1"]
     assert rows[4] == ["3", *map(str, rotation.angles[3].tolist())]
     site = next(iter(scope.run(IDS).attention.values()))
-    found, alone = scores_by_distance(site, 1, back_only=False), rotated_pair(site, rotation, 1, 5, 2)
+    found, alone = (
+        scores_by_distance(site, 1, back_only=False),
+        rotated_pair(site, rotation, 1, 5, 2),
+    )
     rows = list(csv.reader(io.StringIO(files.distances_csv(found, alone))))
     assert rows[0] == ["distance", "pairs", "mean", "least", "largest", "one query and key, turned"]
-    assert rows[5] == ["-2", "5", *(str(t[4].item()) for t in (found.mean, found.least, found.largest)), ""]
+    assert rows[5] == [
+        "-2",
+        "5",
+        *(str(t[4].item()) for t in (found.mean, found.least, found.largest)),
+        "",
+    ]
     assert [float(row[5]) for row in rows[7:]] == alone.scores().tolist()
     assert rows[7][0] == "0"
     assert len(next(csv.reader(io.StringIO(files.distances_csv(found, None))))) == 5
 
 
 def test_angles_are_in_turns_from_minus_a_half_to_a_half() -> None:
-    angles = torch.tensor([[0.0, math.pi / 2, 3 * math.pi / 2, 2 * math.pi, 9 * math.pi / 2]], dtype=torch.float64)
-    torch.testing.assert_close(say.within_half_a_turn(angles), torch.tensor([[0, 0.25, -0.25, 0, 0.25]], dtype=torch.float64))
+    angles = torch.tensor(
+        [[0.0, math.pi / 2, 3 * math.pi / 2, 2 * math.pi, 9 * math.pi / 2]], dtype=torch.float64
+    )
+    torch.testing.assert_close(
+        say.within_half_a_turn(angles),
+        torch.tensor([[0, 0.25, -0.25, 0, 0.25]], dtype=torch.float64),
+    )

@@ -45,8 +45,12 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     header, arrays = picture(app, "answers")
     assert header["position"] == 3
     assert header["answer"]["title"] == "Expected after “9”"
-    np.testing.assert_allclose(arrays["weights"], trace.attention[SELF].weights(2)[3].numpy(), atol=1e-6)
-    assert [of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")] == ["decoder_self", 1, 3]
+    np.testing.assert_allclose(
+        arrays["weights"], trace.attention[SELF].weights(2)[3].numpy(), atol=1e-6
+    )
+    assert [
+        of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")
+    ] == ["decoder_self", 1, 3]
     assert address(app)["task-position"] == ["3"]
     purpose = "This model turns a date, however it is written, into ISO format."
     assert f"{purpose} Held-out exact match 100 % over 2,000 cases." in prose(app)
@@ -56,11 +60,15 @@ def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) 
     app = opened(task_position="5", site=CROSS, head="0")
     of_key(app.button_group, "which-head").set_value(3).run()
     _, arrays = picture(app, "answers")
-    np.testing.assert_allclose(arrays["weights"], trace.attention[CROSS].weights(2)[5].numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["weights"], trace.attention[CROSS].weights(2)[5].numpy(), atol=1e-6
+    )
     of_key(app.button_group, "which-kind").set_value("decoder_self").run()
     of_key(app.button_group, "which-layer").set_value(1).run()
     header, arrays = picture(app, "answers")
-    np.testing.assert_allclose(arrays["weights"], trace.attention[SELF].weights(2)[5].numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["weights"], trace.attention[SELF].weights(2)[5].numpy(), atol=1e-6
+    )
     assert header["position"] == 5
     assert (address(app)["site"], address(app)["head"]) == ([SELF], ["2"])
 
@@ -70,7 +78,9 @@ def test_of_the_encoders_heads_none_answers() -> None:
     kinds, layers = (of_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
     assert (kinds.value, layers.value) == ("cross", 2)
     assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
-    assert address(app)["site"] == ["encoder.layers.1.self_attn"]       # what is chosen elsewhere stays chosen
+    assert address(app)["site"] == [
+        "encoder.layers.1.self_attn"
+    ]  # what is chosen elsewhere stays chosen
 
 
 @pytest.mark.parametrize("value", ["", "-1", "99999", "11", "x", "3.0", "inf", "9" * 5_000])

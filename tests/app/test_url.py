@@ -16,7 +16,17 @@ import viz_app
 import viz_app.navigation  # every page declares its parameters
 from viz_app.session import url_state
 from viz_app.session.focus import HEAD
-from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Text, Whole, declared, whole
+from viz_app.session.parameters import (
+    Choice,
+    Number,
+    Parameter,
+    Several,
+    Switch,
+    Text,
+    Whole,
+    declared,
+    whole,
+)
 
 APP = Path(viz_app.__file__).with_name("app.py")
 PARAMETERS = list(declared().values())
@@ -51,7 +61,9 @@ def widgets(app: AppTest) -> dict[str, object]:
 
 def address(app: AppTest) -> dict[str, list[str]]:
     """What the browser is told to write into its address."""
-    return parse_qs(json.loads(component(app, "live").json)["address"]["query"], keep_blank_values=True)
+    return parse_qs(
+        json.loads(component(app, "live").json)["address"]["query"], keep_blank_values=True
+    )
 
 
 def steps(app: AppTest) -> int:
@@ -64,7 +76,11 @@ def hundreds() -> list[str]:
     signs = string.printable + "àéß漢字مر😀\u202e\u200d\ud83d\udc00\x00\u0301²٣"
     drawn = ["".join(rng.choices(signs, k=rng.randrange(1, 40))) for _ in range(200)]
     ends = ("", ".0", ".5", "e9", "e400")
-    return [*NASTY, *drawn, *(f"{sign}{n}{end}" for sign in "+- " for n in (0, 1, 7, 10**12, 10**400) for end in ends)]
+    return [
+        *NASTY,
+        *drawn,
+        *(f"{sign}{n}{end}" for sign in "+- " for n in (0, 1, 7, 10**12, 10**400) for end in ends),
+    ]
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
@@ -88,12 +104,23 @@ def test_a_value_from_the_url_is_one_of_its_type_or_the_default(parameter: Param
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
 def test_what_is_said_more_than_once_is_unfit_but_for_several(parameter: Parameter) -> None:
-    assert parameter.from_url(["3", "4"]) == ((3, 4) if isinstance(parameter, Several) else parameter.default)
+    assert parameter.from_url(["3", "4"]) == (
+        (3, 4) if isinstance(parameter, Several) else parameter.default
+    )
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
 def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
-    fitting = ["f1.2_a0.1", "2:4,3:6", "3", "17", "0.25", "true", parameter.name, *map(str, getattr(parameter, "options", ()))]
+    fitting = [
+        "f1.2_a0.1",
+        "2:4,3:6",
+        "3",
+        "17",
+        "0.25",
+        "true",
+        parameter.name,
+        *map(str, getattr(parameter, "options", ())),
+    ]
     texts = [*fitting, *hundreds()]
     values = [parameter.from_url([text]) for text in texts]
     assert any(value != parameter.default for value in values) or isinstance(parameter, Switch)
@@ -105,15 +132,31 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
 
 def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parameter, "_declared", {})
-    number, some, mean = Whole("a-number"), Several("some-numbers", (1,), most=2), Switch("a-switch", on="mean")
-    assert [number.from_url([text]) for text in ("0", "9999", "10000", "-1", "3.0", "٣", " 3")] == [0, 9999, *[None] * 5]
+    number, some, mean = (
+        Whole("a-number"),
+        Several("some-numbers", (1,), most=2),
+        Switch("a-switch", on="mean"),
+    )
+    assert [number.from_url([text]) for text in ("0", "9999", "10000", "-1", "3.0", "٣", " 3")] == [
+        0,
+        9999,
+        *[None] * 5,
+    ]
     dims = ["7", "2"], ["2", "2"], [""], ["1", "2", "3"], ["x"]
     assert [some.from_url(texts) for texts in dims] == [(2, 7), (2,), (), (1,), (1,)]
     assert [some.from_url([text]) for text in ("9999", "10000")] == [(9999,), (1,)]
     assert some.in_url(()) == [""]
-    assert [mean.from_url([text]) for text in ("mean", "true", "false", "Mean")] == [True, False, False, False]
+    assert [mean.from_url([text]) for text in ("mean", "true", "false", "Mean")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     wide = Number("a-share", 1.0, low=0.05, high=1.0)
-    assert [wide.from_url([text]) for text in ("0.05", "0.04", "1.01", "1e-1", ".5", "nan")] == [0.05, *[1.0] * 5]
+    assert [wide.from_url([text]) for text in ("0.05", "0.04", "1.01", "1e-1", ".5", "nan")] == [
+        0.05,
+        *[1.0] * 5,
+    ]
     assert wide.in_url(0.1 + 0.2) == ["0.3"]
     for one, texts, message in (
         (number, ["x"], "a-number must be a whole number from 0 to 9999"), (number, ["1", "2"], "a-number is one value, not 2"),
@@ -146,19 +189,29 @@ def test_texts_have_whole_characters() -> None:
 def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
     page: str, section: dict[str, str], value: str
 ) -> None:
-    asked = dict.fromkeys(declared(), value) | {"checkpoint": "dates", "source": "3 May 1999", "target": ""} | section
+    asked = (
+        dict.fromkeys(declared(), value)
+        | {"checkpoint": "dates", "source": "3 May 1999", "target": ""}
+        | section
+    )
     app = opened(page, **asked)
     assert not app.exception
     assert {**widgets(app), **free(app)} == {**fresh(page, **section), **free(app)}
     sentence = said(app, "note address")["rows"][0][1]
-    refused = [name for name in widgets(app) if name not in section and declared()[name].unfit([value])]
+    refused = [
+        name for name in widgets(app) if name not in section and declared()[name].unfit([value])
+    ]
     assert [name for name in refused if f"{name} must" not in sentence] == []
     assert len(fresh(page, **section)) > 2
 
 
 def free(app: AppTest) -> dict[str, object]:
     """What may be any text, and none."""
-    return {name: value for name, value in widgets(app).items() if name in ("masks-second", "positions-dims")}
+    return {
+        name: value
+        for name, value in widgets(app).items()
+        if name in ("masks-second", "positions-dims")
+    }
 
 
 @functools.cache
@@ -176,8 +229,10 @@ NAMED = [
 ]  # fmt: skip
 REACH = {"from-rnn-section": "What reaches what"}
 BEHIND = [
-    ("from-rnn", "from-rnn-width", "", REACH), ("from-rnn", "from-rnn-depth", "", REACH),
-    ("from-rnn", "from-rnn-scale", "", REACH), ("from-rnn", "from-rnn-seed", "inf", REACH),
+    ("from-rnn", "from-rnn-width", "", REACH),
+    ("from-rnn", "from-rnn-depth", "", REACH),
+    ("from-rnn", "from-rnn-scale", "", REACH),
+    ("from-rnn", "from-rnn-seed", "inf", REACH),
     ("positions", "positions-table", "", {"positions-section": "Curves"}),
     ("from-rnn", "from-rnn-layer", "", {"from-rnn-section": "Two alignments"}),
     ("decoding", "decoding-seed", "inf", {"decoding-how": "sampling"}),
@@ -187,7 +242,9 @@ BEHIND = [
 ]
 
 
-@pytest.mark.parametrize(("page", "name", "value", "section"), [(*named, {}) for named in NAMED] + BEHIND)
+@pytest.mark.parametrize(
+    ("page", "name", "value", "section"), [(*named, {}) for named in NAMED] + BEHIND
+)
 def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
     page: str, name: str, value: str | list[str], section: dict[str, str]
 ) -> None:
@@ -198,27 +255,40 @@ def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
 
 
 def test_what_a_widget_can_read_is_read() -> None:
-    app = opened("positions", **{"positions-section": "Curves", "positions-length": "7", "positions-dims": ["2", "5"]})
+    app = opened(
+        "positions",
+        **{"positions-section": "Curves", "positions-length": "7", "positions-dims": ["2", "5"]},
+    )
     assert widgets(app)["positions-length"] == 7
     assert widgets(app)["positions-dims"] == [2, 5]
-    app = opened("decoding", **{"decoding-how": "sampling", "decoding-seed": "12", "decoding-temperature": "0.5"})
+    app = opened(
+        "decoding",
+        **{"decoding-how": "sampling", "decoding-seed": "12", "decoding-temperature": "0.5"},
+    )
     assert (widgets(app)["decoding-seed"], widgets(app)["decoding-temperature"]) == (12, 0.5)
 
 
 def test_a_widget_that_comes_later_reads_the_url_no_worse() -> None:
-    app = opened("decoding", **{"decoding-seed": "inf", "decoding-width": "", "decoding-alpha": "1e400"})
+    app = opened(
+        "decoding", **{"decoding-seed": "inf", "decoding-width": "", "decoding-alpha": "1e400"}
+    )
     for how in ("sampling", "beam"):
         app.button_group(key="decoding-how").set_value(how).run()
         assert not app.exception
     assert (widgets(app)["decoding-width"], widgets(app)["decoding-alpha"]) == (4, 0.6)
 
 
-@pytest.mark.parametrize("value", ["~nosuchuser", "\x00", "a" * 300, "a/" * 3_000, "\x00/dates", ""])
+@pytest.mark.parametrize(
+    "value", ["~nosuchuser", "\x00", "a" * 300, "a/" * 3_000, "\x00/dates", ""]
+)
 def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     app = opened("", checkpoint=value)
     assert not app.exception
     if value:
-        assert "neither a folder nor a shipped checkpoint" in said(app, "note checkpoint")["rows"][0][1]
+        assert (
+            "neither a folder nor a shipped checkpoint"
+            in said(app, "note checkpoint")["rows"][0][1]
+        )
 
 
 @pytest.mark.parametrize(("page", "asked", "why"), [
@@ -231,7 +301,9 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     ("decoding", {"force": "x"}, "force says nothing that can be read"),
     ("masks", {"decoder-mask": "painted"}, "decoder-mask says nothing that can be read"),
 ])  # fmt: skip
-def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(page: str, asked: dict, why: str) -> None:
+def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
+    page: str, asked: dict, why: str
+) -> None:
     app = opened(page, **asked)
     assert not app.exception
     said_of = said(app, "note address")
@@ -244,10 +316,23 @@ def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(page
 
 
 def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:
-    app = opened("", site="decoder.layers.0.self_attn", head="1", lock="k2", growth="true", **{"growth-step": "0"})
-    assert not [part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")]
-    app.selectbox(key="checkpoint").set_value("dates-bahdanau").run()      # which has no such site: nobody asked for that
-    assert not [part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")]
+    app = opened(
+        "",
+        site="decoder.layers.0.self_attn",
+        head="1",
+        lock="k2",
+        growth="true",
+        **{"growth-step": "0"},
+    )
+    assert not [
+        part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")
+    ]
+    app.selectbox(key="checkpoint").set_value(
+        "dates-bahdanau"
+    ).run()  # which has no such site: nobody asked for that
+    assert not [
+        part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")
+    ]
 
 
 # --- out of a session and into another
@@ -264,7 +349,9 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("page", "asked"), CHOSEN, ids=[page for page, _ in CHOSEN])
-def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(page: str, asked: dict[str, str | list[str]]) -> None:
+def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(
+    page: str, asked: dict[str, str | list[str]]
+) -> None:
     app = opened(page, **asked)
     assert not app.exception
     own = {name: declared()[name].default for name in asked}
@@ -297,11 +384,13 @@ def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> 
     assert steps(app) == 0
     app.text_area(key="source").set_value("4 May 1999").run()
     assert steps(app) == 0
-    app.selectbox(key="checkpoint").set_value("dates-bahdanau").run()      # with it comes another site, and another text
+    app.selectbox(key="checkpoint").set_value(
+        "dates-bahdanau"
+    ).run()  # with it comes another site, and another text
     assert steps(app) == 1
     app.selectbox(key="checkpoint").set_value("dates").run()
     assert steps(app) == 2
-    app._page_hash = calc_hash("positions")       # of this Streamlit makes an entry by itself
+    app._page_hash = calc_hash("positions")  # of this Streamlit makes an entry by itself
     app.run()
     assert steps(app) == 2
     app.button_group(key="positions-section").set_value("Curves").run()
@@ -319,11 +408,22 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
     count = steps(app)
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     app.query_params.clear()
-    app.query_params.update({"checkpoint": "dates", "source": "3 May 1999", "site": "decoder.layers.1.cross_attn", "head": "2"})
+    app.query_params.update(
+        {
+            "checkpoint": "dates",
+            "source": "3 May 1999",
+            "site": "decoder.layers.1.cross_attn",
+            "head": "2",
+        }
+    )
     app.run()
     assert not app.exception
     written = address(app)
-    assert (written["site"], written["head"], written["source"]) == (["decoder.layers.1.cross_attn"], ["2"], ["3 May 1999"])
+    assert (written["site"], written["head"], written["source"]) == (
+        ["decoder.layers.1.cross_attn"],
+        ["2"],
+        ["3 May 1999"],
+    )
     assert "target" not in written
     assert app.text_area(key="target").value == ""
     assert steps(app) == count
@@ -332,6 +432,8 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
     app = opened("", site="decoder.layers.0.self_attn", head="1")
     for source in ("4 May 1999", "5 May 1999"):
-        app.query_params["source"] = "3 May 1999"       # as a browser says it that asked before it was told
+        app.query_params["source"] = (
+            "3 May 1999"  # as a browser says it that asked before it was told
+        )
         app.text_area(key="source").set_value(source).run()
         assert address(app)["source"] == [source]

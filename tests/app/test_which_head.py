@@ -18,7 +18,12 @@ PAGES = {
     "inside": ({}, "kind layer head"), "task": ({}, "kind layer head"), "masks": ({}, "kind layer head"),
     "decoding": ({}, "layer head"), "positions": ({"positions-section": "Added or concatenated"}, "head"),
 }  # fmt: skip
-OTHERS = {"attention": {}, "layer": {}, "from-rnn": {"from-rnn-section": "Two alignments"}, "models": {}}
+OTHERS = {
+    "attention": {},
+    "layer": {},
+    "from-rnn": {"from-rnn-section": "Two alignments"},
+    "models": {},
+}
 SIMILAR = {**{page: params for page, (params, _) in PAGES.items()}, **OTHERS}
 
 
@@ -62,7 +67,12 @@ def test_many_layers_and_heads_are_lists() -> None:
         trace = letters("gpt", n_layers=32, n_heads=32, d_model=64).run("abc")
         sites = list(trace.attention.values())
         with row():
-            which_head({"self": sites}, sites[30], 29, lambda site, head: st.session_state.update(picked=(site, head)))
+            which_head(
+                {"self": sites},
+                sites[30],
+                29,
+                lambda site, head: st.session_state.update(picked=(site, head)),
+            )
 
     app = AppTest.from_function(many, default_timeout=60).run()
     layer, head = (app.selectbox(key=f"which-{part}") for part in ("layer", "head"))
@@ -84,7 +94,10 @@ def test_a_similarity_that_was_chosen_is_shown_or_visibly_let_go(page: str) -> N
         return
     assert bool(dropped) == (page != "models")
     if dropped:
-        assert "with the similarity it was trained with, scaled dot. The one you chose, cosine, holds on" in prose(app)
+        assert (
+            "with the similarity it was trained with, scaled dot. The one you chose, cosine, holds on"
+            in prose(app)
+        )
         dropped[0].click().run()
         assert not [button for button in app.button if button.key == "drop"]
         assert "similarity" not in address(app)

@@ -35,7 +35,7 @@ class Client:
     socket: ClientConnection
     live: ClientConnection | None = None
     token: str = ""
-    box: str = ""                 # the id of the source's text box
+    box: str = ""  # the id of the source's text box
     fragment: str = ""
     page: str = ""
     seconds: list[float] = field(default_factory=list)
@@ -49,7 +49,9 @@ class Client:
 
     async def open(self) -> ClientConnection:
         """A live socket of this session."""
-        return await connect(f"ws://{self.address}/live", subprotocols=[PROTOCOL, self.token], max_size=None)
+        return await connect(
+            f"ws://{self.address}/live", subprotocols=[PROTOCOL, self.token], max_size=None
+        )
 
     async def edit(self, text: str) -> None:
         """Change the text and wait for its picture."""
@@ -67,7 +69,9 @@ class Client:
             element = message.delta.new_element
             if message.HasField("new_session"):
                 self.page = message.new_session.page_script_hash
-            if element.WhichOneof("type") == "text_area" and element.text_area.id.endswith("source"):
+            if element.WhichOneof("type") == "text_area" and element.text_area.id.endswith(
+                "source"
+            ):
                 self.box, self.fragment = element.text_area.id, message.delta.fragment_id
             component = element.bidi_component
             if component.component_name == "attnscope_head":
@@ -130,8 +134,10 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
             continue
         header, arrays = unpack(answer)
         own = [label.as_json() for label in labels(scope.encode(source=text)["source"])]
-        site = scope.run(text, "x").attention[SITE]      # the encoder reads nothing of the target
-        same = header["queries"] == own and np.allclose(arrays["weights"], site.weights(HEAD), atol=1e-4)
+        site = scope.run(text, "x").attention[SITE]  # the encoder reads nothing of the target
+        same = header["queries"] == own and np.allclose(
+            arrays["weights"], site.weights(HEAD), atol=1e-4
+        )
         wrong += not same
     return wrong
 
@@ -139,14 +145,27 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
 def measure() -> list[Result]:
     """One client, thirty, one again; its two phases count together. No number comes twice, so that no text does."""
     with served(APP) as address:
-        phases = [asyncio.run(crowd(address, first, n, SECONDS)) for first, n in ((0, 1), (1, N_CLIENTS), (N_CLIENTS + 1, 1))]
-    one, many = (np.array([s for c in clients for s in c.seconds]) for clients in (phases[0] + phases[2], phases[1]))
+        phases = [
+            asyncio.run(crowd(address, first, n, SECONDS))
+            for first, n in ((0, 1), (1, N_CLIENTS), (N_CLIENTS + 1, 1))
+        ]
+    one, many = (
+        np.array([s for c in clients for s in c.seconds])
+        for clients in (phases[0] + phases[2], phases[1])
+    )
     answers = sum(len(client.answers) for clients in phases for client in clients)
-    wrong = strangers([client for clients in phases for client in clients], models.load(CHECKPOINT, device="cpu"))
-    in_ms = [f"{1e3 * np.percentile(s, 50):.0f} and {1e3 * np.percentile(s, 95):.0f} ms" for s in (one, many)]
+    wrong = strangers(
+        [client for clients in phases for client in clients], models.load(CHECKPOINT, device="cpu")
+    )
+    in_ms = [
+        f"{1e3 * np.percentile(s, 50):.0f} and {1e3 * np.percentile(s, 95):.0f} ms"
+        for s in (one, many)
+    ]
     return [
         Result(
-            f"{N_CLIENTS} clients over one: p95 of an edit", (np.percentile(many, 95) / np.percentile(one, 95),), "≤ 10",
+            f"{N_CLIENTS} clients over one: p95 of an edit",
+            (np.percentile(many, 95) / np.percentile(one, 95),),
+            "≤ 10",
             f"one {in_ms[0]}, {N_CLIENTS} {in_ms[1]} (p50 and p95), {len(many) / SECONDS:.1f} edits/s",
         ),
         Result(f"answers with another's numbers, of {answers}", (float(wrong),), "0"),

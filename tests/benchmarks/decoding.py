@@ -15,7 +15,10 @@ from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
 N_TOKENS = 100
-SOURCE = (*range(4, 89), END)   # what 100 French tokens take in English; random tokens and weights, the work is the same
+SOURCE = (
+    *range(4, 89),
+    END,
+)  # what 100 French tokens take in English; random tokens and weights, the work is the same
 
 
 def decode(model: Transformer, *, use_cache: bool) -> list[float]:
@@ -44,10 +47,17 @@ def measure(rounds: int = 12) -> list[Result]:
         by_token[use_cache].append(decode(model, use_cache=use_cache))
 
     recomputed, cached = in_turns(partial(run, False), partial(run, True), rounds)
-    flat, growing = (tuple(late_over_early(s) for s in by_token[use_cache][1:]) for use_cache in (True, False))
+    flat, growing = (
+        tuple(late_over_early(s) for s in by_token[use_cache][1:]) for use_cache in (True, False)
+    )
     detail = f"{1e3 * median(cached) / N_TOKENS:.2f} ms a token against {1e3 * median(recomputed) / N_TOKENS:.2f}"
     return [
-        Result(f"decoding {N_TOKENS} tokens: recomputing over cached", over(recomputed, cached), "≥ 2", detail),
+        Result(
+            f"decoding {N_TOKENS} tokens: recomputing over cached",
+            over(recomputed, cached),
+            "≥ 2",
+            detail,
+        ),
         Result("cached: tokens 80–99 over tokens 5–24", flat, "1", "flat is 1"),
         Result("recomputing: tokens 80–99 over tokens 5–24", growing, "", "for scale"),
     ]

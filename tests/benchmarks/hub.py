@@ -27,21 +27,33 @@ def measure(rounds: int = 12) -> list[Result]:
     """Time, recorded over each of the others, and memory."""
     config = transformers.GPT2Config()
     module = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa").eval()
-    eager = transformers.GPT2LMHeadModel._from_config(copy.deepcopy(config), attn_implementation="eager").eval()
+    eager = transformers.GPT2LMHeadModel._from_config(
+        copy.deepcopy(config), attn_implementation="eager"
+    ).eval()
     ids = torch.randint(config.vocab_size, (1, N))
-    sizes = HubConfig("GPT2LMHeadModel", config.vocab_size, 768, 12, 12, N, 12, "float32", config.vocab_size)
+    sizes = HubConfig(
+        "GPT2LMHeadModel", config.vocab_size, 768, 12, 12, N, 12, "float32", config.vocab_size
+    )
     model = CausalLM(module, sizes)
     model.lay_open(anatomies("gpt2", module)[0])
     recorded, maps = partial(_recorded, model, ids), partial(_maps, eager, ids)
     results = []
     plain = partial(module, ids, use_cache=False)
-    for what, other, aim in (("not recording", plain, "≤ 1.05"), ("maps handed out (eager, output_attentions)", maps, "≤ 0.6")):
+    for what, other, aim in (
+        ("not recording", plain, "≤ 1.05"),
+        ("maps handed out (eager, output_attentions)", maps, "≤ 0.6"),
+    ):
         ours, theirs = in_turns(recorded, other, rounds, perf_counter)
         detail = f"{median(ours):.2f} s against {median(theirs):.2f}"
-        results.append(Result(f"recording over {what}: time of a forward", over(ours, theirs), aim, detail))
+        results.append(
+            Result(f"recording over {what}: time of a forward", over(ours, theirs), aim, detail)
+        )
     kept, handed_out = _bytes(_tensors(recorded()), module), _bytes(maps(), module)
     detail = f"{kept / 1e6:.0f} MB against {handed_out / 1e6:.0f} MB"
-    return [*results, Result("trace over maps handed out: memory", (kept / handed_out,), "≤ 0.2", detail)]
+    return [
+        *results,
+        Result("trace over maps handed out: memory", (kept / handed_out,), "≤ 0.2", detail),
+    ]
 
 
 def _recorded(model: CausalLM, ids: torch.Tensor) -> Recording:
@@ -56,9 +68,17 @@ def _maps(module: torch.nn.Module, ids: torch.Tensor) -> tuple[torch.Tensor, ...
 
 def _tensors(recording: Recording) -> list[torch.Tensor]:
     """All that a recording keeps alive, the model's own parameters apart."""
-    found = [t for site in recording.attention.values() for t in (site.x, site.memory, site.out, *map(site.deferred, "qkv"))]
+    found = [
+        t
+        for site in recording.attention.values()
+        for t in (site.x, site.memory, site.out, *map(site.deferred, "qkv"))
+    ]
     found += [layer.allowed for site in recording.attention.values() for layer in site.mask.layers]
-    found += [activation.deferred for activation in recording.activations.values() if activation.name != "logits"]
+    found += [
+        activation.deferred
+        for activation in recording.activations.values()
+        if activation.name != "logits"
+    ]
     return [t if isinstance(t, torch.Tensor) else t.x for t in found]
 
 

@@ -23,7 +23,9 @@ from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 from tests.benchmarks.training import SMOOTHING, Learner, random_batches
 
-WRITERS = TransformerConfig(8500, d_model=256, n_heads=8, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3)   # 7.7 M parameters
+WRITERS = TransformerConfig(
+    8500, d_model=256, n_heads=8, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3
+)  # 7.7 M parameters
 
 
 def write(model: Transformer, *, recorded: bool) -> list[int]:
@@ -31,15 +33,28 @@ def write(model: Transformer, *, recorded: bool) -> list[int]:
 
     def likeliest(log_probs: Tensor) -> int:
         best = int(log_probs.argmax())
-        return best if best != END else int(log_probs.index_fill(0, torch.tensor([END]), -torch.inf).argmax())
+        return (
+            best
+            if best != END
+            else int(log_probs.index_fill(0, torch.tensor([END]), -torch.inf).argmax())
+        )
 
-    return [step.token for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)]
+    return [
+        step.token
+        for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)
+    ]
 
 
 def generate(model: nn.Module, *, attentions: bool) -> Tensor:
     """The same by Hugging Face's greedy `generate`."""
     source = torch.tensor([SOURCE])
-    settings = {"num_beams": 1, "do_sample": False, "min_new_tokens": N_TOKENS, "max_new_tokens": N_TOKENS, "use_cache": True}
+    settings = {
+        "num_beams": 1,
+        "do_sample": False,
+        "min_new_tokens": N_TOKENS,
+        "max_new_tokens": N_TOKENS,
+        "use_cache": True,
+    }
     more = {"output_attentions": True, "return_dict_in_generate": True} if attentions else {}
     with torch.inference_mode():
         found = model.generate(source, attention_mask=torch.ones_like(source), **settings, **more)
@@ -51,11 +66,24 @@ def decoding(rounds: int = 12) -> list[Result]:
     ours, results = Transformer(WRITERS).eval(), []
     for what, attentions in (("", False), (", attentions kept", True)):
         theirs = marian(WRITERS, "eager" if attentions else "sdpa").eval()
-        if len(write(ours, recorded=False)) != N_TOKENS or generate(theirs, attentions=False).shape != (1, N_TOKENS + 1):
+        if len(write(ours, recorded=False)) != N_TOKENS or generate(
+            theirs, attentions=False
+        ).shape != (1, N_TOKENS + 1):
             raise ValueError(f"both must write {N_TOKENS} tokens")
-        slow, quick = in_turns(partial(generate, theirs, attentions=attentions), partial(write, ours, recorded=attentions), rounds)
+        slow, quick = in_turns(
+            partial(generate, theirs, attentions=attentions),
+            partial(write, ours, recorded=attentions),
+            rounds,
+        )
         detail = f"{1e3 * median(quick) / N_TOKENS:.2f} ms a token against {1e3 * median(slow) / N_TOKENS:.2f}"
-        results.append(Result(f"decoding {N_TOKENS} tokens: Marian's generate over ours{what}", over(slow, quick), "≥ 2", detail))
+        results.append(
+            Result(
+                f"decoding {N_TOKENS} tokens: Marian's generate over ours{what}",
+                over(slow, quick),
+                "≥ 2",
+                detail,
+            )
+        )
     return results
 
 
@@ -63,7 +91,10 @@ class MarianLearner(Learner):
     """Their model, trained step by step as ours is, with our loss."""
 
     def loss(self, batch: Batch) -> Tensor:
-        return label_smoothed_loss(their_logits(self.model, batch).logits, batch.labels, SMOOTHING) / batch.labels.numel()
+        return (
+            label_smoothed_loss(their_logits(self.model, batch).logits, batch.labels, SMOOTHING)
+            / batch.labels.numel()
+        )
 
 
 class AsItComes(Learner):
@@ -96,8 +127,12 @@ def training(rounds: int = 8) -> list[Result]:
     for what, aim, learner in (("", "≥ 1.15", AsItComes), (" and our loss", "≥ 1", MarianLearner)):
         rivals = learner(marian(ENG_FRA, "sdpa"), batches), Learner(Transformer(ENG_FRA), batches)
         theirs, our = in_turns(*(partial(rival.steps, len(batches)) for rival in rivals), rounds)
-        detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
-        results.append(Result(f"training tokens/s over Marian with sdpa{what}", over(theirs, our), aim, detail))
+        detail = (
+            f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
+        )
+        results.append(
+            Result(f"training tokens/s over Marian with sdpa{what}", over(theirs, our), aim, detail)
+        )
     return results
 
 

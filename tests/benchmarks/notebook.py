@@ -23,7 +23,9 @@ def scope() -> Scope:
     """An encoder alone of GPT-2's size, random, so that there are LAYERS × HEADS heads and no more."""
     torch.manual_seed(0)
     tokenizer, d_model = Tokenizer.characters(LETTERS), HEADS * D_HEAD
-    model = Transformer(TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)).eval()
+    model = Transformer(
+        TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)
+    ).eval()
     return Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
 
 
@@ -34,7 +36,10 @@ def measure() -> list[Result]:
         return random.run(text, "a")
 
     trace = run()
-    assert sum(site.weights().numel() for site in trace.attention.values()) == LAYERS * HEADS * TOKENS**2
+    assert (
+        sum(site.weights().numel() for site in trace.attention.values())
+        == LAYERS * HEADS * TOKENS**2
+    )
     drawn, ran = in_turns(lambda: heads(trace).html, run, ROUNDS)
     script = 4 / 3 * len(gzip.compress("".join(component.files.values()).encode()))
     size = f"picture of {LAYERS} × {HEADS} heads, {TOKENS} tokens"

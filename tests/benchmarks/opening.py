@@ -32,7 +32,11 @@ def measure() -> list[Result]:
     torch.manual_seed(0)
     module = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
     seconds: tuple[list[float], list[float]] = ([], [])
-    with tempfile.TemporaryDirectory() as folder, served(APP) as address, sync_playwright() as playwright:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(APP) as address,
+        sync_playwright() as playwright,
+    ):
         module.save_pretrained(Path(folder, "gpt2"))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         view = View("Attention", f"?checkpoint={folder}/gpt2", (".overview", ".head"), box="text")

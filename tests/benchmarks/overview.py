@@ -30,7 +30,11 @@ window.WebSocket = class extends WebSocket {
 def measure() -> list[Result]:
     seconds: tuple[list[float], list[float]] = ([], [])
     sent = []
-    with served(SCRIPTS / "overview.py") as ours, served(SCRIPTS / "trivial.py") as theirs, sync_playwright() as playwright:
+    with (
+        served(SCRIPTS / "overview.py") as ours,
+        served(SCRIPTS / "trivial.py") as theirs,
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         pages = new_page(browser), new_page(browser)
         pages[0].add_init_script(COUNT)

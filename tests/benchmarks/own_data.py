@@ -24,10 +24,12 @@ from models.training.progress import cross_attention_entropy
 from models.training.recipe import scheduled_rate
 from models.training.recipes import plan_for
 
-N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25   # pairs, pairs, words of a source
+N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25  # pairs, pairs, words of a source
 PLAN = plan_for("translation", "transformer", N_TRAIN)
 
-Measured = tuple[float, float]   # validation loss in nats a token, entropy of the cross-attention over its largest
+Measured = tuple[
+    float, float
+]  # validation loss in nats a token, entropy of the cross-attention over its largest
 
 
 def caption_like(path: str) -> tuple[list[Pair], list[Pair], int]:
@@ -38,8 +40,12 @@ def caption_like(path: str) -> tuple[list[Pair], list[Pair], int]:
         if SHORTEST <= len(source.split()) <= LONGEST:
             found.setdefault(source, target)
     chosen = list(found.items())[: N_TRAIN + N_VALID]
-    tokenizer = Tokenizer.bpe((text for pair in chosen[:N_TRAIN] for text in pair), PLAN.data["vocab_size"])
-    ids = list(zip(*(tokenizer.encode_many(side) for side in zip(*chosen, strict=True)), strict=True))
+    tokenizer = Tokenizer.bpe(
+        (text for pair in chosen[:N_TRAIN] for text in pair), PLAN.data["vocab_size"]
+    )
+    ids = list(
+        zip(*(tokenizer.encode_many(side) for side in zip(*chosen, strict=True)), strict=True)
+    )
     return ids[:N_TRAIN], sorted(ids[N_TRAIN:], key=lambda pair: len(pair[1])), tokenizer.vocab_size
 
 
@@ -66,17 +72,25 @@ def their_logits(model: nn.Module, batch: Batch, **more: bool) -> Tensor:
 
 @torch.inference_mode()
 def their_entropy(model: nn.Module, batch: Batch) -> float:
-    weights = torch.stack(their_logits(model, batch, output_attentions=True).cross_attentions)   # (layer, batch, head, m, n)
-    shares = torch.special.entr(weights).sum(-1) / (batch.inputs[0] != PAD).sum(-1).log()[:, None, None]
+    weights = torch.stack(
+        their_logits(model, batch, output_attentions=True).cross_attentions
+    )  # (layer, batch, head, m, n)
+    shares = (
+        torch.special.entr(weights).sum(-1) / (batch.inputs[0] != PAD).sum(-1).log()[:, None, None]
+    )
     return float(shares.permute(1, 3, 0, 2)[batch.labels != NO_LABEL].mean())
 
 
 class Learner:
     """A model on its way: `step` trains it on one batch, `measured` validates it."""
 
-    def __init__(self, model: nn.Module, logits: Callable[[Batch], Tensor], entropy: Callable[[Batch], float]) -> None:
+    def __init__(
+        self, model: nn.Module, logits: Callable[[Batch], Tensor], entropy: Callable[[Batch], float]
+    ) -> None:
         self.model, self.logits, self.entropy = model, logits, entropy
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.optimizer = torch.optim.Adam(
+            model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
 
     def step(self, batch: Batch, rate: float, seed: int) -> None:
         self.model.train()
@@ -91,7 +105,9 @@ class Learner:
     @torch.inference_mode()
     def measured(self, batches: list[Batch]) -> Measured:
         self.model.eval()
-        total = sum(float(label_smoothed_loss(self.logits(batch), batch.labels)) for batch in batches)
+        total = sum(
+            float(label_smoothed_loss(self.logits(batch), batch.labels)) for batch in batches
+        )
         tokens = sum(int((batch.labels != NO_LABEL).sum()) for batch in batches)
         return total / tokens, sum(map(self.entropy, batches)) / len(batches)
 
@@ -99,26 +115,46 @@ class Learner:
 def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[str, Learner]:
     torch.manual_seed(seed)
     ours = Transformer(config)
-    found = {"ours": Learner(ours, lambda b: ours(*b.inputs), lambda b: cross_attention_entropy(ours, b, PAD))}
+    found = {
+        "ours": Learner(
+            ours, lambda b: ours(*b.inputs), lambda b: cross_attention_entropy(ours, b, PAD)
+        )
+    }
     if not ours_only:
         theirs = marian(config)
-        found["Marian"] = Learner(theirs, lambda b: their_logits(theirs, b).next_token.logits, lambda b: their_entropy(theirs, b))
+        found["Marian"] = Learner(
+            theirs,
+            lambda b: their_logits(theirs, b).next_token.logits,
+            lambda b: their_entropy(theirs, b),
+        )
     return found
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]]:
     """(step, each one's measurement) every so many steps."""
     train, valid, vocab_size = caption_like(options.data)
-    config = TransformerConfig(vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout})
+    config = TransformerConfig(
+        vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout}
+    )
     each = learners(config, options.seed, ours_only=options.ours_only)
     special = Tokenizer.characters("")
     held_out = [collate(valid[i : i + 100], special) for i in range(0, N_VALID, 100)]
-    highest = PLAN.recipe.learning_rate * scheduled_rate(PLAN.recipe.warmup, config.d_model, PLAN.recipe.warmup)
+    highest = PLAN.recipe.learning_rate * scheduled_rate(
+        PLAN.recipe.warmup, config.d_model, PLAN.recipe.warmup
+    )
     factor = highest / scheduled_rate(options.warmup, config.d_model, options.warmup)
     lengths = [(len(source), len(target)) for source, target in train]
-    epochs = (bucketed(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}")) for n in range(10**6))
-    for step, rows in enumerate(islice((rows for epoch in epochs for rows in epoch), options.steps), 1):
-        batch, rate = collate([train[i] for i in rows], special), factor * scheduled_rate(step, config.d_model, options.warmup)
+    epochs = (
+        bucketed(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}"))
+        for n in range(10**6)
+    )
+    for step, rows in enumerate(
+        islice((rows for epoch in epochs for rows in epoch), options.steps), 1
+    ):
+        batch, rate = (
+            collate([train[i] for i in rows], special),
+            factor * scheduled_rate(step, config.d_model, options.warmup),
+        )
         for learner in each.values():
             learner.step(batch, rate, step)
         if step % options.every == 0 or step == options.steps:
@@ -126,7 +162,9 @@ def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--every", type=int, default=100)
@@ -137,7 +175,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ours-only", action="store_true")
     for step, found in run(parser.parse_args()):
-        row = "   ".join(f"{name} {loss:.4f} nats, entropy {entropy:.4f}" for name, (loss, entropy) in found.items())
+        row = "   ".join(
+            f"{name} {loss:.4f} nats, entropy {entropy:.4f}"
+            for name, (loss, entropy) in found.items()
+        )
         print(f"step {step:>6,}   {row}", flush=True)
 
 

@@ -12,13 +12,19 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.trace import Recording, record
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-ENG_FRA = TransformerConfig(6000, d_model=192, n_heads=6, d_ff=768, n_encoder_layers=3, n_decoder_layers=3)
-TWELVE = TransformerConfig(6000, d_model=768, n_heads=12, d_ff=3072, n_encoder_layers=12, n_ctx=1024)
+ENG_FRA = TransformerConfig(
+    6000, d_model=192, n_heads=6, d_ff=768, n_encoder_layers=3, n_decoder_layers=3
+)
+TWELVE = TransformerConfig(
+    6000, d_model=768, n_heads=12, d_ff=3072, n_encoder_layers=12, n_ctx=1024
+)
 
 
 def run(model: Transformer, n: int) -> Tensor:
     """One forward pass over n source and, if the model has a decoder, n target tokens."""
-    source, target = torch.randint(4, model.config.vocab_size, (2, 1, n), generator=torch.Generator().manual_seed(1))
+    source, target = torch.randint(
+        4, model.config.vocab_size, (2, 1, n), generator=torch.Generator().manual_seed(1)
+    )
     with torch.inference_mode():
         if model.decoder.layers:
             return model(source, target)
@@ -34,7 +40,9 @@ def run_recorded(model: Transformer, n: int) -> Recording:
 def bytes_kept(recording: Recording, model: nn.Module) -> int:
     """Bytes of all tensors that live as long as the recording does: each storage once, the model's own not counted."""
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_in(recording)}
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_in(recording)
+    }
     return sum(size for pointer, size in storages.items() if pointer not in own)
 
 
@@ -63,7 +71,11 @@ def measure_time(rounds: int = 30) -> Result:
     """Both passes at 512 tokens, eng-fra's sizes."""
     model = Transformer(ENG_FRA).eval()
     recorded, plain = in_turns(partial(run_recorded, model, 512), partial(run, model, 512), rounds)
-    return Result("recording over not recording: time of a forward, 512 tokens", over(recorded, plain), "≤ 1.03")
+    return Result(
+        "recording over not recording: time of a forward, 512 tokens",
+        over(recorded, plain),
+        "≤ 1.03",
+    )
 
 
 def measure_memory(n_decoder_layers: int) -> Result:
@@ -73,7 +85,9 @@ def measure_memory(n_decoder_layers: int) -> Result:
     kept, weights = bytes_kept(recording, model), bytes_of_all_weights(recording)
     part = "encoder and decoder" if n_decoder_layers else "encoder"
     return Result(
-        f"trace over all weights: memory, 12×12 heads, {part}", (kept / weights,), "≤ 0.2",
+        f"trace over all weights: memory, 12×12 heads, {part}",
+        (kept / weights,),
+        "≤ 0.2",
         f"{kept / 1e6:.0f} MB against {weights / 1e6:.0f} MB",
     )
 

@@ -32,18 +32,25 @@ class Rival(nn.Module):
         module = {"gru": nn.GRU, "tanh": nn.RNN}[c.cell]
         d_context = c.d_memory if c.attention == "bahdanau" else 0
         self.embedding, self.dropout = nn.Embedding(c.vocab_size, c.d_model), nn.Dropout(c.dropout)
-        self.encoder = module(c.d_model, c.d_hidden, batch_first=True, bidirectional=c.bidirectional)
+        self.encoder = module(
+            c.d_model, c.d_hidden, batch_first=True, bidirectional=c.bidirectional
+        )
         self.decoder = module(c.d_model + d_context, c.d_hidden, batch_first=True)
         self.first = nn.Linear(c.d_memory, c.d_hidden)
         self.readout = nn.Linear(c.d_hidden + c.d_model + d_context, c.d_model)
         if d_context:
-            self.W, self.U = nn.Linear(c.d_hidden, c.d_align, bias=False), nn.Linear(c.d_memory, c.d_align, bias=False)
+            self.W, self.U = (
+                nn.Linear(c.d_hidden, c.d_align, bias=False),
+                nn.Linear(c.d_memory, c.d_align, bias=False),
+            )
             self.v = nn.Linear(c.d_align, 1, bias=False)
         self._like(ours)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         real = source != PAD
-        packed = pack_padded_sequence(self._embed(source), real.sum(1), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            self._embed(source), real.sum(1), batch_first=True, enforce_sorted=False
+        )
         h, last = self.encoder(packed)
         memory, _ = pad_packed_sequence(h, batch_first=True)
         s = self.first(torch.cat(list(last), -1)).tanh()[None]
@@ -58,7 +65,11 @@ class Rival(nn.Module):
     def _attended(self, y: Tensor, memory: Tensor, s: Tensor, real: Tensor) -> Tensor:
         uh, rows = self.U(memory), []
         for i in range(y.shape[1]):
-            energies = self.v((self.W(s[0])[:, None] + uh).tanh()).squeeze(-1).masked_fill(~real, -torch.inf)
+            energies = (
+                self.v((self.W(s[0])[:, None] + uh).tanh())
+                .squeeze(-1)
+                .masked_fill(~real, -torch.inf)
+            )
             context = torch.bmm(energies.softmax(-1)[:, None], memory)
             out, s = self.decoder(torch.cat([y[:, i : i + 1], context], -1), s)
             rows.append(torch.cat([out, y[:, i : i + 1], context], -1))
@@ -71,12 +82,18 @@ class Rival(nn.Module):
         self.embedding.load_state_dict(ours.embedding.state_dict())
         self.encoder.load_state_dict(ours.encoder.recurrence.state_dict())
         own = ours.decoder.recurrence.state_dict()
-        self.decoder.load_state_dict({name.removesuffix("_l0") + "_l0": p for name, p in own.items()})
+        self.decoder.load_state_dict(
+            {name.removesuffix("_l0") + "_l0": p for name, p in own.items()}
+        )
         self.first.load_state_dict(ours.decoder.W_s.state_dict())
         self.readout.load_state_dict(ours.decoder.W_r.state_dict())
         if ours.decoder.alignment is not None:
             learned = ours.decoder.alignment.similarity
-            for layer, weight in ((self.W, learned.W), (self.U, learned.U), (self.v, learned.v[None])):
+            for layer, weight in (
+                (self.W, learned.W),
+                (self.U, learned.U),
+                (self.v, learned.v[None]),
+            ):
                 layer.load_state_dict({"weight": weight})
 
 
@@ -87,11 +104,17 @@ def compare(what: str, config: Seq2SeqConfig, rounds: int = 8) -> Result:
     ours = Seq2Seq(config)
     rival = Rival(ours)
     if (gap := largest_difference(ours, rival, batches[0])) > 1e-4:
-        raise ValueError(f"the two models should compute the same, but their logits differ by {gap:.2g}")
-    theirs, our = in_turns(*(partial(Learner(model, batches).steps, N_BATCHES) for model in (rival, ours)), rounds)
+        raise ValueError(
+            f"the two models should compute the same, but their logits differ by {gap:.2g}"
+        )
+    theirs, our = in_turns(
+        *(partial(Learner(model, batches).steps, N_BATCHES) for model in (rival, ours)), rounds
+    )
     tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
-    return Result(f"training tokens/s over torch's modules: {what}", over(theirs, our), "≥ 0.83", detail)
+    return Result(
+        f"training tokens/s over torch's modules: {what}", over(theirs, our), "≥ 0.83", detail
+    )
 
 
 def measure() -> list[Result]:
@@ -100,7 +123,9 @@ def measure() -> list[Result]:
     results = []
     for model in ("rnn", "bahdanau"):
         config = Seq2SeqConfig(6000, **PLANS["translation"][model].sizes)
-        results += [compare(f"{model}, {cell}", replace(config, cell=cell)) for cell in ("gru", "tanh")]
+        results += [
+            compare(f"{model}, {cell}", replace(config, cell=cell)) for cell in ("gru", "tanh")
+        ]
     return results
 
 

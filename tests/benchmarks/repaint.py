@@ -17,10 +17,17 @@ import models
 from tests.benchmarks.serving import APP, SCRIPTS, served
 from tests.benchmarks.side_by_side import Result, over, print_table
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-TYPED = "{} told us that he reads a book"    # no text twice: every key is a new run, a space goes with its letter
-WARMING = 3    # keys
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+TYPED = "{} told us that he reads a book"  # no text twice: every key is a new run, a space goes with its letter
+WARMING = 3  # keys
 
 WATCH = """
 () => {
@@ -57,29 +64,52 @@ class View:
     address: str
     pictures: tuple[str, ...]
     text: str = ".written .source"
-    tokens: str = ""           # JavaScript: the texts of the source's tokens in the picture
-    box: str = "source"        # the field that is typed into
+    tokens: str = ""  # JavaScript: the texts of the source's tokens in the picture
+    box: str = "source"  # the field that is typed into
     goal: str = "≤ 2"
-    needs: str = ""            # a shipped checkpoint; without it the page is left out
+    needs: str = ""  # a shipped checkpoint; without it the page is left out
 
 
 TRIVIAL = View("a trivial page", "", (), "[data-testid=stText]")
 VIEWS = (
     View(
-        "Attention", "?site=decoder.layers.1.cross_attn", (".overview", ".head"),
+        "Attention",
+        "?site=decoder.layers.1.cross_attn",
+        (".overview", ".head"),
         tokens="found('.head').view.picture.keys.map((label) => label[0])",
     ),
     View(
-        "Inside a head", "inside?site=decoder.layers.1.cross_attn", (".choice", ".walk"),
+        "Inside a head",
+        "inside?site=decoder.layers.1.cross_attn",
+        (".choice", ".walk"),
         tokens="[...found('.choice').querySelectorAll('.keys button')].map((e) => e.textContent)",
     ),
     View(
-        "Positions", "positions", (".shuffle",),
+        "Positions",
+        "positions",
+        (".shuffle",),
         tokens="found('.shuffle').view.picture.tokens.map((label) => label[0])",
     ),
-    View("Masks", "masks?mask=cross", (".masks",), tokens="found('.masks').view.picture.keys.map((label) => label[0])"),
-    View("Decoding", "decoding", (".stepper",), tokens="found('.stepper').view.picture.source.map((label) => label[0])"),
-    View("Task, BERT", "task?checkpoint=bert&second_text=", (".guesses", ".pair"), box="text", goal="≤ 3", needs="bert"),
+    View(
+        "Masks",
+        "masks?mask=cross",
+        (".masks",),
+        tokens="found('.masks').view.picture.keys.map((label) => label[0])",
+    ),
+    View(
+        "Decoding",
+        "decoding",
+        (".stepper",),
+        tokens="found('.stepper').view.picture.source.map((label) => label[0])",
+    ),
+    View(
+        "Task, BERT",
+        "task?checkpoint=bert&second_text=",
+        (".guesses", ".pair"),
+        box="text",
+        goal="≤ 3",
+        needs="bert",
+    ),
 )
 
 
@@ -107,32 +137,52 @@ def edit(page: Page, view: View, key: str) -> float:
     page.evaluate("() => rest()")
     page.evaluate("(what) => watch(what)", [view.text, view.pictures])
     page.keyboard.insert_text(key)
-    took = page.evaluate("() => Promise.race([edit, new Promise((_, no) => setTimeout(() => no('no answer'), 15000))])")
+    took = page.evaluate(
+        "() => Promise.race([edit, new Promise((_, no) => setTimeout(() => no('no answer'), 15000))])"
+    )
     if view.tokens:
-        shown = [token for token in page.evaluate(f"() => {view.tokens}") if not token.startswith("[")]
+        shown = [
+            token for token in page.evaluate(f"() => {view.tokens}") if not token.startswith("[")
+        ]
         typed = page.locator(".st-key-source :is(input, textarea)").first.input_value()
-        assert "".join(shown).replace("·", " ").strip() == typed.strip(), f"{view.name} shows {shown}, not {typed!r}"
+        assert "".join(shown).replace("·", " ").strip() == typed.strip(), (
+            f"{view.name} shows {shown}, not {typed!r}"
+        )
     return took
 
 
 def measure() -> list[Result]:
     """Two servers, one browser, one page of the app after the other; the first keys warm up."""
     results = []
-    with served(APP) as app, served(SCRIPTS / "trivial.py") as trivial, sync_playwright() as playwright:
+    with (
+        served(APP) as app,
+        served(SCRIPTS / "trivial.py") as trivial,
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for view, name in zip(VIEWS, ("Ann", "Bob", "Joe", "Meg", "Sam", "Tom"), strict=True):
             if view.needs and view.needs not in models.shipped():
                 continue
-            pages = [opened(new_page(browser), app, view), opened(new_page(browser), trivial, TRIVIAL)]
+            pages = [
+                opened(new_page(browser), app, view),
+                opened(new_page(browser), trivial, TRIVIAL),
+            ]
             keys = re.findall(r" ?\S", TYPED.format(name))
-            times = [[edit(page, what, key) for page, what in zip(pages, (view, TRIVIAL), strict=True)] for key in keys]
+            times = [
+                [edit(page, what, key) for page, what in zip(pages, (view, TRIVIAL), strict=True)]
+                for key in keys
+            ]
             for page in pages:
                 page.close()
             ours, theirs = zip(*times[WARMING:], strict=True)
-            results.append(Result(
-                f"key to repainted: {view.name} over a trivial page", over(ours, theirs), view.goal,
-                f"{median(ours):.0f} against {median(theirs):.0f} ms",
-            ))
+            results.append(
+                Result(
+                    f"key to repainted: {view.name} over a trivial page",
+                    over(ours, theirs),
+                    view.goal,
+                    f"{median(ours):.0f} against {median(theirs):.0f} ms",
+                )
+            )
         browser.close()
     return results
 

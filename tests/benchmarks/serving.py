@@ -22,17 +22,27 @@ SCRIPTS = Path(__file__).with_name("scripts")
 def served(script: Path) -> Iterator[str]:
     """The script's address without "http://", once its server answers; the server ends with the block."""
     with tempfile.TemporaryDirectory() as folder:
-        if script != APP:   # Streamlit reads the settings that lie next to the script
+        if script != APP:  # Streamlit reads the settings that lie next to the script
             settings = Path(folder, ".streamlit")
             settings.mkdir()
             shutil.copy(APP.parent / ".streamlit" / "config.toml", settings)
             script = Path(shutil.copy(script, folder))
         address = f"localhost:{_free_port()}"
         port = address.partition(":")[2]
-        command = [sys.executable, "-m", "streamlit", "run", str(script), f"--server.port={port}", "--server.headless=true"]
+        command = [
+            sys.executable,
+            "-m",
+            "streamlit",
+            "run",
+            str(script),
+            f"--server.port={port}",
+            "--server.headless=true",
+        ]
         paths = os.pathsep.join([str(APP.parents[1]), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
-        server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        server = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             _wait_for(address, server)
             yield address

@@ -22,11 +22,11 @@ from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-SIZES = {   # what → (model, source + target tokens a batch, batches)
+SIZES = {  # what → (model, source + target tokens a batch, batches)
     "eng-fra's recipe": (ENG_FRA, 2048, 4),
     "d_model 512": (TransformerConfig(6000, n_encoder_layers=3, n_decoder_layers=3), 1024, 2),
 }
-SMOOTHING = 0.1     # of the labels
+SMOOTHING = 0.1  # of the labels
 
 
 class Rival(nn.Module):
@@ -35,33 +35,52 @@ class Rival(nn.Module):
     def __init__(self, ours: Transformer, *, as_it_comes: bool = False) -> None:
         super().__init__()
         c = self.config = ours.config
-        self.embedding = nn.Embedding.from_pretrained(ours.embedding.weight.detach().clone(), freeze=False)
+        self.embedding = nn.Embedding.from_pretrained(
+            ours.embedding.weight.detach().clone(), freeze=False
+        )
         self.register_buffer("table", ours.positions.table.clone())
         self.dropout = nn.Dropout(c.dropout)
         self.core = nn.Transformer(
-            c.d_model, c.n_heads, c.n_encoder_layers, c.n_decoder_layers, c.d_ff, c.dropout, batch_first=True
+            c.d_model,
+            c.n_heads,
+            c.n_encoder_layers,
+            c.n_decoder_layers,
+            c.d_ff,
+            c.dropout,
+            batch_first=True,
         )
-        self.core.encoder.use_nested_tensor = False   # a path for inference only, and it warns
+        self.core.encoder.use_nested_tensor = False  # a path for inference only, and it warns
         if not as_it_comes:
             self._like(ours)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         m = target.shape[1]
         padding = source == self.config.pad_id
-        look_ahead = torch.ones(m, m, dtype=torch.bool, device=target.device).triu(1)   # True = blocked here
+        look_ahead = torch.ones(m, m, dtype=torch.bool, device=target.device).triu(
+            1
+        )  # True = blocked here
         x = self.core(
-            self._embed(source), self._embed(target), tgt_mask=look_ahead, tgt_is_causal=True,
-            src_key_padding_mask=padding, memory_key_padding_mask=padding,
+            self._embed(source),
+            self._embed(target),
+            tgt_mask=look_ahead,
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
         )
         return nn.functional.linear(x, self.embedding.weight)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embedding(ids) * math.sqrt(self.config.d_model) + self.table[: ids.shape[1]])
+        return self.dropout(
+            self.embedding(ids) * math.sqrt(self.config.d_model) + self.table[: ids.shape[1]]
+        )
 
     def _like(self, ours: Transformer) -> None:
         """Our weights, and nothing we do not have."""
         self.core.encoder.norm = self.core.decoder.norm = None
-        for stack, our_stack in ((self.core.encoder, ours.encoder), (self.core.decoder, ours.decoder)):
+        for stack, our_stack in (
+            (self.core.encoder, ours.encoder),
+            (self.core.decoder, ours.decoder),
+        ):
             for layer, our in zip(stack.layers, our_stack.layers, strict=True):
                 layer.dropout = nn.Identity()
                 names = {"self_attn": "self_attn", "multihead_attn": "cross_attn"}
@@ -96,7 +115,10 @@ def random_batches(vocab_size: int, max_tokens: int, n: int, seed: int = 1) -> l
         return rng.choices(range(4, vocab_size), k=k)
 
     special = Tokenizer.characters("")
-    return [collate([(tokens(lengths[i][0]), tokens(lengths[i][1])) for i in batch], special) for batch in some]
+    return [
+        collate([(tokens(lengths[i][0]), tokens(lengths[i][1])) for i in batch], special)
+        for batch in some
+    ]
 
 
 class Learner:
@@ -104,10 +126,15 @@ class Learner:
 
     def __init__(self, model: nn.Module, batches: list[Batch]) -> None:
         self.model, self.batches = model.train(), cycle(batches)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.optimizer = torch.optim.Adam(
+            model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
 
     def loss(self, batch: Batch) -> Tensor:
-        return label_smoothed_loss(self.model(*batch.inputs), batch.labels, SMOOTHING) / batch.labels.numel()
+        return (
+            label_smoothed_loss(self.model(*batch.inputs), batch.labels, SMOOTHING)
+            / batch.labels.numel()
+        )
 
     def step(self) -> None:
         loss = self.loss(next(self.batches))
@@ -137,7 +164,9 @@ def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
     ours = Transformer(config)
     rival = Rival(ours, as_it_comes=as_it_comes)
     if not as_it_comes and (gap := largest_difference(ours, rival, batches[0])) > 1e-4:
-        raise ValueError(f"the two models should compute the same, but their logits differ by {gap:.2g}")
+        raise ValueError(
+            f"the two models should compute the same, but their logits differ by {gap:.2g}"
+        )
     passes = [partial(Learner(model, batches).steps, n_batches) for model in (rival, ours)]
     theirs, our = in_turns(*passes, rounds)
     tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
@@ -149,7 +178,10 @@ def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
 def measure() -> list[Result]:
     """Both sizes, one thread."""
     torch.set_num_threads(1)
-    return [*(compare(what, as_it_comes=False) for what in SIZES), compare("eng-fra's recipe", as_it_comes=True)]
+    return [
+        *(compare(what, as_it_comes=False) for what in SIZES),
+        compare("eng-fra's recipe", as_it_comes=True),
+    ]
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ GPT_SIZES = GPTConfig(VOCAB, d_model=120, n_heads=6, n_layers=4, n_ctx=128, drop
 BERT_SIZES = BERTConfig(VOCAB, d_model=128, n_heads=4, n_layers=4, n_ctx=128, dropout=0.1)
 THEIR_NAMES = {"gelu tanh": "gelu_new", "gelu": "gelu"}
 N_BATCHES, ROWS = 4, 16
-SHARE = 0.15        # of a row's tokens that BERT guesses
+SHARE = 0.15  # of a row's tokens that BERT guesses
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 
@@ -57,8 +57,14 @@ def bert(c: BERTConfig) -> nn.Module:
 def text_batches() -> list[Batch]:
     """Rows of one length, of which every token is to be predicted."""
     rng = random.Random(1)
-    rows = [[rng.randrange(4, VOCAB) for _ in range(GPT_SIZES.n_ctx + 1)] for _ in range(ROWS * N_BATCHES)]
-    return [collate_windows([(row[:-1], row[1:]) for row in rows[i::N_BATCHES]], 0) for i in range(N_BATCHES)]
+    rows = [
+        [rng.randrange(4, VOCAB) for _ in range(GPT_SIZES.n_ctx + 1)]
+        for _ in range(ROWS * N_BATCHES)
+    ]
+    return [
+        collate_windows([(row[:-1], row[1:]) for row in rows[i::N_BATCHES]], 0)
+        for i in range(N_BATCHES)
+    ]
 
 
 def masked_batches() -> list[Batch]:
@@ -77,7 +83,9 @@ def masked_batches() -> list[Batch]:
 def our_loss(objective: Callable[..., dict[str, Tensor]], model: nn.Module, batch: Batch) -> Tensor:
     """As models.training.trainer.Trainer adds it up."""
     losses = objective(model(*batch.inputs), batch, 0.0)
-    return losses[LABELS] / batch.n_labels + (losses[CLASSES] / batch.n_classes if CLASSES in losses else 0.0)
+    return losses[LABELS] / batch.n_labels + (
+        losses[CLASSES] / batch.n_classes if CLASSES in losses else 0.0
+    )
 
 
 def gpt2_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -90,7 +98,9 @@ def bert_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Their loss of the masked tokens and of the pair, as they come: logits at every position."""
     ids, segments, positions = batch.inputs
     labels = torch.full_like(ids, -100).scatter(1, positions, batch.labels)
-    return model(input_ids=ids, token_type_ids=segments, labels=labels, next_sentence_label=batch.classes).loss
+    return model(
+        input_ids=ids, token_type_ids=segments, labels=labels, next_sentence_label=batch.classes
+    ).loss
 
 
 class Learner:
@@ -98,7 +108,9 @@ class Learner:
 
     def __init__(self, model: nn.Module, loss: Loss, batches: list[Batch]) -> None:
         self.model, self.loss, self.batches = model.train(), loss, cycle(batches)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.optimizer = torch.optim.Adam(
+            model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
 
     def steps(self, n: int) -> None:
         for _ in range(n):
@@ -110,17 +122,32 @@ class Learner:
             float(loss.detach())
 
 
-def compare(what: str, ours: nn.Module, theirs: nn.Module, our: Loss, their: Loss, batches: list[Batch], rounds: int) -> Result:
+def compare(
+    what: str,
+    ours: nn.Module,
+    theirs: nn.Module,
+    our: Loss,
+    their: Loss,
+    batches: list[Batch],
+    rounds: int,
+) -> Result:
     """Our tokens a second over theirs; a round is one pass over the batches by each. Raises ValueError where they are of two
     sizes."""
     sizes = [sum(p.numel() for p in model.parameters()) for model in (ours, theirs)]
     if sizes[0] != sizes[1]:
-        raise ValueError(f"the two models should be of one size, but have {sizes[0]:,} and {sizes[1]:,} parameters")
-    learners = [partial(Learner(*each, batches).steps, len(batches)) for each in ((theirs, their), (ours, our))]
+        raise ValueError(
+            f"the two models should be of one size, but have {sizes[0]:,} and {sizes[1]:,} parameters"
+        )
+    learners = [
+        partial(Learner(*each, batches).steps, len(batches))
+        for each in ((theirs, their), (ours, our))
+    ]
     slow, quick = in_turns(*learners, rounds)
     n = sum(batch.inputs[0].numel() for batch in batches)
     detail = f"{n / median(quick):,.0f} against {n / median(slow):,.0f} tokens/s"
-    return Result(f"training tokens/s over transformers with sdpa: {what}", over(slow, quick), "≥ 1.1", detail)
+    return Result(
+        f"training tokens/s over transformers with sdpa: {what}", over(slow, quick), "≥ 1.1", detail
+    )
 
 
 def measure(rounds: int = 8) -> list[Result]:
@@ -129,8 +156,27 @@ def measure(rounds: int = 8) -> list[Result]:
     torch.manual_seed(1)
     of_gpt = [(f"GPT, {name}", replace(GPT_SIZES, activation=name)) for name in THEIR_NAMES]
     return [
-        *(compare(what, GPT(c), gpt2(c), partial(our_loss, next_tokens), gpt2_loss, text_batches(), rounds) for what, c in of_gpt),
-        compare("BERT", BERT(BERT_SIZES), bert(BERT_SIZES), partial(our_loss, masked_tokens), bert_loss, masked_batches(), rounds),
+        *(
+            compare(
+                what,
+                GPT(c),
+                gpt2(c),
+                partial(our_loss, next_tokens),
+                gpt2_loss,
+                text_batches(),
+                rounds,
+            )
+            for what, c in of_gpt
+        ),
+        compare(
+            "BERT",
+            BERT(BERT_SIZES),
+            bert(BERT_SIZES),
+            partial(our_loss, masked_tokens),
+            bert_loss,
+            masked_batches(),
+            rounds,
+        ),
     ]
 
 

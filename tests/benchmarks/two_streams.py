@@ -9,7 +9,7 @@ from torch import Tensor
 from models.architectures.xlnet import CONTENT, QUERY, XLNet, XLNetConfig
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-SIZES = {   # what → (sizes, texts, tokens each)
+SIZES = {  # what → (sizes, texts, tokens each)
     "the shipped sizes, 16 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 64, 16),
     "the shipped sizes, 128 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 8, 128),
     "XLNet-Base, 2 layers, 128 tokens": (XLNetConfig(4000, n_layers=2, dropout=0.0), 2, 128),

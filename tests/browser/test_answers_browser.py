@@ -23,17 +23,35 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
     found, tokenizer = {}, words_of(FIRST, SECOND, QUESTION)
     for head, task in (("pretraining", "mlm"), ("span", "span")):
         folder = tmp_path_factory.mktemp("models") / head
-        save_checkpoint(folder, random_bert(vocab_size=tokenizer.vocab_size, head=head), tokenizer, {"step": 0, "task": task})
+        save_checkpoint(
+            folder,
+            random_bert(vocab_size=tokenizer.vocab_size, head=head),
+            tokenizer,
+            {"step": 0, "task": task},
+        )
         found[head] = models.load(folder, device="cpu")
     return found
 
 
 def opened(page: Page, scope: Scope, ready: str, **asked: str) -> None:
-    go(page, "task", f"{ready}[data-painted]", checkpoint=str(scope.path), site=SITE, head=str(HEAD), **asked)
+    go(
+        page,
+        "task",
+        f"{ready}[data-painted]",
+        checkpoint=str(scope.path),
+        site=SITE,
+        head=str(HEAD),
+        **asked,
+    )
 
 
 def shown(page: Page, selector: str, name: str) -> list[float]:
-    return [float(value) for value in page.locator(selector).evaluate_all("(all, name) => all.map((e) => e.dataset[name])", name)]
+    return [
+        float(value)
+        for value in page.locator(selector).evaluate_all(
+            "(all, name) => all.map((e) => e.dataset[name])", name
+        )
+    ]
 
 
 def hidden_masks(page: Page) -> list[str]:
@@ -43,7 +61,10 @@ def hidden_masks(page: Page) -> list[str]:
 def test_a_click_hides_a_token_and_types_nothing(page: Page, scopes: dict[str, Scope]) -> None:
     scope = scopes["pretraining"]
     opened(page, scope, ".guesses", text=FIRST, second_text=SECOND)
-    chips, box = page.locator(".guesses .row .place"), page.get_by_role("textbox", name="Text, [MASK] for a word (type here)")
+    chips, box = (
+        page.locator(".guesses .row .place"),
+        page.get_by_role("textbox", name="Text, [MASK] for a word (type here)"),
+    )
     chips.nth(2).click()
     page.wait_for_selector(".guesses[data-hidden='2'][data-masks='1']")
     chips.nth(5).click()
@@ -51,25 +72,29 @@ def test_a_click_hides_a_token_and_types_nothing(page: Page, scopes: dict[str, S
     rested(page)
     assert hidden_masks(page) == ["2", "5"]
     expect(box).to_have_value(FIRST)
-    expect(page.locator(".written .source")).to_have_text("Mary [MASK] to the [MASK]. John took milk.")
+    expect(page.locator(".written .source")).to_have_text(
+        "Mary [MASK] to the [MASK]. John took milk."
+    )
     trace = scope.run(FIRST, SECOND, masked=(2, 5))
     p = trace.outputs["masked token"].logits.double().softmax(-1)
     own = scope.encode(FIRST, SECOND)["text"].ids
     wanted = []
     for i, position in enumerate((2, 5)):
         best = p[i].topk(5).indices.tolist()
-        wanted += [float(p[i, token]) for token in best + [own[position]] * (own[position] not in best)]
+        wanted += [
+            float(p[i, token]) for token in best + [own[position]] * (own[position] not in best)
+        ]
     assert shown(page, ".guesses .bar", "p") == pytest.approx(wanted, rel=1e-4)
     rows = trace.attention[SITE].weights(HEAD)[[2, 5]].flatten().tolist()
     assert shown(page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
     follows = trace.outputs["next sentence"].logits.double().softmax(-1).tolist()
     assert shown(page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
-    page.go_back()                                             # one press a token
+    page.go_back()  # one press a token
     page.wait_for_selector(".guesses[data-hidden='2']")
     rested(page)
     chips.nth(2).click()
     page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
-    in_url(page, "masked", "")      # painted before the address has it
+    in_url(page, "masked", "")  # painted before the address has it
     assert hidden_masks(page) == []
     expect(box).to_have_value(FIRST)
 
@@ -84,21 +109,38 @@ def test_a_question_is_answered_while_it_is_typed(page: Page, scopes: dict[str, 
     rested(page)
     trace = scope.run(question=QUESTION, context=CONTEXT)
     output, row = trace.outputs["span"], trace.streams["text"]
-    start, end = (np.log(logits.double().softmax(-1).numpy() + 1e-300) for logits in (output.start_logits, output.end_logits))
-    inside = [i for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True)) if segment and offset]
+    start, end = (
+        np.log(logits.double().softmax(-1).numpy() + 1e-300)
+        for logits in (output.start_logits, output.end_logits)
+    )
+    inside = [
+        i
+        for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True))
+        if segment and offset
+    ]
     spans = sorted((start[a] + end[b] for a in inside for b in inside if a <= b), reverse=True)
-    assert shown(page, ".span .bar", "p") == pytest.approx([math.exp(log_p) for log_p in spans[:5]], rel=1e-4)
+    assert shown(page, ".span .bar", "p") == pytest.approx(
+        [math.exp(log_p) for log_p in spans[:5]], rel=1e-4
+    )
     expect(page.locator(".span .context mark")).to_have_text(trace.output)
     rows = trace.attention[SITE].weights(HEAD)[output.start].tolist()
-    assert shown(page, ".span .readings section:first-child .read", "weight") == pytest.approx(rows, abs=1e-6)
+    assert shown(page, ".span .readings section:first-child .read", "weight") == pytest.approx(
+        rows, abs=1e-6
+    )
     figure = page.locator(".span figure")
-    side, left, top = (float(figure.get_attribute(f"data-{name}")) for name in ("side", "left", "top"))
+    side, left, top = (
+        float(figure.get_attribute(f"data-{name}")) for name in ("side", "left", "top")
+    )
     page.locator(".span canvas").hover(position={"x": left + 4.5 * side, "y": top + 1.5 * side})
     tip = page.locator(".span .tip")
-    assert float(tip.get_attribute("data-value")) == pytest.approx(start[inside[1]] + end[inside[4]], rel=1e-4)
+    assert float(tip.get_attribute("data-value")) == pytest.approx(
+        start[inside[1]] + end[inside[4]], rel=1e-4
+    )
     page.get_by_role("textbox", name="Text that holds the answer (type here)").fill("")
-    expect(page.locator(".st-key-note-context")).to_contain_text("The context is empty; type some text.")
-    expect(page.locator(".span .context mark")).to_have_text(trace.output)      # the last good picture
+    expect(page.locator(".st-key-note-context")).to_contain_text(
+        "The context is empty; type some text."
+    )
+    expect(page.locator(".span .context mark")).to_have_text(trace.output)  # the last good picture
 
 
 def test_a_card_opens_its_model(page: Page) -> None:
@@ -107,7 +149,7 @@ def test_a_card_opens_its_model(page: Page) -> None:
     page.wait_for_selector(".answers[data-painted]")
     in_url(page, "checkpoint", "gpt-char")
     assert "/task?" in page.url
-    rested(page)        # the rest of its address is written last
+    rested(page)  # the rest of its address is written last
     page.go_back()
     page.wait_for_selector(".cards[data-painted]")
     page.set_viewport_size({"width": 420, "height": 720})

@@ -25,7 +25,12 @@ def dates() -> models.Scope:
 
 def see(page: Page, **params: str) -> None:
     """The Attention page on the dates model."""
-    go(page, "", HEAD, **{"checkpoint": "dates", "source": DATE, "site": SITE, "head": "2", **params})
+    go(
+        page,
+        "",
+        HEAD,
+        **{"checkpoint": "dates", "source": DATE, "site": SITE, "head": "2", **params},
+    )
 
 
 def source(page: Page) -> Locator:
@@ -39,8 +44,15 @@ def target(page: Page) -> Locator:
 def weight_at(page: Page, query: int, key: int) -> np.float32:
     """The weight that the page shows when one points at a cell."""
     cells = page.locator(".head canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
-    cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
+    cells.hover(
+        position={
+            "x": at["left"] + (key + 0.5) * at["wide"],
+            "y": at["top"] + (query + 0.5) * at["tall"],
+        }
+    )
     tip = page.locator(".head .tip")
     expect(tip).to_have_attribute("data-query", str(query))
     expect(tip).to_have_attribute("data-key", str(key))
@@ -56,7 +68,9 @@ def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
         expect(picture).to_have_attribute(f"data-{name}", str(value))
     strongest = divmod(int(weights.argmax()), cols)
     for query, key in (strongest, (0, 0), (rows - 1, cols // 2)):
-        np.testing.assert_allclose(weight_at(page, query, key), float(weights[query, key]), atol=1e-6)
+        np.testing.assert_allclose(
+            weight_at(page, query, key), float(weights[query, key]), atol=1e-6
+        )
 
 
 # --- typing
@@ -65,7 +79,7 @@ def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
 def test_typing_changes_the_picture_while_one_types(page: Page, dates: models.Scope) -> None:
     see(page)
     assert_shows(page, dates.run(DATE).attention[SITE], 2)
-    source(page).press_sequentially("!", delay=20)      # no Enter, no leaving the box
+    source(page).press_sequentially("!", delay=20)  # no Enter, no leaving the box
     typed = source(page).input_value()
     expect(page.locator(".written .source")).to_have_text(typed)
     expect(page.locator(".written .output")).to_have_text(dates.run(typed).output)
@@ -88,7 +102,7 @@ def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope)
     for key in "!?":
         source(fresh).press(key)
         expect(fresh.locator(".written .source")).to_have_text(source(fresh).input_value())
-    in_url(fresh, "source", DATE + "!?")     # Streamlit has it, too
+    in_url(fresh, "source", DATE + "!?")  # Streamlit has it, too
     assert [asked["texts"] for asked in sent] == [[DATE + "!", ""], [DATE + "!?", ""]]
     header, arrays = unpack(received[-1])
     assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
@@ -96,7 +110,9 @@ def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope)
     assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
 
 
-def test_without_the_socket_the_picture_follows_when_typing_rests(fresh: Page, dates: models.Scope) -> None:
+def test_without_the_socket_the_picture_follows_when_typing_rests(
+    fresh: Page, dates: models.Scope
+) -> None:
     fresh.route_web_socket("**/live", lambda socket: socket.close())
     see(fresh)
     source(fresh).press("End")
@@ -118,15 +134,25 @@ def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: mod
 
 
 def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
-    go(page, "", HEAD, checkpoint="gpt-char", text="ROMEO:", site="decoder.layers.0.self_attn", head="0")
+    go(
+        page,
+        "",
+        HEAD,
+        checkpoint="gpt-char",
+        text="ROMEO:",
+        site="decoder.layers.0.self_attn",
+        head="0",
+    )
     box = page.get_by_role("textbox", name="Text (type here)")
     standing = box.bounding_box()
     box.press("End")
     box.press("Enter")
     box.press_sequentially("But soft\nwhat\nlight")
-    expect(page.locator(".head")).to_have_attribute("data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight")))
+    expect(page.locator(".head")).to_have_attribute(
+        "data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight"))
+    )
     in_url(page, "text", "ROMEO:\nBut soft\nwhat\nlight")
-    assert box.bounding_box() == standing      # what is too long for it scrolls in it
+    assert box.bounding_box() == standing  # what is too long for it scrolls in it
     assert box.evaluate("e => e.scrollHeight > e.clientHeight")
 
 
@@ -154,14 +180,19 @@ def test_a_typed_target_is_read_as_given(page: Page, dates: models.Scope) -> Non
 def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(page: Page, dates: models.Scope) -> None:
     see(page)
     trace = dates.run(DATE)
-    button, zoom = page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]'), page.locator(".zoom")
+    button, zoom = (
+        page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]'),
+        page.locator(".zoom"),
+    )
     button.click()
     assert_shows(page, trace.attention["decoder.layers.0.self_attn"], 1)
-    expect(page.locator(".head .title")).to_contain_text("Decoder layer 1, head 2: what each character of the ISO date reads")
+    expect(page.locator(".head .title")).to_contain_text(
+        "Decoder layer 1, head 2: what each character of the ISO date reads"
+    )
     button.hover()
     expect(zoom).to_be_visible()
     box, large = zoom.bounding_box(), page.locator(".head").bounding_box()
-    assert box["x"] + box["width"] <= large["x"]        # beside the head that is chosen
+    assert box["x"] + box["width"] <= large["x"]  # beside the head that is chosen
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
@@ -199,7 +230,9 @@ def test_the_first_page_answers_to_its_name_too(fresh: Page, dates: models.Scope
     expect(fresh.get_by_text("Page not found")).to_have_count(0)
 
 
-def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browser: Browser, dates: models.Scope) -> None:
+def test_a_shared_link_shows_the_same_view_in_another_browser(
+    page: Page, browser: Browser, dates: models.Scope
+) -> None:
     see(page)
     source(page).fill(OTHER)
     target(page).fill("1994-0")
@@ -225,7 +258,9 @@ def test_back_returns_to_the_head_before(page: Page) -> None:
     in_url(page, "site", "encoder.layers.0.self_attn")
     page.go_back()
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
-    expect(page.locator('.overview button[aria-pressed="true"]')).to_have_attribute("data-site", SITE)
+    expect(page.locator('.overview button[aria-pressed="true"]')).to_have_attribute(
+        "data-site", SITE
+    )
     expect(source(page)).to_have_value(DATE)
 
 
@@ -236,7 +271,9 @@ def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
     page.get_by_role("link", name="Masks").click()
     expect(source(page)).to_have_value(OTHER)
     page.get_by_role("link", name="Attention", exact=True).click()
-    expect(page.locator(".overview")).to_be_visible()  # Masks shows two texts under `.written` until it has left
+    expect(
+        page.locator(".overview")
+    ).to_be_visible()  # Masks shows two texts under `.written` until it has left
     expect(page.locator(".written")).to_have_count(1)
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".written .source")).to_have_text(OTHER)
@@ -247,7 +284,12 @@ def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
 
 def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope) -> None:
     see(page)
-    for text, complaint in (("", "empty"), ("   ", "empty"), ("x" * 20_000, "20,000 characters"), ("1 " * 40, "at most 64")):
+    for text, complaint in (
+        ("", "empty"),
+        ("   ", "empty"),
+        ("x" * 20_000, "20,000 characters"),
+        ("1 " * 40, "at most 64"),
+    ):
         source(page).fill(text)
         expect(page.get_by_role("alert")).to_contain_text(complaint)
         expect(page.locator(".st-key-note-source").get_by_role("alert")).to_be_visible()
@@ -260,13 +302,21 @@ def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope) -> None:
     assert_shows(page, dates.run(DATE).attention[SITE], 2)
 
 
-def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(page: Page, dates: models.Scope) -> None:
+def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(
+    page: Page, dates: models.Scope
+) -> None:
     see(page)
-    hostile = "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[:60]
+    hostile = (
+        "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[
+            :60
+        ]
+    )
     for text in ("漢字", "مرحبا ١٩٦٩", "😀 1969", "<script>alert(1)</script>", "</style>", hostile):
         source(page).fill(text)
         expect(page.locator(".written .source")).to_have_text(text)
-        expect(page.locator(".head")).to_have_attribute("data-cols", str(len(dates.encode(source=text)["source"].ids)))
+        expect(page.locator(".head")).to_have_attribute(
+            "data-cols", str(len(dates.encode(source=text)["source"].ids))
+        )
         assert page.get_by_role("alert").count() == 0
     assert_shows(page, dates.run(hostile).attention[SITE], 2)
     assert page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"
@@ -274,7 +324,9 @@ def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(page: P
     assert page.locator(".stApp script, .stApp img").count() == 0
 
 
-def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, dates: models.Scope, checkpoint: Path) -> None:
+def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
+    page: Page, dates: models.Scope, checkpoint: Path
+) -> None:
     see(page)
     box = page.get_by_role("combobox", name="Model")
     weights, config = checkpoint / "model.safetensors", checkpoint / "config.json"
@@ -292,7 +344,9 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, 
     refused(checkpoint.with_name("nowhere"), "neither a folder nor a shipped checkpoint")
     weights.write_bytes(whole[: len(whole) // 2])
     refused(checkpoint, "changed since the checkpoint was saved")
-    record = checkpoint / "training.json"  # from here on a checkpoint of which nothing is claimed, as an older one
+    record = (
+        checkpoint / "training.json"
+    )  # from here on a checkpoint of which nothing is claimed, as an older one
     told = json.loads(record.read_text("utf-8"))
     del told["checksums"]
     record.write_text(json.dumps(told), "utf-8")
@@ -316,7 +370,9 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, 
 def test_a_long_sentence_and_what_is_written_do_not_overlap(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     go(page, "", HEAD, source="She told us that the old man reads a book " * 5)
-    rows = [page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")]
+    rows = [
+        page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")
+    ]
     boxes = [row.bounding_box() for row in (*rows, page.locator(".overview"))]
     for i, a in enumerate(boxes):
         for b in boxes[i + 1 :]:
@@ -332,10 +388,19 @@ def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> No
     see(page)
     with page.expect_download() as saved:
         page.get_by_role("button", name="This head, CSV").click()
-    rows = [row for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))) if not row[0].startswith("# ")]
+    rows = [
+        row
+        for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
+        if not row[0].startswith("# ")
+    ]
     weights = np.array([row[1:] for row in rows[1:]], np.float32)
-    np.testing.assert_allclose(weights, dates.run(DATE).attention[SITE].weights(2).numpy(), atol=1e-6)
-    assert saved.value.suggested_filename == f"dates.step{dates.training['step']}.decoder.layer2.cross_attn.head3.csv"
+    np.testing.assert_allclose(
+        weights, dates.run(DATE).attention[SITE].weights(2).numpy(), atol=1e-6
+    )
+    assert (
+        saved.value.suggested_filename
+        == f"dates.step{dates.training['step']}.decoder.layer2.cross_attn.head3.csv"
+    )
 
 
 def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scope) -> None:
@@ -344,9 +409,15 @@ def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scop
     expect(page.locator(".written .source")).to_have_text(OTHER)
     with page.expect_download() as saved:
         page.get_by_role("button", name="This head, CSV").click()
-    rows = [row for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))) if not row[0].startswith("# ")]
+    rows = [
+        row
+        for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
+        if not row[0].startswith("# ")
+    ]
     weights = np.array([row[1:] for row in rows[1:]], np.float32)
-    np.testing.assert_allclose(weights, dates.run(OTHER).attention[SITE].weights(2).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        weights, dates.run(OTHER).attention[SITE].weights(2).numpy(), atol=1e-6
+    )
 
 
 def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
@@ -365,7 +436,9 @@ def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
 def test_a_newcomer_sees_a_sentence_translated_without_scrolling(fresh: Page) -> None:
     visit(fresh)
     expect(fresh.locator(".written .source")).to_have_text("She is reading a book.")
-    expect(fresh.locator(".head .title")).to_contain_text("what each French token reads from the English sentence")
+    expect(fresh.locator(".head .title")).to_contain_text(
+        "what each French token reads from the English sentence"
+    )
     for part in (".overview", ".head .pictures", ".written"):
         box = fresh.locator(part).bounding_box()
         assert box["y"] + box["height"] <= 720, part
@@ -377,7 +450,9 @@ def test_the_pictures_follow_the_browsers_theme(browser: Browser, scheme: str) -
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     see(page)
-    paper = page.locator(".head canvas.cells").evaluate("c => c.getContext('2d').getImageData(2, 30, 1, 1).data.slice(0, 3).join()")
+    paper = page.locator(".head canvas.cells").evaluate(
+        "c => c.getContext('2d').getImageData(2, 30, 1, 1).data.slice(0, 3).join()"
+    )
     assert paper == {"light": "255,255,255", "dark": "16,20,29"}[scheme]
     context.close()
 

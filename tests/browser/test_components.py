@@ -13,8 +13,15 @@ from viz_app.components import assemble, head, overview, stamped
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack
 
-PARTS = {"head": assemble("head", *head.SCRIPTS), "overview": assemble("overview", *overview.SCRIPTS)}
-COLOURS = {"--st-background-color": "#ffffff", "--st-primary-color": "#1b3fae", "--st-text-color": "#1d2330"}
+PARTS = {
+    "head": assemble("head", *head.SCRIPTS),
+    "overview": assemble("overview", *overview.SCRIPTS),
+}
+COLOURS = {
+    "--st-background-color": "#ffffff",
+    "--st-primary-color": "#1b3fae",
+    "--st-text-color": "#1d2330",
+}
 LOAD = """async ([parts, colours, width]) => {
   document.body.innerHTML = "";
   const host = document.createElement("div");
@@ -42,7 +49,9 @@ def mount(page: Page) -> Callable[..., Show]:
     def load(name: str, width: int = 760) -> Show:
         page.goto("about:blank")
         page.evaluate(LOAD, [PARTS[name], COLOURS, width])
-        return lambda payload, edition=(1, 1): page.evaluate("show", base64.b64encode(stamped(payload, name, edition)).decode())
+        return lambda payload, edition=(1, 1): page.evaluate(
+            "show", base64.b64encode(stamped(payload, name, edition)).decode()
+        )
 
     return load
 
@@ -53,7 +62,9 @@ def sent(page: Page) -> list[list[Any]]:
 
 def pixel(page: Page, canvas: str, x: float, y: float) -> str:
     """The colour of one pixel of a canvas, as #rrggbb."""
-    rgb = page.locator(canvas).evaluate("(c, [x, y]) => [...c.getContext('2d').getImageData(x, y, 1, 1).data]", [x, y])
+    rgb = page.locator(canvas).evaluate(
+        "(c, [x, y]) => [...c.getContext('2d').getImageData(x, y, 1, 1).data]", [x, y]
+    )
     return "#" + "".join(f"{v:02x}" for v in rgb[:3])
 
 
@@ -70,7 +81,9 @@ def head_payload(weights: np.ndarray, blocked: np.ndarray | None = None, **chang
         "scale": "weight", "hides": False, "sinks": [], "sinkNames": [], "sinkShare": 0,
     }  # fmt: skip
     blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
-    return pack(header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8))
+    return pack(
+        header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8)
+    )
 
 
 def some_weights(rows: int = 5, cols: int = 7) -> np.ndarray:
@@ -82,8 +95,15 @@ def some_weights(rows: int = 5, cols: int = 7) -> np.ndarray:
 def point(page: Page, query: int, key: int) -> None:
     """Move the pointer onto a cell."""
     cells = page.locator("canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
-    cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
+    cells.hover(
+        position={
+            "x": at["left"] + (key + 0.5) * at["wide"],
+            "y": at["top"] + (query + 0.5) * at["tall"],
+        }
+    )
 
 
 def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show]) -> None:
@@ -93,12 +113,17 @@ def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show
         for key, weight in enumerate(row):
             point(page, query, key)
             tip = page.locator(".tip")
-            assert (tip.get_attribute("data-query"), tip.get_attribute("data-key")) == (str(query), str(key))
+            assert (tip.get_attribute("data-query"), tip.get_attribute("data-key")) == (
+                str(query),
+                str(key),
+            )
             assert np.float32(tip.get_attribute("data-weight")) == weight
             assert np.float32(tip.locator(".value").inner_text().removeprefix("weight ")) == weight
 
 
-def test_an_older_picture_never_takes_the_place_of_a_newer_one(page: Page, mount: Callable[..., Show]) -> None:
+def test_an_older_picture_never_takes_the_place_of_a_newer_one(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     show = mount("head")
     for edit, rerun, title, stands in (
         (2, 1, "typed", "typed"), (1, 2, "a late rerun", "typed"), (2, 2, "another head", "another head"),
@@ -112,31 +137,46 @@ def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Sh
     weights = np.array([[0.0, 0.25, 0.75], [1.0, 0.5, 0.5]], np.float32)
     mount("head")(head_payload(weights))
     cells = page.locator("canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
     for query, row in enumerate(weights):
         for key, weight in enumerate(row):
-            seen = pixel(page, "canvas.cells", at["left"] + key * at["wide"] + 5, at["top"] + query * at["tall"] + 5)
+            seen = pixel(
+                page,
+                "canvas.cells",
+                at["left"] + key * at["wide"] + 5,
+                at["top"] + query * at["tall"] + 5,
+            )
             expected = ramp(round(float(weight) * 254) / 254)
-            assert all(abs(int(seen[i : i + 2], 16) - int(expected[i : i + 2], 16)) <= 1 for i in (1, 3, 5)), (seen, expected)
+            assert all(
+                abs(int(seen[i : i + 2], 16) - int(expected[i : i + 2], 16)) <= 1 for i in (1, 3, 5)
+            ), (seen, expected)
 
 
-def test_a_masked_cell_is_hatched_and_says_which_mask(page: Page, mount: Callable[..., Show]) -> None:
+def test_a_masked_cell_is_hatched_and_says_which_mask(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     blocked = np.zeros((2, 3), np.uint8)
     blocked[0, 1], blocked[0, 2] = 2, 3
     mount("head")(head_payload(np.array([[1, 0, 0], [0.5, 0.5, 0]]), blocked))
     cells = page.locator("canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
 
     def colours(key: int, query: int) -> set[str]:
         x, y = at["left"] + key * at["wide"] + 4, at["top"] + query * at["tall"] + 4
         return {pixel(page, "canvas.cells", x + i, y + 3) for i in range(12)}
 
-    assert len(colours(1, 0)) > 1      # masked: stripes
-    assert colours(2, 1) == {"#ffffff"}      # a weight of 0: the page's background
+    assert len(colours(1, 0)) > 1  # masked: stripes
+    assert colours(2, 1) == {"#ffffff"}  # a weight of 0: the page's background
     point(page, 0, 1)
     expect(page.locator(".tip .why")).to_have_text("masked (look-ahead): it may not be read")
     point(page, 0, 2)
-    expect(page.locator(".tip .why")).to_have_text("masked (padding, look-ahead): it may not be read")
+    expect(page.locator(".tip .why")).to_have_text(
+        "masked (padding, look-ahead): it may not be read"
+    )
 
 
 def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[..., Show]) -> None:
@@ -161,15 +201,22 @@ def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show
     for path in page.locator("svg > g").first.locator("path").all():
         for line in path.get_attribute("d").split("M")[1:]:
             start, end = (float(point.split()[-1]) for point in (line.split("C")[0], line))
-            at = (int(np.abs(np.subtract(rows["query"], start)).argmin()), int(np.abs(np.subtract(rows["key"], end)).argmin()))
+            at = (
+                int(np.abs(np.subtract(rows["query"], start)).argmin()),
+                int(np.abs(np.subtract(rows["key"], end)).argmin()),
+            )
             drawn[at] = float(path.get_attribute("stroke-opacity"))
-    assert set(drawn) == {(int(q), int(k)) for q, k in zip(*np.nonzero(weights >= 0.01), strict=True)}
+    assert set(drawn) == {
+        (int(q), int(k)) for q, k in zip(*np.nonzero(weights >= 0.01), strict=True)
+    }
     assert max(abs(strength - weights[at]) for at, strength in drawn.items()) <= 0.005 + 1e-6
     note = page.locator(".lines .note")
     expect(note).to_have_text("Lines under 0.01 are not drawn.")
 
 
-def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:
+def test_a_click_on_a_token_locks_it_and_a_second_lets_go(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     weights = some_weights()
     mount("head")(head_payload(weights))
     token = page.locator('svg rect[data-side="query"][data-index="3"]')
@@ -199,7 +246,7 @@ def test_an_older_answer_does_not_undo_a_newer_lock(page: Page, mount: Callable[
     show(head_payload(some_weights(), lock="", title="an answer to an earlier edit"))
     expect(page.locator(".head")).to_have_attribute("data-lock", "k2")
     show(head_payload(some_weights(), lock="k2"))
-    show(head_payload(some_weights(), lock="q1"))     # now Python's word counts again
+    show(head_payload(some_weights(), lock="q1"))  # now Python's word counts again
     expect(page.locator(".head")).to_have_attribute("data-lock", "q1")
 
 
@@ -209,15 +256,20 @@ def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., 
     mount("head")(head_payload(some_weights(5, 5), queries=labels, keys=labels))
     point(page, 0, 4)
     assert page.locator(".tip .query").inner_text() == tokens[0]
-    assert page.locator(".tip .key").inner_text() == tokens[4]      # on hover the whole of it
+    assert page.locator(".tip .key").inner_text() == tokens[4]  # on hover the whole of it
     assert page.locator(".head img, .head b").count() == 0
     written = page.locator('svg text.token[data-side="query"]').all_text_contents()
     assert written[2] == "مرحبا"
     assert "…" in written[4]
-    assert page.locator("svg text.token").nth(2).evaluate("e => getComputedStyle(e).unicodeBidi") == "plaintext"
+    assert (
+        page.locator("svg text.token").nth(2).evaluate("e => getComputedStyle(e).unicodeBidi")
+        == "plaintext"
+    )
 
 
-def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Callable[..., Show]) -> None:
+def test_a_long_text_is_painted_whole_and_pooling_says_so(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     weights = np.zeros((700, 700), np.float32)
     weights[351, 77] = 1
     mount("head")(head_payload(weights))
@@ -237,7 +289,10 @@ def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Sh
     assert saved.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as saved:
         svg.click()
-    texts = [t.text for t in ElementTree.parse(saved.value.path()).iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        t.text
+        for t in ElementTree.parse(saved.value.path()).iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert texts[0] == "A title"
     assert any(t.startswith("<a") for t in texts)
 
@@ -266,10 +321,15 @@ def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chose
         for layer in range(n_layers):
             for index in range(n_heads):
                 codes[layer, index, layer % side, index % side] = 255
-        parts.append(codes if kind == "encoder" else np.where(np.triu(np.ones((side, side)), 1), 0, codes))
+        parts.append(
+            codes if kind == "encoder" else np.where(np.triu(np.ones((side, side)), 1), 0, codes)
+        )
     codes = np.concatenate([part.ravel() for part in parts]).astype(np.uint8)
     saved = {"file": "one.all-heads", "caption": "", "about": ""}
-    return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen, **saved}, codes=codes)
+    return pack(
+        {"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen, **saved},
+        codes=codes,
+    )
 
 
 def cell(page: Page, site: str, index: int) -> Any:
@@ -279,8 +339,13 @@ def cell(page: Page, site: str, index: int) -> Any:
 def test_every_head_has_its_picture_and_its_name(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     assert page.locator(".overview .grid button").count() == 30
-    expect(cell(page, "decoder.1", 4)).to_have_attribute("aria-label", "decoder title, layer 2, head 5")
-    box, canvas = cell(page, "encoder.1", 2).bounding_box(), page.locator(".grid canvas").first.bounding_box()
+    expect(cell(page, "decoder.1", 4)).to_have_attribute(
+        "aria-label", "decoder title, layer 2, head 5"
+    )
+    box, canvas = (
+        cell(page, "encoder.1", 2).bounding_box(),
+        page.locator(".grid canvas").first.bounding_box(),
+    )
     x, y, side = box["x"] - canvas["x"], box["y"] - canvas["y"], box["width"]
     quarters = [(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)]
     seen = [page.locator(".grid canvas").first.evaluate(
@@ -307,16 +372,26 @@ def test_a_click_chooses_a_head(page: Page, mount: Callable[..., Show]) -> None:
     assert sent(page) == [["pick", {"site": "decoder.2", "head": 3}]]
 
 
-def test_the_arrow_keys_walk_over_heads_layers_and_blocks(page: Page, mount: Callable[..., Show]) -> None:
+def test_the_arrow_keys_walk_over_heads_layers_and_blocks(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     mount("overview", 300)(overview_payload(site="encoder.1", head=4))
     cell(page, "encoder.1", 4).focus()
     for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp"):
         page.keyboard.press(key)
     picks = [(value["site"], value["head"]) for _, value in sent(page)]
-    assert picks == [("encoder.1", 3), ("encoder.2", 3), ("decoder.0", 3), ("encoder.2", 3), ("encoder.1", 3)]
+    assert picks == [
+        ("encoder.1", 3),
+        ("encoder.2", 3),
+        ("decoder.0", 3),
+        ("encoder.2", 3),
+        ("encoder.1", 3),
+    ]
 
 
-def test_an_older_answer_does_not_undo_a_newer_choice(page: Page, mount: Callable[..., Show]) -> None:
+def test_an_older_answer_does_not_undo_a_newer_choice(
+    page: Page, mount: Callable[..., Show]
+) -> None:
     show = mount("overview", 300)
     show(overview_payload())
     cell(page, "decoder.2", 3).click()

@@ -27,7 +27,9 @@ def opened(page: Page, **params: str) -> None:
 
 def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, Run]:
     trace = scope.run(SOURCE, target)
-    return decoding_runs.of_trace(trace), decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
+    return decoding_runs.of_trace(trace), decoding_runs.autoregressive(
+        scope.model, trace.streams["source"].ids, method
+    ).run
 
 
 def same(shown: list[float], computed: torch.Tensor) -> None:
@@ -36,7 +38,9 @@ def same(shown: list[float], computed: torch.Tensor) -> None:
 
 
 def bars_of(page: Page, lane: str) -> dict[int, float]:
-    found = page.locator(f".panel.{lane} .bar").evaluate_all("all => all.map(e => [e.dataset.id, e.dataset.p])")
+    found = page.locator(f".panel.{lane} .bar").evaluate_all(
+        "all => all.map(e => [e.dataset.id, e.dataset.p])"
+    )
     return {int(token): float(p) for token, p in found}
 
 
@@ -53,7 +57,9 @@ def compare(page: Page, lane: str, run: Run, i: int) -> None:
     panel = page.locator(f".panel.{lane}")
     same([float(panel.get_attribute("data-entropy"))], run.entropy[i : i + 1])
     same(weights_of(page, lane, "cross"), run.weights(SITE, HEAD)[i])
-    same(weights_of(page, lane, "self"), run.weights("decoder.layers.1.self_attn", HEAD)[i, : i + 1])
+    same(
+        weights_of(page, lane, "self"), run.weights("decoder.layers.1.self_attn", HEAD)[i, : i + 1]
+    )
 
 
 def rows(page: Page, key: str) -> list[str]:
@@ -106,7 +112,12 @@ def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, date
 
 def test_a_pasted_link_shows_the_same(fresh: Page, dates: Scope) -> None:
     (other,) = dates.tokenizer.encode("0").ids
-    opened(fresh, step="6", force=f"4:{other}", **{"decoding-how": "sampling", "decoding-temperature": "2.0"})
+    opened(
+        fresh,
+        step="6",
+        force=f"4:{other}",
+        **{"decoding-how": "sampling", "decoding-temperature": "2.0"},
+    )
     at(fresh, 6)
     _, run = runs(dates, Method("sample", temperature=2.0, forced=((3, other),)))
     compare(fresh, "serial", run, 5)
@@ -150,5 +161,8 @@ def test_a_node_of_the_beam_shows_its_attention(page: Page, dates: Scope) -> Non
     expect(page.locator(".beam[data-step='4'][data-rank='2']")).to_be_visible()
     run = decoding_runs.single_pass(dates.model, source, steps[3].hypotheses[1].tokens)
     chips = page.locator(".beam .chips[data-side=cross] .chip-token")
-    same([float(w) for w in chips.evaluate_all("all => all.map(e => e.dataset.weight)")], run.weights(SITE, HEAD)[-1])
+    same(
+        [float(w) for w in chips.evaluate_all("all => all.map(e => e.dataset.weight)")],
+        run.weights(SITE, HEAD)[-1],
+    )
     in_url(page, "node", "4:2")

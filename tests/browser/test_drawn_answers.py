@@ -38,17 +38,39 @@ ASKED = ("pretraining", "Mary [MASK] to the garden.", SECOND, (4,))
 def test_chips_say_what_a_click_on_them_does(stage: Stage) -> None:
     stage.mount("guesses", 900).show(payload("guesses", *ASKED))
     assert stage.texts(".row .place b") == [
-        "[CLS]", "mary", "[MASK]", "to", "[MASK]", "garden", ".", "[SEP]", "john", "took", "milk", ".", "[SEP]",
+        "[CLS]",
+        "mary",
+        "[MASK]",
+        "to",
+        "[MASK]",
+        "garden",
+        ".",
+        "[SEP]",
+        "john",
+        "took",
+        "milk",
+        ".",
+        "[SEP]",
     ]
     assert stage.texts(".row .place small")[4] == "the"
-    fixed = [i for i, disabled in enumerate(stage.attrs(".row .place", "disabled")) if disabled is not None]
+    fixed = [
+        i
+        for i, disabled in enumerate(stage.attrs(".row .place", "disabled"))
+        if disabled is not None
+    ]
     assert fixed == [0, 2, 7, 12]
     assert stage.attrs(".row .place", "aria-pressed")[3:6] == ["false", "true", "false"]
     titles = stage.attrs(".row .place", "title")
-    assert (titles[1], titles[4]) == ("mary: click to hide it", "the: hidden; click to show it again")
-    assert titles[2] == "[MASK]: typed; take it out of the text to see a word there: special token [MASK]"
+    assert (titles[1], titles[4]) == (
+        "mary: click to hide it",
+        "the: hidden; click to show it again",
+    )
+    assert (
+        titles[2]
+        == "[MASK]: typed; take it out of the text to see a word there: special token [MASK]"
+    )
     before, after = stage.box(".row .place", 7), stage.box(".row .place", 8)
-    assert after["top"] >= before["bottom"]       # the second text begins a row of its own
+    assert after["top"] >= before["bottom"]  # the second text begins a row of its own
 
 
 def test_a_click_hides_a_token_and_a_second_one_shows_it(stage: Stage) -> None:
@@ -59,10 +81,10 @@ def test_a_click_hides_a_token_and_a_second_one_shows_it(stage: Stage) -> None:
     stage.click(".row .place", n=0)
     assert [value["hidden"] for _, value in stage.sent] == [[4, 5], [1, 4, 5], [1, 5], [5]]
     assert stage.texts(".row .place b")[4:6] == ["the", "[MASK]"]
-    stage.show(payload("guesses", *ASKED))           # an answer that was under way before the clicks
+    stage.show(payload("guesses", *ASKED))  # an answer that was under way before the clicks
     assert stage.attrs(".row .place", "aria-pressed")[4:6] == ["false", "true"]
     stage.show(payload("guesses", "pretraining", "Mary [MASK] to the garden.", SECOND, (5,)))
-    stage.show(payload("guesses", *ASKED))           # chosen elsewhere after that
+    stage.show(payload("guesses", *ASKED))  # chosen elsewhere after that
     assert stage.attrs(".row .place", "aria-pressed")[4:6] == ["true", "false"]
 
 
@@ -70,7 +92,7 @@ def test_the_arrow_keys_go_from_one_token_that_can_be_hidden_to_the_next(stage: 
     stage.mount("guesses", 900).show(payload("guesses", *ASKED))
     stage.js("(root) => root.querySelectorAll('.row .place')[1].focus()")
     stage.press("ArrowLeft", "ArrowRight", "ArrowRight", "Enter")
-    assert [value["hidden"] for _, value in stage.sent] == [[]]      # 3, then 4, which was hidden
+    assert [value["hidden"] for _, value in stage.sent] == [[]]  # 3, then 4, which was hidden
 
 
 def test_each_mask_has_its_bars_and_its_row(stage: Stage) -> None:
@@ -80,7 +102,9 @@ def test_each_mask_has_its_bars_and_its_row(stage: Stage) -> None:
     assert stage.texts(".mask .fact") == [mask["fact"] for mask in header["masks"]]
     assert stage.texts(".mask .rest") == [mask["rest"] for mask in header["masks"]]
     assert [np.float32(p) for p in stage.attrs(".mask .bar", "data-p")] == arrays["p"].tolist()
-    assert stage.texts(".mask .bar .token") == [label[0] for mask in header["masks"] for _, label, _ in mask["rows"]]
+    assert stage.texts(".mask .bar .token") == [
+        label[0] for mask in header["masks"] for _, label, _ in mask["rows"]
+    ]
     weights = [*arrays["0 weights"], *arrays["1 weights"]]
     assert [np.float32(w) for w in stage.attrs(".mask .read", "data-weight")] == weights
     assert stage.texts(".mask .note") == ["", header["masks"][1]["reading"]["note"]]
@@ -97,12 +121,18 @@ def test_two_texts_are_blocks_shaded_by_what_cls_reads(stage: Stage) -> None:
     assert [np.float32(p) for p in stage.attrs(".bar", "data-p")] == arrays["p"].tolist()
     assert stage.texts(".bar .token") == ["next", "not next"]
     row = arrays["weights"]
-    assert [float(share) for share in stage.attrs(".block", "data-share")] == pytest.approx([row[:8].sum(), row[8:].sum()])
+    assert [float(share) for share in stage.attrs(".block", "data-share")] == pytest.approx(
+        [row[:8].sum(), row[8:].sum()]
+    )
     assert stage.texts(".block .share") == [share for _, share in header["blocks"]]
-    widths = stage.js("(root) => [...root.querySelectorAll('.block .track i')].map((e) => parseFloat(e.style.width))")
+    widths = stage.js(
+        "(root) => [...root.querySelectorAll('.block .track i')].map((e) => parseFloat(e.style.width))"
+    )
     assert widths == pytest.approx([100 * row[:8].sum(), 100 * row[8:].sum()], rel=1e-3)
     assert [np.float32(w) for w in stage.attrs(".block .read", "data-weight")] == row.tolist()
-    assert stage.js("(root) => [...root.querySelectorAll('.block')].map((e) => e.querySelectorAll('.read').length)") == [8, 5]
+    assert stage.js(
+        "(root) => [...root.querySelectorAll('.block')].map((e) => e.querySelectorAll('.read').length)"
+    ) == [8, 5]
     assert stage.text(".fact") == header["fact"]
 
 
@@ -119,7 +149,9 @@ def test_without_a_second_text_it_waits(stage: Stage) -> None:
 # the map of spans
 
 
-def test_the_map_shades_every_span_and_hatches_what_would_end_before_it_begins(stage: Stage) -> None:
+def test_the_map_shades_every_span_and_hatches_what_would_end_before_it_begins(
+    stage: Stage,
+) -> None:
     data = payload("span", "span", QUESTION, f"{FIRST} {SECOND}")
     header, arrays = unpack(data)
     n = len(header["tokens"])
@@ -130,19 +162,32 @@ def test_the_map_shades_every_span_and_hatches_what_would_end_before_it_begins(s
     for r, c in [(0, 0), (0, n - 1), (2, 5), (n - 1, n - 1), (3, 4)]:
         value = float(arrays["start"][r] + arrays["end"][c])
         if [r, c] != header["answer"]:
-            assert alike(pixels.at(left + (c + 0.5) * side, top + (r + 0.5) * side), weight_colour(max(0.0, 1 + value / 12)))
+            assert alike(
+                pixels.at(left + (c + 0.5) * side, top + (r + 0.5) * side),
+                weight_colour(max(0.0, 1 + value / 12)),
+            )
     ruled = pixels.within(left + 2, top + (n - 1) * side + 2, side - 4, side - 4)
-    assert len(ruled) == 2       # the paper and the hatching
+    assert len(ruled) == 2  # the paper and the hatching
     stage.move("canvas", left + 5.5 * side, top + 2.5 * side)
     tip = stage.data(".tip")
-    assert (tip["row"], tip["col"], np.float32(tip["value"])) == ("2", "5", np.float32(arrays["start"][2] + arrays["end"][5]))
+    assert (tip["row"], tip["col"], np.float32(tip["value"])) == (
+        "2",
+        "5",
+        np.float32(arrays["start"][2] + arrays["end"][5]),
+    )
     words = [label[0] for label in header["tokens"]]
-    assert stage.text(".tip .where") == f"where the answer begins: {6 + 2} {words[2]}; where it ends: {6 + 5} {words[5]}"
+    assert (
+        stage.text(".tip .where")
+        == f"where the answer begins: {6 + 2} {words[2]}; where it ends: {6 + 5} {words[5]}"
+    )
     stage.move("canvas", left + 2.5 * side, top + 5.5 * side)
     assert stage.text(".tip .value") == "Hatched: the end would come before the start"
     named = stage.written("canvas")
     assert {"where the answer begins ↓", "where it ends →", *words} == set(named)
-    assert [stage.text(f"figcaption .{name}") for name in ("least", "most", "unit", "ruled")] == [*header["scale"], header["ruled"]]
+    assert [stage.text(f"figcaption .{name}") for name in ("least", "most", "unit", "ruled")] == [
+        *header["scale"],
+        header["ruled"],
+    ]
 
 
 def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: Stage) -> None:
@@ -165,8 +210,15 @@ def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: S
 
 def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     card = {
-        "name": "a<b>", "family": "GPT", "purpose": "Writes.", "scores": "None.", "made": "", "licence": "PD",
-        "sizes": "7 parameters", "href": "task?checkpoint=a", "masks": [["decoder self", "The text reads itself", 2, 3]],
+        "name": "a<b>",
+        "family": "GPT",
+        "purpose": "Writes.",
+        "scores": "None.",
+        "made": "",
+        "licence": "PD",
+        "sizes": "7 parameters",
+        "href": "task?checkpoint=a",
+        "masks": [["decoder self", "The text reads itself", 2, 3]],
     }
     other = card | {"name": "rnn", "masks": [], "family": "RNN"}
     cells = np.array([1, 0, 0, 1, 1, 0], np.uint8)
@@ -175,13 +227,22 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     assert stage.texts(".name") == ["rnn", "a<b>"]
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a"] * 2
     assert stage.attrs("a.card", "target") == ["_self"] * 2
-    assert stage.texts(".family") == ["GPT"]            # the other's is the group's
+    assert stage.texts(".family") == ["GPT"]  # the other's is the group's
     assert stage.texts(".masks .none") == ["No attention"]
-    assert stage.attrs("canvas", "data-cells", "title") == [{"data-cells": "100110", "title": "The text reads itself"}]
+    assert stage.attrs("canvas", "data-cells", "title") == [
+        {"data-cells": "100110", "title": "The text reads itself"}
+    ]
     pixels = stage.pixels("canvas")
-    filled = [len(pixels.within(11 * c + 3, 11 * r + 3, 5, 5)) == 1 for r in range(2) for c in range(3)]
+    filled = [
+        len(pixels.within(11 * c + 3, 11 * r + 3, 5, 5)) == 1 for r in range(2) for c in range(3)
+    ]
     assert filled == [True, False, False, True, True, False]
     stage.js("() => document.documentElement.setAttribute('data-present', '')")
-    stage.show(pack({"groups": [{"title": "RNN", "cards": [other]}], "none": "No attention"}, cells=cells[:0]))
+    stage.show(
+        pack(
+            {"groups": [{"title": "RNN", "cards": [other]}], "none": "No attention"},
+            cells=cells[:0],
+        )
+    )
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a&present=1"]
     stage.js("() => document.documentElement.removeAttribute('data-present')")

@@ -18,7 +18,13 @@ def label(text: str) -> list[Any]:
 
 
 def node(
-    text: str, parent: int, score: float, best: bool = False, ended: bool = False, carried: bool = False, n: int = 1
+    text: str,
+    parent: int,
+    score: float,
+    best: bool = False,
+    ended: bool = False,
+    carried: bool = False,
+    n: int = 1,
 ) -> dict[str, Any]:
     return {
         "label": label(text[-1] if text else "[end]"), "text": text, "logProb": score * 1.5, "score": score, "n": n,
@@ -29,12 +35,22 @@ def node(
 
 STEPS = [
     [node("a", -1, -0.1, True), node("b", -1, -0.9)],
-    [node("ax", 0, -0.2, n=2), node("ay", 0, -0.3, True, n=2), node("bx", 1, -1.5, ended=True, n=2)],
-    [node("ayz", 1, -0.25, True, ended=True, n=3), node("axz", 0, -0.6, n=3), node("bx", 2, -1.5, ended=True, carried=True, n=2)],
+    [
+        node("ax", 0, -0.2, n=2),
+        node("ay", 0, -0.3, True, n=2),
+        node("bx", 1, -1.5, ended=True, n=2),
+    ],
+    [
+        node("ayz", 1, -0.25, True, ended=True, n=3),
+        node("axz", 0, -0.6, n=3),
+        node("bx", 2, -1.5, ended=True, carried=True, n=2),
+    ],
 ]
 
 
-def beam_payload(at: tuple[int, int] = (1, 1), **changes: Any) -> tuple[bytes, dict[str, np.ndarray]]:
+def beam_payload(
+    at: tuple[int, int] = (1, 1), **changes: Any
+) -> tuple[bytes, dict[str, np.ndarray]]:
     arrays = {
         "ids": np.array([31, 7, 12], np.int32), "p": np.array([0.6, 0.3, 0.05], np.float32),
         "cross": np.array([0.7, 0.2, 0.1], np.float32), "self": np.array([0.25, 0.75], np.float32),
@@ -58,7 +74,11 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
     flat = [(s, r, one) for s, kept in enumerate(STEPS) for r, one in enumerate(kept)]
     for (s, r, one), seen in zip(flat, nodes, strict=True):
         x, y = 8 + 104 * s, 24 + 44 * r
-        assert (seen["step"], seen["rank"], float(seen["score"])) == (str(s + 1), str(r + 1), one["score"])
+        assert (seen["step"], seen["rank"], float(seen["score"])) == (
+            str(s + 1),
+            str(r + 1),
+            one["score"],
+        )
         assert [float(seen["box"][k]) for k in ("x", "y", "width", "height")] == [x, y, 74, 34]
         chosen = (s, r) == (1, 1)
         assert hex_of(seen["box"]["fill"]) == (ACCENT if chosen else PAPER)
@@ -70,22 +90,33 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
         assert score == f"{one['score']:.3f}".replace("-", "−")
         assert (x1, x2, y1, y2) == (x + 37, x + 37, y + 14, y + 28)
         assert {hex_of(ink), hex_of(ink2)} == {PAPER if chosen else INK}
-        assert seen["title"] == f"{one['text']}\nlog-probability {one['logProb']:.4f} nats, score {one['score']:.4f}" + (
-            "\nended" if one["ended"] else ""
+        assert (
+            seen["title"]
+            == f"{one['text']}\nlog-probability {one['logProb']:.4f} nats, score {one['score']:.4f}"
+            + ("\nended" if one["ended"] else "")
         )
     assert set(stage.attrs("svg text", "text-anchor")) == {"middle"}
     heads = stage.elements("svg > text", "x")
     assert heads == [[f"step {s + 1}", str(8 + 104 * s + 37)] for s in range(3)]
-    edges = stage.elements("svg > path", "d", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray")
-    for (s, r, one), (_, d, stroke, width, opacity, dash) in zip([one for one in flat if one[0]], edges, strict=True):
+    edges = stage.elements(
+        "svg > path", "d", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray"
+    )
+    for (s, r, one), (_, d, stroke, width, opacity, dash) in zip(
+        [one for one in flat if one[0]], edges, strict=True
+    ):
         numbers = [float(v) for v in re.findall(r"[\d.]+", d)]
         assert numbers[:2] == [8 + 104 * (s - 1) + 74, 24 + 44 * one["parent"] + 17]
         assert numbers[-2:] == [8 + 104 * s, 24 + 44 * r + 17]
         assert numbers[2:6] == [numbers[0] + 15, numbers[1], numbers[-2] - 15, numbers[-1]]
         assert (hex_of(stroke), width, opacity, dash) == (
-            (ACCENT, "3", "1", None) if one["best"] else (QUIET, "1.2", "0.6", "3 4" if one["carried"] else None)
+            (ACCENT, "3", "1", None)
+            if one["best"]
+            else (QUIET, "1.2", "0.6", "3 4" if one["carried"] else None)
         )
-    assert (stage.attr("svg", "width"), stage.attr("svg", "height")) == (str(16 + 2 * 104 + 74), str(24 + 3 * 44))
+    assert (stage.attr("svg", "width"), stage.attr("svg", "height")) == (
+        str(16 + 2 * 104 + 74),
+        str(24 + 3 * 44),
+    )
     assert stage.text(".note") == (
         "The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the "
         "path of the best. Click a node."
@@ -95,17 +126,31 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
 def test_the_words_of_the_beam_have_their_sizes_and_stand_where_they_should(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload()[0])
     names = ("y", "font-size", "text-anchor", "opacity", "style")
-    assert [one[1:] for one in stage.elements("svg > text", *names)] == [["13", "12", "middle", None, None]] * 3
+    assert [one[1:] for one in stage.elements("svg > text", *names)] == [
+        ["13", "12", "middle", None, None]
+    ] * 3
     assert {hex_of(one) for one in stage.attrs("svg > text", "fill")} == {QUIET}
     words = [one[1:] for one in stage.elements("g.node text", *names)]
     flat = [(rank, one) for kept in STEPS for rank, one in enumerate(kept)]
     for (rank, one), name, score in zip(flat, words[::2], words[1::2], strict=True):
         y = 24 + 44 * rank
-        assert name == [str(y + 14), "13", "middle", "0.6" if one["carried"] else "1", "unicode-bidi: plaintext"]
+        assert name == [
+            str(y + 14),
+            "13",
+            "middle",
+            "0.6" if one["carried"] else "1",
+            "unicode-bidi: plaintext",
+        ]
         assert score == [str(y + 28), "12", "middle", "0.8", None]
     assert stage.attrs("g.node rect", "rx") == ["6"] * len(flat)
-    assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {("0", "button"), ("-1", "button")}
-    assert (stage.css("svg", "width"), stage.css("svg", "height")) == ([f"{16 + 2 * 104 + 74}px"], [f"{24 + 3 * 44}px"])
+    assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {
+        ("0", "button"),
+        ("-1", "button"),
+    }
+    assert (stage.css("svg", "width"), stage.css("svg", "height")) == (
+        [f"{16 + 2 * 104 + 74}px"],
+        [f"{24 + 3 * 44}px"],
+    )
     assert stage.css(".detail .what", "display") == ["block"] * 3
 
 
@@ -123,12 +168,17 @@ def test_a_long_token_is_as_long_as_its_node_has_room(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload((0, 0), steps=steps)[0])
     room = 74 - 8
     for token, shown in zip(long, stage.texts("g.node text")[::2], strict=True):
-        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        shorter = [
+            token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :]
+            for limit in range(28, 2, -1)
+        ]
         widths = stage.js(
             "(root, texts) => { const context = document.createElement('canvas').getContext('2d');"
             " context.font = '13px sans-serif'; return texts.map((text) => context.measureText(text).width); }", shorter,
         )  # fmt: skip
-        assert shown == next(text for text, width in zip(shorter, widths, strict=True) if width <= room)
+        assert shown == next(
+            text for text, width in zip(shorter, widths, strict=True) if width <= room
+        )
 
 
 def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stage: Stage) -> None:
@@ -140,7 +190,9 @@ def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stag
         (70, 3, 124), (320, 3, 320), (321, 3, 124), (94, 3, 94), (93, 3, 124), (0, 0, 0),  # seen in part, and just seen
     ):  # fmt: skip
         stage.show(beam_payload((0, 0), steps=steps)[0])
-        stage.js("(root, left) => { root.querySelector('.tree-scroll').scrollLeft = left; }", before)
+        stage.js(
+            "(root, left) => { root.querySelector('.tree-scroll').scrollLeft = left; }", before
+        )
         stage.show(beam_payload((step, 0), steps=steps)[0])
         assert stage.js(scroll) == [after, 300], (before, step)
 
@@ -149,15 +201,25 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     data, arrays = beam_payload()
     stage.mount("beam_tree", 900).show(data)
     score = "score −0.300 = log-probability / ((5 + 2) / 6)α = 0.6."
-    assert stage.text(".lead") == f"Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens; {score}"
+    assert (
+        stage.text(".lead")
+        == f"Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens; {score}"
+    )
     assert stage.text(".lead sup") == "α = 0.6"
     assert stage.texts(".bar .token") == ["x", "y", "q"]
     assert stage.texts(".bar .number") == ["0.600", "0.300", "0.050"]
     assert stage.texts(".bar .mark") == ["", "this node", ""]
-    assert stage.elements(".bar", "data-id") == [["x0.600", "31"], ["y0.300this node", "7"], ["q0.050", "12"]]
+    assert stage.elements(".bar", "data-id") == [
+        ["x0.600", "31"],
+        ["y0.300this node", "7"],
+        ["q0.050", "12"],
+    ]
     for side, labels in (("cross", ["x", "y", "[end]"]), ("self", ["[start]", "a"])):
         assert stage.texts(f".chips[data-side={side}] b") == labels
-        assert [np.float32(w) for w in stage.attrs(f".chips[data-side={side}] .chip-token", "data-weight")] == arrays[side].tolist()
+        assert [
+            np.float32(w)
+            for w in stage.attrs(f".chips[data-side={side}] .chip-token", "data-weight")
+        ] == arrays[side].tolist()
     assert stage.texts(".what") == [
         "What the model expected at this node, and the token it stands for:",
         "Cross-attention: what it read from the source (head 3)", "Self-attention: what it read from its own text (head 3)",
@@ -189,10 +251,14 @@ def test_fewer_candidates_leave_no_bars_behind(stage: Stage) -> None:
 
 
 def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
-    weights = (np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254).astype(np.float32)
+    weights = (
+        np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254
+    ).astype(np.float32)
     data, _ = beam_payload(source=[label("x")] * len(weights))
     stage.mount("beam_tree", 900).show(stage.change(data, {"cross": weights}))
-    shades = [hex_of(one) for one in stage.css(".chips[data-side=cross] .chip-token", "backgroundColor")]
+    shades = [
+        hex_of(one) for one in stage.css(".chips[data-side=cross] .chip-token", "backgroundColor")
+    ]
     steps = [ramp(step / 254) for step in range(255)]
     assert shades == [steps[round(float(weight) * 254)] for weight in weights]
 
@@ -212,15 +278,26 @@ def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
         "alpha": 1,
     }
     stage.mount("beam_tree", 900).show(pack(header, ids=arrays["ids"], p=arrays["p"]))
-    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [True, True]
+    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [
+        True,
+        True,
+    ]
     assert stage.text(".lead sup") == "α = 1"
     for name, hidden in (("cross", [False, True]), ("self", [True, False])):  # one of the two
         stage.show(pack(header, ids=arrays["ids"], p=arrays["p"], **{name: arrays[name]}))
-        assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == hidden
+        assert (
+            stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)")
+            == hidden
+        )
         weights = stage.attrs(f".chips[data-side={name}] .chip-token", "data-weight")
-        assert [np.float32(one) for one in weights] == arrays[name].tolist()[: len(header["source" if name == "cross" else "read"])]
+        assert [np.float32(one) for one in weights] == arrays[name].tolist()[
+            : len(header["source" if name == "cross" else "read"])
+        ]
     stage.show(data)
-    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [False, False]
+    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [
+        False,
+        False,
+    ]
 
 
 def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
@@ -232,7 +309,9 @@ def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
         stage.press(key)
     assert stage.sent == [["node", {"step": 0, "rank": 1}], *[["node", {"step": 1, "rank": 2}]] * 2]
     stage.show(beam_payload((2, 0))[0])
-    scroll = stage.js("(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }")
+    scroll = stage.js(
+        "(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }"
+    )
     assert scroll[0] <= 216
     assert scroll[0] + scroll[1] >= 216 + 74
 
@@ -240,7 +319,9 @@ def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
 def test_the_arrows_walk_along_the_hypotheses_and_the_tree_is_one_stop_of_tab(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload((1, 2))[0])
     steps = unpack(beam_payload()[0])[0]["steps"]
-    assert [i for i, stop in enumerate(stage.attrs("g.node", "tabindex")) if stop == "0"] == [len(steps[0]) + 2]
+    assert [i for i, stop in enumerate(stage.attrs("g.node", "tabindex")) if stop == "0"] == [
+        len(steps[0]) + 2
+    ]
     stage.js("(root) => root.querySelectorAll('g.node')[4].focus()")
     for key, step, rank in (
         ("ArrowUp", 1, 1), ("ArrowDown", 1, 2), ("ArrowLeft", 0, steps[1][2]["parent"]), ("ArrowRight", 1, steps[1][2]["parent"])
@@ -248,7 +329,9 @@ def test_the_arrows_walk_along_the_hypotheses_and_the_tree_is_one_stop_of_tab(st
         stage.press(key)
         assert stage.sent[-1] == ["node", {"step": step, "rank": rank}]
         stage.show(beam_payload((step, rank))[0])
-        held = stage.js("(root) => [root.activeElement.dataset.step, root.activeElement.dataset.rank]")
+        held = stage.js(
+            "(root) => [root.activeElement.dataset.step, root.activeElement.dataset.rank]"
+        )
         assert held == [str(step + 1), str(rank + 1)]
 
 
@@ -257,4 +340,9 @@ def test_the_beam_as_a_file(stage: Stage) -> None:
     name, svg = stage.saved_svg()
     assert name == "one.beam.svg"
     assert list(svg)[1].text == "Beam search: the hypotheses kept at each step, with their scores"
-    assert len([one for one in svg.iter("{http://www.w3.org/2000/svg}g") if one.get("class") == "node"]) == 8
+    assert (
+        len(
+            [one for one in svg.iter("{http://www.w3.org/2000/svg}g") if one.get("class") == "node"]
+        )
+        == 8
+    )

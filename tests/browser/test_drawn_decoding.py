@@ -8,7 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, INK, LINE, PAPER, QUIET, RATIO, SAVED, Stage, alike, hex_of, signed_colour, weight_colour
+from stage import (
+    ACCENT,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    SAVED,
+    Stage,
+    alike,
+    hex_of,
+    signed_colour,
+    weight_colour,
+)
 
 from viz_app.drawing.payload import pack
 
@@ -49,7 +62,9 @@ def payload(
         if GIVEN[i] == written[i]:
             serial["taken"][i] = parallel["taken"][i]
     best = [token if i != 1 else 777 for i, token in enumerate(parallel["taken"])]
-    arrays = {f"parallel_{k}": v for k, v in first.items()} | {f"serial_{k}": v for k, v in second.items()}
+    arrays = {f"parallel_{k}": v for k, v in first.items()} | {
+        f"serial_{k}": v for k, v in second.items()
+    }
     if sampling:
         arrays["drawn_p"] = (second["p"] ** 2).astype(np.float32)
     vectors = []
@@ -62,7 +77,9 @@ def payload(
             for vector in vectors:
                 size, scale = (11, 2.0) if vector["name"] == "decoder.states" else (7, 0.5)
                 arrays[f"{lane_name}_{vector['name']}"] = (
-                    np.random.default_rng(n + size).uniform(-scale, scale, (n, size)).astype(np.float32)
+                    np.random.default_rng(n + size)
+                    .uniform(-scale, scale, (n, size))
+                    .astype(np.float32)
                 )
     cached = [1_000_000 + 50_000 * i for i in range(len(written))]
     header = {
@@ -82,11 +99,17 @@ def payload(
     return pack(header, **arrays), header, arrays
 
 
-def unforced_run(tokens: Iterable[str], taken: list[int], written: list[str] = WRITTEN) -> dict[str, Any]:
+def unforced_run(
+    tokens: Iterable[str], taken: list[int], written: list[str] = WRITTEN
+) -> dict[str, Any]:
     """A run without forced tokens; what it shares with the forced one is made up."""
     tokens = list(tokens)
-    return {"written": [label(t) for t in tokens], "taken": taken, "shared": [i != 2 for i in range(len(tokens))],
-            "sharedByForced": [i % 3 != 1 for i in range(len(written))]}
+    return {
+        "written": [label(t) for t in tokens],
+        "taken": taken,
+        "shared": [i != 2 for i in range(len(tokens))],
+        "sharedByForced": [i % 3 != 1 for i in range(len(written))],
+    }
 
 
 def shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict, dict]:
@@ -96,7 +119,10 @@ def shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict, dict]:
 
 
 def go(stage: Stage, step: int) -> None:
-    stage.js("(root, step) => { const s = root.querySelector('.slider'); s.value = step + 1; s.oninput(); }", step)
+    stage.js(
+        "(root, step) => { const s = root.querySelector('.slider'); s.value = step + 1; s.oninput(); }",
+        step,
+    )
     assert stage.data(".stepper")["step"] == str(step + 1)
 
 
@@ -132,7 +158,11 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
             x = i * pitch + (pitch - room) / 2
             assert float(one["box"]["x"]) == pytest.approx(x)
             assert float(one["said"]["x"]) == pytest.approx(x + room / 2)
-            assert (one["box"]["height"], one["said"]["text-anchor"], one["said"]["dominant-baseline"]) == (
+            assert (
+                one["box"]["height"],
+                one["said"]["text-anchor"],
+                one["said"]["dominant-baseline"],
+            ) == (
                 "23",
                 "middle",
                 "middle",
@@ -155,13 +185,15 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
         "unforced run",
     ]
     assert ["serial" in one[1] for one in names] == [False, False, False, True, True, False]
-    assert stage.js("(root) => [...root.querySelectorAll('.lane-names .name')].map((e) => parseFloat(e.style.top))") == [
-        y + 3 for y in tops
-    ]
+    assert stage.js(
+        "(root) => [...root.querySelectorAll('.lane-names .name')].map((e) => parseFloat(e.style.top))"
+    ) == [y + 3 for y in tops]
     assert stage.texts(".lane-names .head") == ["position"]
     numbers = [one for one in stage.elements(".lanes svg > text", "x", "y", "text-anchor", "fill")]
     assert [one[0] for one in numbers] == [str(i + 1) for i in range(7)]
-    assert [float(one[1]) for one in numbers] == pytest.approx([(i + 0.5) * pitch for i in range(7)])
+    assert [float(one[1]) for one in numbers] == pytest.approx(
+        [(i + 0.5) * pitch for i in range(7)]
+    )
     assert {one[3] for one in numbers} == {"middle"}
     assert {hex_of(one[4]) for one in numbers} == {QUIET}
     height = float(stage.attr(".lanes svg", "height"))
@@ -177,13 +209,24 @@ def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stag
         lines = stage.js("""(root) => [...root.querySelectorAll(".fork p")].map((p) => [
           p.className, p.querySelector(".who").textContent, [...p.querySelectorAll(".token")].map((t) => [
             t.textContent, t.classList.contains("differs"), t.classList.contains("taken"), t.title])])""")
-        assert [line[:2] for line in lines] == [["free", "Left alone (greedy): "], ["forced", "With the forced token: "]]
+        assert [line[:2] for line in lines] == [
+            ["free", "Left alone (greedy): "],
+            ["forced", "With the forced token: "],
+        ]
         assert lines[0][2] == [[t, i == 2, False, ""] for i, t in enumerate("abzqx")]
-        assert lines[1][2] == [[t, i % 3 == 1, i == 3, "forced at position 4" * (i == 3)] for i, t in enumerate(WRITTEN)]
+        assert lines[1][2] == [
+            [t, i % 3 == 1, i == 3, "forced at position 4" * (i == 3)]
+            for i, t in enumerate(WRITTEN)
+        ]
     shown(stage, forced=[1, 3], free=unforced_run("abzqx", [*range(5)]))
-    assert stage.js("(root) => root.querySelector('.fork .forced .who').textContent") == "With the forced tokens: "
+    assert (
+        stage.js("(root) => root.querySelector('.fork .forced .who').textContent")
+        == "With the forced tokens: "
+    )
     shown(stage)
-    assert stage.js("(root) => [root.querySelector('.fork').hidden, root.querySelector('.fork').children.length]") == [True, 0]
+    assert stage.js(
+        "(root) => [root.querySelector('.fork').hidden, root.querySelector('.fork').children.length]"
+    ) == [True, 0]
 
 
 def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> None:
@@ -199,17 +242,26 @@ def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> No
     box = cells(stage, "writes")[3]["box"]
     assert hex_of(dot["fill"]) == DIFFERS
     assert float(dot["cx"]) == pytest.approx(float(box["x"]) + float(box["width"]) - 1)
-    assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "predicts")] == [DIFFERS if i == 1 else LINE for i in range(5)]
-    assert [one["box"].get("stroke-width") for one in cells(stage, "predicts")] == ["1.8" if i == 1 else None for i in range(5)]
+    assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "predicts")] == [
+        DIFFERS if i == 1 else LINE for i in range(5)
+    ]
+    assert [one["box"].get("stroke-width") for one in cells(stage, "predicts")] == [
+        "1.8" if i == 1 else None for i in range(5)
+    ]
     assert {
-        hex_of(one["box"]["stroke"]) for one in cells(stage, "given") + cells(stage, "reads") + cells(stage, "serial-reads")
+        hex_of(one["box"]["stroke"])
+        for one in cells(stage, "given") + cells(stage, "reads") + cells(stage, "serial-reads")
     } == {LINE}
     assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "free")] == [DIFFERS] * 7
-    assert "Orange edge: not the token of the given text, in the unforced run: not the one written now. Click" in stage.text(
-        ".legend"
+    assert (
+        "Orange edge: not the token of the given text, in the unforced run: not the one written now. Click"
+        in stage.text(".legend")
     )
     shown(stage)
-    assert "Orange edge: not the token of the given text. Click a position to go there." in stage.text(".legend")
+    assert (
+        "Orange edge: not the token of the given text. Click a position to go there."
+        in stage.text(".legend")
+    )
     assert stage.text(".legend").startswith("Filled: computed so far. Dashed: not there yet.")
 
 
@@ -225,10 +277,18 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
                 assert one["box"].get("stroke-dasharray") == (None if there else "3 3")
                 assert one["opacity"] == ("1" if there else "0.55")
                 if row == "serial-reads":
-                    assert one["box"]["fill"] == "transparent" if not there else hex_of(one["box"]["fill"]) == PAPER
+                    assert (
+                        one["box"]["fill"] == "transparent"
+                        if not there
+                        else hex_of(one["box"]["fill"]) == PAPER
+                    )
                 else:
                     fill = "transparent" if not there else ACCENT if i == step else DONE
-                    assert one["box"]["fill"] == fill if not there else alike(hex_of(one["box"]["fill"]), fill)
+                    assert (
+                        one["box"]["fill"] == fill
+                        if not there
+                        else alike(hex_of(one["box"]["fill"]), fill)
+                    )
                     assert hex_of(one["said"]["fill"]) == (PAPER if i == step else INK)
                 if not there:
                     assert hex_of(one["box"]["stroke"]) == LINE
@@ -251,7 +311,10 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
         assert [one[0] for one in down] == ["visible" if i <= step else "hidden" for i in range(7)]
         assert [one[0] for one in back] == ["visible" if i < step else "hidden" for i in range(6)]
         ends = [[float(v) for v in re.findall(r"[\d.]+", one[2])] for one in arrows]
-        y = {row: float(cells(stage, row)[0]["box"]["y"]) for row in ("given", "reads", "predicts", "serial-reads", "writes")}
+        y = {
+            row: float(cells(stage, row)[0]["box"]["y"])
+            for row in ("given", "reads", "predicts", "serial-reads", "writes")
+        }
         for i, (x1, y1, x2, y2) in enumerate(ends[:4]):  # given text, moved right by one
             assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
             assert (y1, y2) == (y["given"] + 23, y["reads"] - 1)
@@ -261,7 +324,9 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
         for i, (x1, y1, x2, y2) in enumerate(ends[9:16]):
             assert x1 == x2 == pytest.approx((i + 0.5) * pitch)
             assert (y1, y2) == (y["serial-reads"] + 23, y["writes"] - 1)
-        for i, (x1, y1, x2, y2) in enumerate(ends[16:]):  # what is written is read next: up and to the right
+        for i, (x1, y1, x2, y2) in enumerate(
+            ends[16:]
+        ):  # what is written is read next: up and to the right
             assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
             assert (y1, y2) == (y["writes"] - 1, y["serial-reads"] + 24)
         assert [one[1] for one in arrows[:4] + back] == ["undefined"] * 10 or all(
@@ -282,19 +347,26 @@ def elements(stage: Stage, selector: str) -> list[tuple[str, str, dict[str, Any]
         except ValueError:
             return hex_of(value) if value.startswith(("rgb(", "#")) else value
 
-    return [(tag, text, {name: read(value) for name, value in attributes.items()}) for tag, text, attributes in found]
+    return [
+        (tag, text, {name: read(value) for name, value in attributes.items()})
+        for tag, text, attributes in found
+    ]
 
 
 def close(**attributes: Any) -> dict[str, Any]:
     return {
-        name.replace("_", "-"): pytest.approx(value, abs=0.05) if isinstance(value, int | float) else value
+        name.replace("_", "-"): pytest.approx(value, abs=0.05)
+        if isinstance(value, int | float)
+        else value
         for name, value in attributes.items()
     }
 
 
 @pytest.mark.parametrize("width", [1200, 400])
 @pytest.mark.parametrize("free", [False, True])
-def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool, width: int) -> None:
+def test_every_line_of_the_lanes_is_where_it_should_be(
+    stage: Stage, free: bool, width: int
+) -> None:
     unforced = unforced_run("abzqx", [*range(5)]) if free else None
     shown(stage, width, free=unforced, forced=[1])
     go(stage, 3)
@@ -317,10 +389,17 @@ def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool,
                            stroke_opacity=0.6)),
     ]  # fmt: skip
     assert elements(stage, ".lanes svg > text") == [
-        ("text", str(i + 1), {**close(x=x[i] + middle, y=14, font_size=12, fill=QUIET), "text-anchor": "middle"}) for i in range(7)
+        (
+            "text",
+            str(i + 1),
+            {**close(x=x[i] + middle, y=14, font_size=12, fill=QUIET), "text-anchor": "middle"},
+        )
+        for i in range(7)
     ]
     pad = {"fill": "transparent", "style": "cursor: pointer", "class": "pad"}
-    assert [one[2] for one in elements(stage, "rect.pad")] == [close(x=x[i], y=0, width=pitch, height=tall) | pad for i in range(7)]
+    assert [one[2] for one in elements(stage, "rect.pad")] == [
+        close(x=x[i], y=0, width=pitch, height=tall) | pad for i in range(7)
+    ]
     half, visible = room / 2, lambda on: {"visibility": "visible" if on else "hidden"}
     arrows = [
         *((x[i] + middle + 4, given + 23, x[i + 1] + middle - 6, reads - 1, 0.85, {}) for i in range(4)),
@@ -331,15 +410,23 @@ def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool,
     ]  # fmt: skip
     groups = elements(stage, ".lanes svg > g:not([data-row])")
     assert [one[2] for one in groups] == [
-        close(stroke=QUIET, fill="none", stroke_width=1.3, opacity=strength) | more for *_, strength, more in arrows
+        close(stroke=QUIET, fill="none", stroke_width=1.3, opacity=strength) | more
+        for *_, strength, more in arrows
     ]
     paths = [one[2]["d"] for one in elements(stage, ".lanes svg > g:not([data-row]) path")]
     for line, head, (x1, y1, x2, y2, *_) in zip(paths[::2], paths[1::2], arrows, strict=True):
         assert re.sub(r"[-\d.]+", "#", line + head) == "M# #L# #M# #L# #L# #"
-        assert [float(one) for one in re.findall(r"[-\d.]+", line)] == pytest.approx([x1, y1, x2, y2])
+        assert [float(one) for one in re.findall(r"[-\d.]+", line)] == pytest.approx(
+            [x1, y1, x2, y2]
+        )
         to = np.array([x2 - x1, y2 - y1]) / math.hypot(x2 - x1, y2 - y1)
-        sides = [[x2, y2] - 5 * np.array([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) @ to for a in (0.5, -0.5)]
-        assert [float(one) for one in re.findall(r"[-\d.]+", head)] == pytest.approx([*sides[0], x2, y2, *sides[1]], abs=0.06)
+        sides = [
+            [x2, y2] - 5 * np.array([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) @ to
+            for a in (0.5, -0.5)
+        ]
+        assert [float(one) for one in re.findall(r"[-\d.]+", head)] == pytest.approx(
+            [*sides[0], x2, y2, *sides[1]], abs=0.06
+        )
     (dot,) = elements(stage, ".lanes svg circle")
     assert dot[2] == close(cx=x[1] + (pitch + room) / 2 - 1, cy=writes + 2, r=4, fill=DIFFERS)
     assert stage.attrs("g[data-row=writes] text", "font-weight") == [None, "700", *[None] * 5]
@@ -350,7 +437,9 @@ def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool,
     assert {(one["font-size"], one["style"]) for one in words} == {(13, "unicode-bidi: plaintext")}
     box = stage.box(".lanes svg")
     assert (box["width"], box["height"]) == pytest.approx((max(inside, 7 * pitch), tall), abs=0.1)
-    tops = stage.js("(root) => [...root.querySelectorAll('.lane-names .title')].map((e) => parseFloat(e.style.top))")
+    tops = stage.js(
+        "(root) => [...root.querySelectorAll('.lane-names .title')].map((e) => parseFloat(e.style.top))"
+    )
     assert tops == [given - 20, again - 20]
     assert stage.js("(root) => root.querySelector('.lane-names .head').style.top") == "2px"
 
@@ -363,12 +452,17 @@ def test_long_tokens_have_96_pixels_and_are_shortened_to_them(stage: Stage) -> N
     assert {float(one["box"]["width"]) for one in cells(stage, "given")} == {96}
     assert float(stage.attr("rect.pad", "width")) >= 102
     for token, one in zip(long, cells(stage, "given"), strict=True):
-        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        shorter = [
+            token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :]
+            for limit in range(28, 2, -1)
+        ]
         widths = stage.js(
             "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '13px sans-serif';"
             " return texts.map((t) => c.measureText(t).width); }", shorter,
         )  # fmt: skip
-        assert one["text"] == next(text for text, width in zip(shorter, widths, strict=True) if width <= 96 - 8)
+        assert one["text"] == next(
+            text for text, width in zip(shorter, widths, strict=True) if width <= 96 - 8
+        )
 
 
 def test_the_lanes_scroll_as_little_as_shows_a_step_and_its_neighbours(stage: Stage) -> None:
@@ -394,7 +488,11 @@ def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
     most = int((width - 66) / 18)
     for n, every in ((most, 1), (most + 1, 2), (2 * most, 2), (2 * most + 2, 3)):
         shown(stage, 760, written=["a"] * n)
-        said = [text for text, anchor in stage.elements(".chart svg > text", "text-anchor") if anchor == "middle"]
+        said = [
+            text
+            for text, anchor in stage.elements(".chart svg > text", "text-anchor")
+            if anchor == "middle"
+        ]
         assert said == [str(i + 1) for i in range(0, n, every)]
         (bar, _), wide = stage.attrs(".chart svg g:first-of-type rect", "width"), (width - 66) / n
         assert float(bar) == pytest.approx(max(1, min(14, wide * 0.4)))
@@ -407,12 +505,16 @@ def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
     assert [(float(one[1]), float(one[2]), hex_of(one[3])) for one in ground] == [
         (pytest.approx(3 * pitch), pytest.approx(4 * pitch), DIFFERS)
     ]
-    frame = stage.elements('.lanes svg > rect[stroke-dasharray="5 3"]', "x", "width", "stroke", "fill")
+    frame = stage.elements(
+        '.lanes svg > rect[stroke-dasharray="5 3"]', "x", "width", "stroke", "fill"
+    )
     assert [(float(one[1]), float(one[2]), hex_of(one[3]), one[4]) for one in frame] == [
         (pytest.approx(2 * pitch + 1), pytest.approx(pitch - 2), DIFFERS, "none")
     ]
     shown(stage, written=GIVEN)
-    assert not stage.elements('.lanes svg > rect[fill-opacity="0.09"], .lanes svg > rect[stroke-dasharray="5 3"]')
+    assert not stage.elements(
+        '.lanes svg > rect[fill-opacity="0.09"], .lanes svg > rect[stroke-dasharray="5 3"]'
+    )
     shown(stage, written=[*GIVEN[:-1], "z"])  # at the last position nothing comes after
     assert not stage.elements('.lanes svg > rect[fill-opacity="0.09"]')
     assert len(stage.elements('.lanes svg > rect[stroke-dasharray="5 3"]')) == 1
@@ -422,7 +524,8 @@ def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) ->
     shown(stage, free=unforced_run("f", [1]))
     titles = stage.texts("rect.pad title")
     assert (
-        titles[0] == "position 1\ngiven text: a\ndecoder reads: [start]\nmodel predicts: a\ndecoder reads: [start]\nmodel "
+        titles[0]
+        == "position 1\ngiven text: a\ndecoder reads: [start]\nmodel predicts: a\ndecoder reads: [start]\nmodel "
         "writes: a\nunforced run: f"
     )
     assert titles[6] == "position 7\ndecoder reads: s\nmodel writes: [end]"
@@ -469,23 +572,36 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
             assert [int(one[1]) for one in bars] == ids.tolist()
             assert [np.float32(one[2]) for one in bars] == p.tolist()
             assert stage.texts(f"{here} .token") == [one[0] for one in run["candidates"][step]]
-            said = ["<.001" if 0 < v < 0.0005 else ">.999" if 0.9995 <= v < 1 else f"{v:.3f}" for v in p]
+            said = [
+                "<.001" if 0 < v < 0.0005 else ">.999" if 0.9995 <= v < 1 else f"{v:.3f}" for v in p
+            ]
             assert stage.texts(f"{here} .number") == said
-            widths = stage.js("(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))", f"{here} i")
+            widths = stage.js(
+                "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))",
+                f"{here} i",
+            )
             assert widths == pytest.approx((100 * p).tolist(), rel=1e-4)
-            place = ids.tolist().index(run["taken"][step]) if run["taken"][step] in ids.tolist() else -1
+            place = (
+                ids.tolist().index(run["taken"][step]) if run["taken"][step] in ids.tolist() else -1
+            )
             rank = arrays[f"{name}_rank"][step]
             mark = "given" if name == "parallel" else "forced" if step == 3 else "written"
-            marks = [(mark + (f", rank {rank}" if rank > 1 else "")) if j == place else "" for j in range(K)]
+            marks = [
+                (mark + (f", rank {rank}" if rank > 1 else "")) if j == place else ""
+                for j in range(K)
+            ]
             assert stage.texts(f"{here} .mark") == marks
             assert ["taken" in one[5].split() for one in bars] == [j == place for j in range(K)]
             drawn = sampling and name == "serial"
             frames = stage.js(
-                "(root, all) => [...root.querySelectorAll(all)].map((e) => [e.hidden, parseFloat(e.style.width)])", f"{here} u"
+                "(root, all) => [...root.querySelectorAll(all)].map((e) => [e.hidden, parseFloat(e.style.width)])",
+                f"{here} u",
             )
             assert [one[0] for one in frames] == [not drawn] * K
             if drawn:
-                assert [one[1] for one in frames] == pytest.approx((100 * arrays["drawn_p"][step]).tolist(), rel=1e-4, abs=1e-6)
+                assert [one[1] for one in frames] == pytest.approx(
+                    (100 * arrays["drawn_p"][step]).tolist(), rel=1e-4, abs=1e-6
+                )
             for j, one in enumerate(bars):
                 text, note, _ = run["candidates"][step][j]
                 expected = f"{text}: probability {one[2]}"
@@ -503,8 +619,12 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
                     )
                 assert one[4] == expected
             if name == "serial":
-                disabled = stage.js("(root, all) => [...root.querySelectorAll(all)].map((e) => e.disabled)", here)
-                assert disabled == [int(ids[j]) in (0, 1) or (j == place and step != 3) for j in range(K)]
+                disabled = stage.js(
+                    "(root, all) => [...root.querySelectorAll(all)].map((e) => e.disabled)", here
+                )
+                assert disabled == [
+                    int(ids[j]) in (0, 1) or (j == place and step != 3) for j in range(K)
+                ]
     what = stage.texts(".panel h4 .what")
     assert what[0] == "What the model expects next, and what is given:"
     assert what[1] == (
@@ -524,12 +644,16 @@ def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stag
             assert spans[0] == f"Entropy {value:.3f} nats"
             assert spans[2] == "of at most ln 8,192 = 9.01"
             (width,) = stage.js(
-                "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))", f".panel.{name} .entropy i"
+                "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))",
+                f".panel.{name} .entropy i",
             )
             assert width == pytest.approx(100 * value / math.log(8192), rel=1e-4)
             data = stage.data(f".panel.{name}")
             assert np.float32(data["entropy"]) == np.float32(value)
-            assert (data["position"], data["over"]) == (str(min(step, n - 1) + 1), str(step >= n).lower())
+            assert (data["position"], data["over"]) == (
+                str(min(step, n - 1) + 1),
+                str(step >= n).lower(),
+            )
 
 
 def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
@@ -538,14 +662,25 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
         go(stage, step)
         for name in ("parallel", "serial"):
             for side, labels in (("cross", SOURCE), ("self", header[name]["read"])):
-                chips = stage.elements(f".panel.{name} .chips[data-side={side}] .chip-token", "data-state", "data-weight", "title")
+                chips = stage.elements(
+                    f".panel.{name} .chips[data-side={side}] .chip-token",
+                    "data-state",
+                    "data-weight",
+                    "title",
+                )
                 weights = arrays[f"{name}_{side}"][step]
                 later = "masked" if name == "parallel" else "unknown"
-                for i, ((text, note, _), (_, state, weight, title)) in enumerate(zip(labels, chips, strict=True)):
+                for i, ((text, note, _), (_, state, weight, title)) in enumerate(
+                    zip(labels, chips, strict=True)
+                ):
                     there = side == "cross" or i <= step
                     assert state == ("open" if there else later)
-                    b, small = stage.texts(f".panel.{name} .chips[data-side={side}] .chip-token:nth-child({i + 1}) > :is(b, small)")
-                    colour = stage.css(f".panel.{name} .chips[data-side={side}] .chip-token", "backgroundColor")[i]
+                    b, small = stage.texts(
+                        f".panel.{name} .chips[data-side={side}] .chip-token:nth-child({i + 1}) > :is(b, small)"
+                    )
+                    colour = stage.css(
+                        f".panel.{name} .chips[data-side={side}] .chip-token", "backgroundColor"
+                    )[i]
                     if there:
                         assert (b, small) == (text, f"{weights[i]:.2f}")
                         assert np.float32(weight) == weights[i]
@@ -561,38 +696,66 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                             else f"{text}: masked (look-ahead): a later position may not be read"
                         )
             titles = stage.texts(f".panel.{name} .what")[1:]
-            assert titles[0] == "Cross-attention: what it reads from the source (decoder layer 2, head 1)"
+            assert (
+                titles[0]
+                == "Cross-attention: what it reads from the source (decoder layer 2, head 1)"
+            )
             who = "the given text" if name == "parallel" else "its own text"
-            assert titles[1] == f"Self-attention: what it reads from {who} (decoder layer 2, head 1)"
+            assert (
+                titles[1] == f"Self-attention: what it reads from {who} (decoder layer 2, head 1)"
+            )
 
 
 def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> None:
     data, header, arrays = payload()
-    rows = {f"{name}_self": np.ascontiguousarray(arrays[f"{name}_self"][:, ::2]) for name in ("parallel", "serial")}
+    rows = {
+        f"{name}_self": np.ascontiguousarray(arrays[f"{name}_self"][:, ::2])
+        for name in ("parallel", "serial")
+    }
     blocks = {
-        name: [[f"{i}–{i + 1}", "", False] for i in range(0, len(header[name]["read"]), 2)] for name in ("parallel", "serial")
+        name: [[f"{i}–{i + 1}", "", False] for i in range(0, len(header[name]["read"]), 2)]
+        for name in ("parallel", "serial")
     }
     stage.mount("stepper", 1200).show(stage.change(data, rows, block=2, blocks=blocks))
     for step, n_open in ((1, 1), (2, 2)):
         go(stage, step)
         for name, later in (("parallel", "masked"), ("serial", "unknown")):
-            chips = stage.elements(f".panel.{name} .chips[data-side=self] .chip-token", "data-state", "data-weight", "title")
-            assert [state for _, state, *_ in chips] == ["open"] * n_open + [later] * (len(blocks[name]) - n_open)
+            chips = stage.elements(
+                f".panel.{name} .chips[data-side=self] .chip-token",
+                "data-state",
+                "data-weight",
+                "title",
+            )
+            assert [state for _, state, *_ in chips] == ["open"] * n_open + [later] * (
+                len(blocks[name]) - n_open
+            )
             assert np.float32(chips[0][2]) == rows[f"{name}_self"][step, 0]
             assert chips[0][3].startswith("0–1: weight ")
             said = stage.texts(f".panel.{name} .what")[2]
-            assert said.endswith("(decoder layer 2, head 1; of each 2 tokens the largest weight, hidden: the others)")
+            assert said.endswith(
+                "(decoder layer 2, head 1; of each 2 tokens the largest weight, hidden: the others)"
+            )
 
 
-def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(stage: Stage) -> None:
-    data, _header, _arrays = payload(source=[["abcdefghijklmnopqrstuvwxyz", "", False], ["y", "", False], ["[end]", "", True]])
+def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(
+    stage: Stage,
+) -> None:
+    data, _header, _arrays = payload(
+        source=[["abcdefghijklmnopqrstuvwxyz", "", False], ["y", "", False], ["[end]", "", True]]
+    )
     cross = np.tile(np.array([1, 0.3, 0], np.float32), (7, 1))
     stage.mount("stepper", 1200).show(stage.change(data, {"serial_cross": cross}))
     names = stage.texts(".panel.serial .chips[data-side=cross] b")
     assert names == ["abcdefg…uvwxyz", "y", "[end]"]
-    inks = [hex_of(one) for one in stage.css(".panel.serial .chips[data-side=cross] .chip-token", "color")]
+    inks = [
+        hex_of(one)
+        for one in stage.css(".panel.serial .chips[data-side=cross] .chip-token", "color")
+    ]
     assert inks[:2] == [PAPER, INK]
-    assert ["quiet" in (one or "") for one in stage.attrs(".panel.serial .chips[data-side=cross] b", "class")] == [
+    assert [
+        "quiet" in (one or "")
+        for one in stage.attrs(".panel.serial .chips[data-side=cross] b", "class")
+    ] == [
         False,
         False,
         True,
@@ -601,7 +764,10 @@ def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(s
     stage.show(
         stage.change(
             data,
-            {"serial_cross": np.full((7, 37), 1 / 37, np.float32), "parallel_cross": np.full((5, 37), 1 / 37, np.float32)},
+            {
+                "serial_cross": np.full((7, 37), 1 / 37, np.float32),
+                "parallel_cross": np.full((5, 37), 1 / 37, np.float32),
+            },
             source=many,
         )
     )
@@ -624,12 +790,16 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     ):  # fmt: skip
         go(stage, step)
         assert stage.texts(".panel .lead") == [training, inference]
-        assert stage.js("(root) => [...root.querySelectorAll('.panel')].map((p) => p.style.opacity)") == [
+        assert stage.js(
+            "(root) => [...root.querySelectorAll('.panel')].map((p) => p.style.opacity)"
+        ) == [
             "0.45" if step >= 5 else "1",
             "1",
         ]
     go(stage, 6)
-    disabled = stage.js("(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)")
+    disabled = stage.js(
+        "(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)"
+    )
     assert not all(disabled)
     for written, said in (
         ([*GIVEN[:2], "[end]"], "This run has already ended. Its last position, 3:"),
@@ -638,7 +808,11 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
         shown(stage, written=written)
         go(stage, 4)
         assert stage.text(".panel.serial .lead") == said
-        assert all(stage.js("(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)"))
+        assert all(
+            stage.js(
+                "(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)"
+            )
+        )
     shown(stage, own=False)
     assert stage.text(".panel.parallel .lead") == (
         "Position 3 of 5 of one single pass. Given: [start] a b "
@@ -649,7 +823,10 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     go(stage, 11)
     assert "So far it has: [start] t0 t1" in stage.text(".panel.serial .lead")
     go(stage, 12)
-    assert stage.text(".panel.serial .lead") == "Pass 13 of 20. So far it has: … " + " ".join(long[:12]) + " "
+    assert (
+        stage.text(".panel.serial .lead")
+        == "Pass 13 of 20. So far it has: … " + " ".join(long[:12]) + " "
+    )
 
 
 def test_headings_say_which_run_is_which(stage: Stage) -> None:
@@ -660,7 +837,10 @@ def test_headings_say_which_run_is_which(stage: Stage) -> None:
     ]
     assert stage.text(".work") == "What is computed at this step, and what comes from the cache"
     shown(stage, family="recurrent", cross="")
-    assert stage.text(".work") == "What is computed at this step, and what is kept from the step before"
+    assert (
+        stage.text(".work")
+        == "What is computed at this step, and what is kept from the step before"
+    )
     assert stage.data(".stepper")["family"] == "recurrent"
 
 
@@ -679,7 +859,9 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                 values = arrays[f"{name}_{vector}"][step]
                 here = f".panel.{name} canvas.vector"
                 assert stage.texts(f".panel.{name} .what")[-2:][n] == title
-                data = stage.js("(root, all, n) => ({ ...root.querySelectorAll(all)[n].dataset })", here, n)
+                data = stage.js(
+                    "(root, all, n) => ({ ...root.querySelectorAll(all)[n].dataset })", here, n
+                )
                 assert data["vector"] == vector
                 assert np.float32(data["first"]) == values[0]
                 assert np.float32(data["last"]) == values[-1]
@@ -687,21 +869,33 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                 wide, size = pixels.wide / RATIO, len(values)
                 for i, value in enumerate(values):
                     for y in (1, 16):
-                        assert alike(pixels.at((i + 0.5) / size * wide, y), signed_colour(float(value), scale), 2)
+                        assert alike(
+                            pixels.at((i + 0.5) / size * wide, y),
+                            signed_colour(float(value), scale),
+                            2,
+                        )
                 assert pixels.tall == 18 * RATIO
                 for cell in (2, 0, size - 1):
                     stage.move(here, ((cell + 0.5) / size) * box["width"], 8, n)
                     number, said = stage.attrs(here, "title")[n].split(": ")
                     assert number == f"number {cell + 1}"
                     assert np.float32(said.replace("−", "-")) == values[cell]
-        for i, one in enumerate(cells(stage, "predicts")):  # a recurrence has come as far in training too
+        for i, one in enumerate(
+            cells(stage, "predicts")
+        ):  # a recurrence has come as far in training too
             assert one["said"]["visibility"] == ("visible" if i <= step else "hidden")
             assert one["shown"] == str(i <= step).lower()
             assert one["box"]["stroke-dasharray"] == ("none" if i <= step else "3 3")
             assert hex_of(one["box"]["stroke"]) == (DIFFERS if i == 1 <= step else LINE)
             assert one["opacity"] == ("1" if i <= step else "0.55")
-            assert one["box"]["fill"] == "transparent" if i > step else alike(hex_of(one["box"]["fill"]), DONE)
-    assert stage.texts(".lane-names .title")[0].startswith("Trainingthe text is given, yet its 5 states come one after the other")
+            assert (
+                one["box"]["fill"] == "transparent"
+                if i > step
+                else alike(hex_of(one["box"]["fill"]), DONE)
+            )
+    assert stage.texts(".lane-names .title")[0].startswith(
+        "Trainingthe text is given, yet its 5 states come one after the other"
+    )
     lead = stage.texts(".panel .lead")
     assert (
         lead[0]
@@ -726,7 +920,9 @@ def test_of_more_numbers_than_pixels_a_state_shows_the_one_furthest_from_0(stage
 def test_runs_that_part_at_once_are_said_to_have_parted_after_the_shorter_too(stage: Stage) -> None:
     shown(stage, written=["z", "b"])
     go(stage, 4)
-    assert stage.text(".story").startswith("They parted at position 1: inference takes z where the given text has a. Since then")
+    assert stage.text(".story").startswith(
+        "They parted at position 1: inference takes z where the given text has a. Since then"
+    )
     go(stage, 1)
     assert stage.attrs(".panel.parallel .lead span", "class")[-1] == "quiet"  # what is masked
 
@@ -827,7 +1023,10 @@ def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
 def test_the_story_says_where_they_part(stage: Stage) -> None:
     shown(stage, note="A note.")
     go(stage, 1)
-    assert stage.text(".story") == "A note. So far both have read the same, and their probabilities agree. They part at position 3."
+    assert (
+        stage.text(".story")
+        == "A note. So far both have read the same, and their probabilities agree. They part at position 3."
+    )
     assert stage.texts(".story .warn") == ["They part at position 3."]
     assert {hex_of(one) for one in stage.css(".story .warn", "color")} == {DIFFERS}
     assert stage.texts(".story .quiet") == ["A note. "]
@@ -867,7 +1066,15 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
 
 
 def millions(v: float) -> str:
-    return f"{v / 1e9:.2f} G" if v >= 1e9 else f"{v / 1e6:.2f} M" if v >= 1e6 else f"{v / 1e3:.0f} k" if v >= 1e3 else str(round(v))
+    return (
+        f"{v / 1e9:.2f} G"
+        if v >= 1e9
+        else f"{v / 1e6:.2f} M"
+        if v >= 1e6
+        else f"{v / 1e3:.0f} k"
+        if v >= 1e3
+        else str(round(v))
+    )
 
 
 def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
@@ -889,29 +1096,54 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
         assert (hex_of(fill), hex_of(fill2)) == ("#e69f00", ACCENT)
     texts = stage.elements(".chart svg > text", "x", "y", "text-anchor", "fill")
     most = max(uncached)
-    ticks = [one for one in texts if one[0] in (millions(0), millions(most / 2), millions(most)) and one[3] == "end"]
+    ticks = [
+        one
+        for one in texts
+        if one[0] in (millions(0), millions(most / 2), millions(most)) and one[3] == "end"
+    ]
     assert [one[0] for one in ticks] == [millions(0), millions(most / 2), millions(most)]
     lines = stage.elements(".chart svg > line", "y1", "y2", "x1", "x2")
-    assert [float(one[1]) for one in lines] == [float(one[2]) for one in lines] == pytest.approx([floor, (floor + top) / 2, top])
+    assert (
+        [float(one[1]) for one in lines]
+        == [float(one[2]) for one in lines]
+        == pytest.approx([floor, (floor + top) / 2, top])
+    )
     assert [float(one[2]) - 4 for one in ticks] == pytest.approx([float(one[1]) for one in lines])
-    swatches = [(float(x), hex_of(fill)) for _, x, fill in stage.elements(".chart svg > rect", "x", "fill")]
-    assert stage.attrs(".chart svg > rect", "y", "width", "height") == [{"y": "4", "width": "10", "height": "10"}] * 2
+    swatches = [
+        (float(x), hex_of(fill)) for _, x, fill in stage.elements(".chart svg > rect", "x", "fill")
+    ]
+    assert (
+        stage.attrs(".chart svg > rect", "y", "width", "height")
+        == [{"y": "4", "width": "10", "height": "10"}] * 2
+    )
     names = {one[0]: float(one[1]) for one in texts}
     assert swatches == [(58, "#e69f00"), (162, ACCENT)]
-    assert stage.attrs(".chart svg rect", "fill-opacity") == ["0.15", None] * (1 + len(bars))       # hollow without the cache
-    assert [one and hex_of(one) for one in stage.attrs(".chart svg rect", "stroke")] == ["#e69f00", None] * (1 + len(bars))
+    assert stage.attrs(".chart svg rect", "fill-opacity") == ["0.15", None] * (
+        1 + len(bars)
+    )  # hollow without the cache
+    assert [one and hex_of(one) for one in stage.attrs(".chart svg rect", "stroke")] == [
+        "#e69f00",
+        None,
+    ] * (1 + len(bars))
     assert (names["without cache"], names["with cache"]) == (72, 176)
     steps = [one for one in texts if one[3] == "middle"]
     assert [one[0] for one in steps] == [str(i + 1) for i in range(7)]
-    assert [float(one[1]) for one in steps] == pytest.approx([58 + (i + 0.5) * pitch for i in range(7)])
+    assert [float(one[1]) for one in steps] == pytest.approx(
+        [58 + (i + 0.5) * pitch for i in range(7)]
+    )
     assert [one[3] for one in texts if one[0] == "step"] == ["end"]
-    ends = {"middle": (floor + 14,) * 7, "end": (floor + 4, (floor + top) / 2 + 4, top + 4, floor + 14), None: (13, 13)}
+    ends = {
+        "middle": (floor + 14,) * 7,
+        "end": (floor + 4, (floor + top) / 2 + 4, top + 4, floor + 14),
+        None: (13, 13),
+    }
     for anchor, heights in ends.items():
         assert [float(one[2]) for one in texts if one[3] == anchor] == pytest.approx(list(heights))
     assert {float(one[1]) for one in texts if one[3] == "end"} == {53}
-    assert {(size, hex_of(one[4])) for size, one in zip(stage.attrs(".chart svg > text", "font-size"), texts, strict=True)} == {
-        ("12", QUIET)
-    }
+    assert {
+        (size, hex_of(one[4]))
+        for size, one in zip(stage.attrs(".chart svg > text", "font-size"), texts, strict=True)
+    } == {("12", QUIET)}
     assert {(float(one[3]), float(one[4])) for one in lines} == {(58, width - 6)}
     assert {hex_of(one) for one in stage.attrs(".chart svg > line", "stroke")} == {LINE}
     for step in (0, 3, 6):
@@ -923,10 +1155,14 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
             f"without ({would / spent:.1f} ×). "
             "Training does all its 5 positions in one pass: 7.34 M."
         )
-        assert stage.data(".sum") == {"cached": str(spent), "uncached": str(would), "parallel": "7340000"}
-        assert stage.js("(root) => [...root.querySelectorAll('.chart svg g')].map((g) => g.getAttribute('opacity'))") == [
-            "1" if i <= step else "0.35" for i in range(7)
-        ]
+        assert stage.data(".sum") == {
+            "cached": str(spent),
+            "uncached": str(would),
+            "parallel": "7340000",
+        }
+        assert stage.js(
+            "(root) => [...root.querySelectorAll('.chart svg g')].map((g) => g.getAttribute('opacity'))"
+        ) == ["1" if i <= step else "0.35" for i in range(7)]
     name, svg = stage.saved_svg(".cost .save")
     assert name == "one.decoding.work.svg"
     assert list(svg)[1].text == "Multiply–adds of each decoding step"
@@ -934,10 +1170,16 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     assert stage.text(".chart .note") == note
 
 
-@pytest.mark.parametrize("work", [[12, 340, 999], [1_000, 1_499, 999_499], [2_000_000_000, 1_000_000, 5_000_000_000]])
+@pytest.mark.parametrize(
+    "work", [[12, 340, 999], [1_000, 1_499, 999_499], [2_000_000_000, 1_000_000, 5_000_000_000]]
+)
 def test_numbers_of_any_size_are_short(stage: Stage, work: list[int]) -> None:
     _, header, _ = payload(written=GIVEN[:3])
-    shown(stage, written=GIVEN[:3], work=header["work"] | {"cached": work, "uncached": work, "parallel": work[2]})
+    shown(
+        stage,
+        written=GIVEN[:3],
+        work=header["work"] | {"cached": work, "uncached": work, "parallel": work[2]},
+    )
     go(stage, 0)
     assert f": {millions(work[0])} multiply–adds" in stage.text(".sum")
     assert stage.text(".sum").endswith(f"{millions(work[2])}.")
@@ -952,7 +1194,12 @@ def boxes(stage: Stage) -> list[str]:
 def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
     shown(stage)
     for step, kept, none, source in (
-        (0, "0 keys and values kept", "the same 1", "all 3 keys and values computed now, once and for all steps"),
+        (
+            0,
+            "0 keys and values kept",
+            "the same 1",
+            "all 3 keys and values computed now, once and for all steps",
+        ),
         (1, "1 key and value kept", "all 2 computed, 1 of them again", "all 3 kept since step 1"),
         (6, "6 keys and values kept", "all 7 computed, 6 of them again", "all 3 kept since step 1"),
     ):
@@ -967,7 +1214,9 @@ def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
             "n" * (step + 1) + "l" * (6 - step),
             "k" * 3 if step else "nnn",
         ]
-        data = stage.js("(root) => [...root.querySelectorAll('.keys .boxes')].map((b) => [b.dataset.kept, b.dataset.now])")
+        data = stage.js(
+            "(root) => [...root.querySelectorAll('.keys .boxes')].map((b) => [b.dataset.kept, b.dataset.now])"
+        )
         assert data == [[str(step), "1"], ["0", str(step + 1)], ["3", "0"] if step else ["0", "3"]]
     header = payload()[1]
     shown(stage, work=header["work"] | {"layers": 0})
@@ -984,7 +1233,8 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
         go(stage, step)
         first, none, memory = stage.texts(".keys p")[:3]
         assert (
-            first == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Of "
+            first
+            == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Of "
             f"its own text nothing before is read again."
         )
         assert none == (
@@ -1031,6 +1281,8 @@ def test_another_width_lays_the_lanes_anew(stage: Stage) -> None:
     pitch = float(stage.attr("rect.pad", "width"))
     go(stage, 6)
     go(stage, 2)  # back: the position before it is in sight too
-    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == pytest.approx(pitch, abs=1)
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == pytest.approx(
+        pitch, abs=1
+    )
     go(stage, 0)
     assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == 0

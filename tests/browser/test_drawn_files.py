@@ -4,11 +4,15 @@ import test_drawn_shuffle as shuffle
 from stage import SAVED, Stage
 
 
-def test_a_caption_is_broken_between_words_and_within_one_that_is_longer_than_a_line(stage: Stage) -> None:
+def test_a_caption_is_broken_between_words_and_within_one_that_is_longer_than_a_line(
+    stage: Stage,
+) -> None:
     stage.functions("head", "wrapped")
 
     def lines(text: str, room: int) -> list[str]:
-        return stage.js("(root, text, room) => own.wrapped(text, room, (part) => part.length)", text, room)
+        return stage.js(
+            "(root, text, room) => own.wrapped(text, room, (part) => part.length)", text, room
+        )
 
     assert lines("one two three", 7) == ["one two", "three"]
     assert lines("one two three", 6) == ["one", "two", "three"]
@@ -28,12 +32,15 @@ def test_a_drawing_is_printed_on_a_page_of_its_own_size(stage: Stage) -> None:
     title, head, body = stage.page.evaluate("window.printed")
     wide, tall = stage.page.evaluate(
         "(body) => { const holder = document.createElement('div'); holder.innerHTML = body;"
-        " const svg = holder.querySelector('svg'); return [svg.getAttribute('width'), svg.getAttribute('height')]; }", body,
+        " const svg = holder.querySelector('svg'); return [svg.getAttribute('width'), svg.getAttribute('height')]; }",
+        body,
     )
     assert title == "shuffle-test"
     assert f"@page {{ size: {wide}px {tall}px; margin: 0 }}" in head
     assert SAVED["caption"] in body
     assert "The shuffle test" in body
     assert body.startswith("<svg")
-    stage.page.evaluate("document.querySelector('iframe.attnscope-print').contentWindow.onafterprint()")
+    stage.page.evaluate(
+        "document.querySelector('iframe.attnscope-print').contentWindow.onafterprint()"
+    )
     assert stage.page.locator("iframe.attnscope-print").count() == 0

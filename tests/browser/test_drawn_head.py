@@ -50,18 +50,26 @@ def payload(weights: np.ndarray, blocked: np.ndarray | None = None, **changes: A
         "scale": "weight", "hides": False, "sinks": [], "sinkNames": [], "sinkShare": 0,
     }  # fmt: skip
     blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
-    return pack(header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8))
+    return pack(
+        header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8)
+    )
 
 
 def shown(
-    stage: Stage, weights: np.ndarray | None = None, blocked: np.ndarray | None = None, width: int = 760, **changes: Any
+    stage: Stage,
+    weights: np.ndarray | None = None,
+    blocked: np.ndarray | None = None,
+    width: int = 760,
+    **changes: Any,
 ) -> dict:
     """Shows a head; where its cells are: left, top, wide, tall."""
-    stage.mount("head", width).show(payload(weights_of() if weights is None else weights, blocked, **changes))
+    stage.mount("head", width).show(
+        payload(weights_of() if weights is None else weights, blocked, **changes)
+    )
     return grid(stage)
 
 
-HEIGHT = 900        # px, of both pictures in a window as high as the stage's
+HEIGHT = 900  # px, of both pictures in a window as high as the stage's
 
 
 def grid(stage: Stage) -> dict[str, float]:
@@ -84,18 +92,25 @@ def test_each_cell_is_at_its_query_and_key_in_the_colour_of_its_weight(stage: St
     at, pixels = shown(stage, weights), stage.pixels(CELLS)
     (image,) = stage.drawn(CELLS, "image")
     assert (image["x"], image["y"]) == (at["left"], at["top"])
-    assert (image["w"], image["h"]) == pytest.approx((COLS * at["wide"], ROWS * at["tall"]), abs=0.5)
+    assert (image["w"], image["h"]) == pytest.approx(
+        (COLS * at["wide"], ROWS * at["tall"]), abs=0.5
+    )
     for q in range(ROWS):
         for k in range(COLS):
             for x, y in ((0.08, 0.1), (0.92, 0.9)):
-                seen = pixels.at(at["left"] + (k + x) * at["wide"], at["top"] + (q + y) * at["tall"])
+                seen = pixels.at(
+                    at["left"] + (k + x) * at["wide"], at["top"] + (q + y) * at["tall"]
+                )
                 assert alike(seen, weight_colour(float(weights[q, k]))), (q, k)
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "width"), [(5, 7, 760), (5, 31, 760), (31, 5, 760), (2, 3, 1500), (61, 43, 1100), (3, 2, 420)]
+    ("rows", "cols", "width"),
+    [(5, 7, 760), (5, 31, 760), (31, 5, 760), (2, 3, 1500), (61, 43, 1100), (3, 2, 420)],
 )
-def test_the_cells_grow_to_fill_the_room_they_have(stage: Stage, rows: int, cols: int, width: int) -> None:
+def test_the_cells_grow_to_fill_the_room_they_have(
+    stage: Stage, rows: int, cols: int, width: int
+) -> None:
     """No larger than 120 and at most twice as long as broad, but where that would leave rows no higher than their letters."""
     at, box = shown(stage, weights_of(rows, cols), width=width), stage.box(CELLS)
     assert (box["width"], box["height"]) == (round(stage.box(".map .stage")["width"]), HEIGHT)
@@ -111,7 +126,9 @@ def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage
         stage.page.set_viewport_size({"width": 1280, "height": window})
         for rows in (2, 97):
             shown(stage, weights_of(rows, 7))
-            assert [stage.box(f"{side} .stage")["height"] for side in (".map", ".lines")] == [height] * 2
+            assert [stage.box(f"{side} .stage")["height"] for side in (".map", ".lines")] == [
+                height
+            ] * 2
     stage.page.set_viewport_size({"width": 690, "height": 900})
     shown(stage, width=600)
     assert stage.box(".map .stage")["height"] == 400
@@ -125,13 +142,19 @@ def test_a_window_of_another_height_is_filled_too(stage: Stage) -> None:
         stage.frames(3)
         assert stage.box(CELLS)["height"] == height
         at = grid(stage)
-        x, y = (stage.box(CELLS)["width"] - at["left"] - at["right"]) / COLS, (height - at["top"] - 30) / ROWS
+        x, y = (
+            (stage.box(CELLS)["width"] - at["left"] - at["right"]) / COLS,
+            (height - at["top"] - 30) / ROWS,
+        )
         assert at["tall"] == pytest.approx(min(y, 120, 2 * x))
 
 
 def test_the_names_get_the_room_that_they_need(stage: Stage) -> None:
     at = shown(stage, queries=[["iiii", "", False]] * ROWS)
-    narrow, (name,) = at["left"], {one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == "iiii"}
+    narrow, (name,) = (
+        at["left"],
+        {one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == "iiii"},
+    )
     assert narrow == max(60, round(24 + name + 8))
     at = shown(stage, queries=[["long → names", "", False]] * ROWS)
     assert at["left"] == round(24 + stage.written(CELLS)["long → names"]["wide"] + 8)
@@ -142,7 +165,9 @@ def test_the_names_get_the_room_that_they_need(stage: Stage) -> None:
     wide = stage.written(CELLS)["w" * 9]["wide"]
     assert at["top"] == round(22 + min(wide, 110) * math.sqrt(0.5) + 12)
     assert at["right"] == round(max(8, min(wide, 110) * math.sqrt(0.5) - 4))
-    assert shown(stage, keys=[["w" * n, "", False] for n in range(90, 97)], width=500)["top"] == round(34 + 110 * math.sqrt(0.5))
+    assert shown(stage, keys=[["w" * n, "", False] for n in range(90, 97)], width=500)[
+        "top"
+    ] == round(34 + 110 * math.sqrt(0.5))
 
 
 def test_queries_stand_down_the_side_and_keys_along_the_top(stage: Stage) -> None:
@@ -177,19 +202,29 @@ def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
     assert len(left) - len(right) in (0, 1)
     assert long["wide"] * math.sqrt(0.5) <= at["top"] - 24
     assert long["wide"] > 60  # as much of it as there is room for
-    (side,) = {one["text"] for one in stage.drawn(CELLS, "text") if "y" in one["text"]} - {"one-head"}
-    assert at["left"] - 22 >= max(one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == side) > at["left"] - 40
+    (side,) = {one["text"] for one in stage.drawn(CELLS, "text") if "y" in one["text"]} - {
+        "one-head"
+    }
+    assert (
+        at["left"] - 22
+        >= max(one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == side)
+        > at["left"] - 40
+    )
 
 
 def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
     at = shown(stage, weights_of(97, 101))
     names = stage.drawn(CELLS, "text")
     for letter, pitch, n in (("q", at["tall"], 97), ("k", at["wide"], 101)):
-        indices = [int(one["text"][1:]) for one in names if re.fullmatch(rf"{letter}\d+", one["text"])]
+        indices = [
+            int(one["text"][1:]) for one in names if re.fullmatch(rf"{letter}\d+", one["text"])
+        ]
         step = indices[1]
         assert indices == list(range(0, n, step))
         assert step * pitch >= 12 - 0.5 > (step - 1) * pitch
-        assert {one["font"] for one in names if re.fullmatch(rf"{letter}\d+", one["text"])} == {"12px sans-serif"}
+        assert {one["font"] for one in names if re.fullmatch(rf"{letter}\d+", one["text"])} == {
+            "12px sans-serif"
+        }
 
 
 def test_what_has_no_room_for_its_name_is_named_when_pointed_at(stage: Stage) -> None:
@@ -237,7 +272,9 @@ def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
     assert 0 < HEIGHT - 30 - at["top"] - long[1]["wide"] < 20
     assert long[1]["y"] == pytest.approx(at["top"] + long[1]["wide"])
     assert 0 < stage.box(CELLS)["width"] - 8 - long[0]["wide"] < 20
-    shown(stage, queryAxis=f"who reads: {'w' * 300}", keyAxis=f"what is read: {'v' * 300}")       # what it is, and what of
+    shown(
+        stage, queryAxis=f"who reads: {'w' * 300}", keyAxis=f"what is read: {'v' * 300}"
+    )  # what it is, and what of
     assert {"what is read →", "← who reads"} < stage.written(CELLS).keys()
 
 
@@ -255,14 +292,30 @@ def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -
 
 @pytest.mark.parametrize(
     ("rows", "cols", "width"),
-    [(3, 5, 1100), (3, 11, 1100), (3, 17, 1100), (3, 23, 1100), (3, 31, 1100), (55, 2, 760), (61, 2, 760)],
+    [
+        (3, 5, 1100),
+        (3, 11, 1100),
+        (3, 17, 1100),
+        (3, 23, 1100),
+        (3, 31, 1100),
+        (55, 2, 760),
+        (61, 2, 760),
+    ],
 )
-def test_numbers_are_as_exact_as_there_is_room_for(stage: Stage, rows: int, cols: int, width: int) -> None:
+def test_numbers_are_as_exact_as_there_is_room_for(
+    stage: Stage, rows: int, cols: int, width: int
+) -> None:
     at = shown(stage, np.full((rows, cols), 0.25, np.float32), width=width)
     wide, tall = at["wide"], at["tall"]
     fits = wide >= 22 and tall >= 14
-    texts = {one["text"]: one for one in stage.drawn(CELLS, "text") if re.fullmatch(r"\d?\.\d+", one["text"])}
-    assert list(texts) == ([{True: "0.250", False: "0.25" if wide >= 30 else ".25"}[wide >= 52]] if fits else [])
+    texts = {
+        one["text"]: one
+        for one in stage.drawn(CELLS, "text")
+        if re.fullmatch(r"\d?\.\d+", one["text"])
+    }
+    assert list(texts) == (
+        [{True: "0.250", False: "0.25" if wide >= 30 else ".25"}[wide >= 52]] if fits else []
+    )
     for text, one in texts.items():
         size = max(12, min(18, wide / 3.4, tall / 2))
         assert float(one["font"].split("px")[0]) == pytest.approx(size, abs=0.001)
@@ -270,7 +323,11 @@ def test_numbers_are_as_exact_as_there_is_room_for(stage: Stage, rows: int, cols
 
 
 def test_the_widths_above_meet_every_case(stage: Stage) -> None:
-    found = [grid(stage)["wide"] for cols in (5, 11, 17, 23, 31) if shown(stage, weights_of(3, cols), width=1100)]
+    found = [
+        grid(stage)["wide"]
+        for cols in (5, 11, 17, 23, 31)
+        if shown(stage, weights_of(3, cols), width=1100)
+    ]
     assert [(w >= 52) + (w >= 30) + (w >= 22) for w in found] == [3, 3, 2, 1, 0]
     assert [shown(stage, weights_of(rows, 2))["tall"] >= 14 for rows in (55, 61)] == [True, False]
 
@@ -299,7 +356,10 @@ def test_the_key_shows_what_masked_looks_like_where_something_is(stage: Stage) -
     assert name["x"] - 8 < swatch["x"] + swatch["w"] < name["x"]
     assert name["y"] == HEIGHT - 13
     assert pixels.within(swatch["x"], swatch["y"], 12, 10) == {PAPER, HATCH}
-    assert swatch["x"] > stage.written(CELLS)["1  weight"]["x"] + stage.written(CELLS)["1  weight"]["wide"]
+    assert (
+        swatch["x"]
+        > stage.written(CELLS)["1  weight"]["x"] + stage.written(CELLS)["1  weight"]["wide"]
+    )
 
 
 def test_a_masked_cell_is_striped_and_a_weight_of_0_is_not(stage: Stage) -> None:
@@ -314,7 +374,9 @@ def test_a_masked_cell_is_striped_and_a_weight_of_0_is_not(stage: Stage) -> None
                 striped = [pixels.at(x + i / RATIO, y) == HATCH for i in range(60)]
                 assert sum(striped) == 5  # of 12 device pixels one
                 first = striped.index(True)
-                assert pixels.at(x + (first - 1) / RATIO, y + 0.5) == HATCH  # they rise to the right
+                assert (
+                    pixels.at(x + (first - 1) / RATIO, y + 0.5) == HATCH
+                )  # they rise to the right
 
 
 def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
@@ -410,7 +472,9 @@ def test_the_tip_stands_beside_the_pointer_and_within_the_picture(stage: Stage) 
         y += stage.box(CELLS)["top"] - root["top"]
         tip = stage.box(".tip")
         assert tip["top"] - root["top"] == pytest.approx(y + 18, abs=1)
-        assert tip["left"] - root["left"] == pytest.approx(min(x + 16, root["width"] - tip["width"]), abs=1)
+        assert tip["left"] - root["left"] == pytest.approx(
+            min(x + 16, root["width"] - tip["width"]), abs=1
+        )
     stage.mount("head", 360).show(payload(weights_of()))
     to(stage, grid(stage), 0, 6)
     assert stage.box(".tip")["right"] <= stage.box(".head")["right"] + 0.5
@@ -426,8 +490,12 @@ def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
         stage.move(CELLS, 40 if k is None else x, at["top"] - 5 if q is None else y)
         (frame,) = stage.drawn(MARKS)
         assert (frame["op"], frame["colour"], frame["line"]) == ("frame", INK, 2)
-        assert (frame["x"], frame["y"]) == pytest.approx((at["left"] + left * at["wide"] - 1, at["top"] + top * at["tall"] - 1))
-        assert (frame["w"], frame["h"]) == pytest.approx((wide * at["wide"] + 2, tall * at["tall"] + 2))
+        assert (frame["x"], frame["y"]) == pytest.approx(
+            (at["left"] + left * at["wide"] - 1, at["top"] + top * at["tall"] - 1)
+        )
+        assert (frame["w"], frame["h"]) == pytest.approx(
+            (wide * at["wide"] + 2, tall * at["tall"] + 2)
+        )
     for x, y in (
         (5, 5),
         (at["left"] + COLS * at["wide"] + 3, at["top"] + 5),
@@ -439,7 +507,11 @@ def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
         assert not stage.drawn(MARKS)
         assert stage.hidden(".tip")
     stage.move(CELLS, at["left"] + (COLS - 0.1) * at["wide"], at["top"] + (ROWS - 0.1) * at["tall"])
-    assert stage.data(".tip") | {"weight": ""} == {"query": str(ROWS - 1), "key": str(COLS - 1), "weight": ""}
+    assert stage.data(".tip") | {"weight": ""} == {
+        "query": str(ROWS - 1),
+        "key": str(COLS - 1),
+        "weight": "",
+    }
     stage.move(CELLS, at["left"] + 1, at["top"] + 1)
     assert stage.data(".tip") | {"weight": ""} == {"query": "0", "key": "0", "weight": ""}
 
@@ -527,12 +599,18 @@ def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
         y = row_y(stage, side)
         assert np.diff(y) == pytest.approx([32] * (n - 1))
         assert y[0] == pytest.approx(26 + 16)
-        assert [i for i, name in enumerate(stage.attrs(here, "class")) if "special" in name] == [4 if side == "query" else 5]
+        assert [i for i, name in enumerate(stage.attrs(here, "class")) if "special" in name] == [
+            4 if side == "query" else 5
+        ]
         pads = stage.elements(f"svg rect[data-side={side}]", "y", "height", "width", "x")
         assert [float(one[1]) + float(one[2]) / 2 for one in pads] == pytest.approx(y)
         assert near((one[2] for one in pads), 32)
         for _, _, _, wide, left in pads:  # from the edge of the picture to the column, or back
-            assert float(left) <= 0.01 if side == "query" else float(left) + float(wide) == pytest.approx(width, abs=0.5)
+            assert (
+                float(left) <= 0.01
+                if side == "query"
+                else float(left) + float(wide) == pytest.approx(width, abs=0.5)
+            )
     heads = stage.elements("svg > text", "x", "text-anchor", "fill", "y")[:2]
     assert [one[0] for one in heads] == ["reads (query)", "is read (key)"]
     assert [float(one[1]) for one in heads] == pytest.approx([left_x, right_x], abs=0.5)
@@ -551,10 +629,16 @@ def test_a_long_column_of_tokens_shrinks_and_names_every_nth(stage: Stage) -> No
     assert [i for i, v in enumerate(hidden) if v is None] == list(range(0, 101, 2))
     assert set(stage.attrs("svg text.token[data-side=query]", "font-size")) == {"12"}
     to(stage, grid(stage), 60, 3)
-    assert len(stage.js("(root) => [...root.querySelectorAll('svg > g')[1].querySelectorAll('text')]")) <= 1
+    assert (
+        len(stage.js("(root) => [...root.querySelectorAll('svg > g')[1].querySelectorAll('text')]"))
+        <= 1
+    )
     stage.away()
     stage.click("svg rect[data-side=key]", n=3)
-    assert stage.js("(root) => root.querySelectorAll('svg > g')[1].querySelectorAll('text').length") == 0  # no room for numbers
+    assert (
+        stage.js("(root) => root.querySelectorAll('svg > g')[1].querySelectorAll('text').length")
+        == 0
+    )  # no room for numbers
     for rows, size in ((41, 14), (47, 0.72 * 864 / 47), (71, 12)):
         shown(stage, weights_of(rows, 7))
         assert near(stage.attrs("svg text.token[data-side=query]", "font-size"), size)
@@ -598,7 +682,9 @@ def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side
         assert hex_of(how["stroke"]) == ACCENT
     numbers = [
         [t, float(y), float(x), *how]
-        for t, y, x, *how in stage.elements("svg > g:nth-of-type(2) text", "y", "x", "text-anchor", "fill")
+        for t, y, x, *how in stage.elements(
+            "svg > g:nth-of-type(2) text", "y", "x", "text-anchor", "fill"
+        )
     ]
     assert [one[0] for one in numbers] == [f"{line[i]:.2f}" for i in strong]
     assert [one[1] for one in numbers] == pytest.approx([yk[i] for i in strong])
@@ -606,11 +692,17 @@ def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side
     x, anchor = (width - 2, "end") if side == "query" else (2, "start")
     assert near((one[2] for one in numbers), x, 0.5)
     assert {(one[3], hex_of(one[4])) for one in numbers} == {(anchor, QUIET)}
-    assert float(stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')")) < 0.1
+    assert (
+        float(stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')"))
+        < 0.1
+    )
     names = stage.attrs(f"svg text.token[data-side={side}]", "class")
-    assert [("on" in name.split(), "dim" in name.split()) for name in names] == [(i == token, i != token) for i in range(len(ys))]
+    assert [("on" in name.split(), "dim" in name.split()) for name in names] == [
+        (i == token, i != token) for i in range(len(ys))
+    ]
     assert not any(
-        {"on", "dim", "locked"} & set(name.split()) for name in stage.attrs(f"svg text.token[data-side={other}]", "class")
+        {"on", "dim", "locked"} & set(name.split())
+        for name in stage.attrs(f"svg text.token[data-side={other}]", "class")
     )
     assert stage.hidden(".tip")
     stage.away()
@@ -624,9 +716,13 @@ def test_a_cell_pointed_at_leaves_its_one_line(stage: Stage) -> None:
     for q, k in ((2, int(weights[2].argmax())), (0, COLS - 2)):
         to(stage, at, q, k)
         ((ends, how),) = curves(stage, 1)
-        assert (ends[1], ends[7]) == pytest.approx((row_y(stage, "query")[q], row_y(stage, "key")[k]), abs=0.051)
+        assert (ends[1], ends[7]) == pytest.approx(
+            (row_y(stage, "query")[q], row_y(stage, "key")[k]), abs=0.051
+        )
         assert float(how["stroke-opacity"]) == pytest.approx(float(weights[q, k]), abs=0.0006)
-        assert [("on" in name) for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == k for i in range(COLS)]
+        assert [
+            ("on" in name) for name in stage.attrs("svg text.token[data-side=key]", "class")
+        ] == [i == k for i in range(COLS)]
     to(stage, at, 0, 0)
     assert not curves(stage, 1)  # a weight of 0 has no line
 
@@ -642,12 +738,20 @@ def test_the_sentence_names_the_strongest_three_and_their_weights(stage: Stage) 
     stage.move("svg rect[data-side=query]", 20, 5, n=2)
     assert stage.text(".reading") == "q2 reads most from k4 0.40, k1 0.30, k6 0.14."
     stage.move("svg rect[data-side=key]", 40, 5, n=2)
-    column = sorted(((float(w), i) for i, w in enumerate(weights[:, 2]) if w >= 0.01), reverse=True)[:3]
-    assert stage.text(".reading") == f"k2 is read most by {', '.join(f'q{i} {w:.2f}' for w, i in column)}. (said of k2)"
+    column = sorted(
+        ((float(w), i) for i, w in enumerate(weights[:, 2]) if w >= 0.01), reverse=True
+    )[:3]
+    assert (
+        stage.text(".reading")
+        == f"k2 is read most by {', '.join(f'q{i} {w:.2f}' for w, i in column)}. (said of k2)"
+    )
     stage.move("svg rect[data-side=query]", 20, 5, n=0)
     assert stage.text(".reading") == f"q0 reads most from k{COLS - 2} 1.00."
     stage.click("svg rect[data-side=query]", n=0)
-    assert stage.text(".reading") == f"q0 reads most from k{COLS - 2} 1.00. Locked: click it again, or press Escape, to let go."
+    assert (
+        stage.text(".reading")
+        == f"q0 reads most from k{COLS - 2} 1.00. Locked: click it again, or press Escape, to let go."
+    )
     assert stage.texts(".reading .token") == ["q0", f"k{COLS - 2}"]
 
 
@@ -670,7 +774,9 @@ def test_the_sentence_says_so_where_nothing_is_read(stage: Stage) -> None:
     ("x", "y", "lock"),
     [("cell", "cell", "q2"), ("side", "cell", "q2"), ("cell", "over", "k3"), ("side", "over", "")],
 )  # fmt: skip
-def test_a_click_in_the_heatmap_locks_what_is_there(stage: Stage, x: str, y: str, lock: str) -> None:
+def test_a_click_in_the_heatmap_locks_what_is_there(
+    stage: Stage, x: str, y: str, lock: str
+) -> None:
     at = shown(stage, lock="k1")
     assert stage.data(".head")["lock"] == "k1"
     cell_x, cell_y = middle(at, 2, 3)
@@ -693,11 +799,15 @@ def test_the_same_again_lets_go_and_another_takes_its_place(stage: Stage) -> Non
 def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     weights = weights_of()
     shown(stage, weights, lock="k3")
-    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == 3 for i in range(COLS)]
+    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [
+        i == 3 for i in range(COLS)
+    ]
     assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
     stage.move("svg rect[data-side=query]", 20, 5, n=2)  # pointing elsewhere shows that for as long
     assert len(curves(stage, 1)) == int((weights[2] >= 0.01).sum())
-    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == 3 for i in range(COLS)]
+    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [
+        i == 3 for i in range(COLS)
+    ]
     stage.away()
     assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
     assert stage.text(".reading").startswith("k3 is read most by ")
@@ -717,7 +827,9 @@ def test_a_lock_on_its_way_outlives_an_older_answer_but_not_its_head(stage: Stag
         stage.click(CELLS, *middle(at, 2, -1.5))
         stage.show(payload(weights))  # worked out before Python heard of it
         assert stage.data(".head")["lock"] == "q2"
-        stage.show(payload(weights, **other))  # the lock came too late: what Python says of that head stands
+        stage.show(
+            payload(weights, **other)
+        )  # the lock came too late: what Python says of that head stands
         assert stage.data(".head")["lock"] == ""
         assert "locked" not in " ".join(stage.attrs("svg text.token", "class"))
         stage.show(payload(weights))
@@ -749,7 +861,12 @@ def test_the_title_has_the_colour_of_its_head(stage: Stage) -> None:
         assert stage.text(".title") == "Whose lines these are"
         assert hex_of(stage.css(".chip", "backgroundColor")[0]) == HEADS[head % 12]
     data = stage.data(".head")
-    assert (data["site"], data["head"], data["rows"], data["cols"]) == ("decoder.layers.1.cross_attn", "12", str(ROWS), str(COLS))
+    assert (data["site"], data["head"], data["rows"], data["cols"]) == (
+        "decoder.layers.1.cross_attn",
+        "12",
+        str(ROWS),
+        str(COLS),
+    )
     stage.show(payload(weights_of(3, 2)))
     assert int(stage.data(".head")["painted"]) == int(data["painted"]) + 1
     assert stage.texts("svg text.token") == ["q0", "q1", "q2", "k0", "k1"]  # the new ones alone
@@ -776,7 +893,8 @@ def test_a_dark_page_has_its_own_colours(stage: Stage) -> None:
     at, pixels = grid(stage), stage.pixels(CELLS)
     assert pixels.at(1, 60) == paper
     assert alike(
-        pixels.at(at["left"] + 2.1 * at["wide"], at["top"] + 3.1 * at["tall"]), weight_colour(float(weights[3, 2]), paper, accent)
+        pixels.at(at["left"] + 2.1 * at["wide"], at["top"] + 3.1 * at["tall"]),
+        weight_colour(float(weights[3, 2]), paper, accent),
     )
     assert pixels.within(at["left"] + 3, at["top"] + 3, 20, 20) == {paper, mixed(0.38, paper, ink)}
     names = stage.written(CELLS)
@@ -790,11 +908,18 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
     name, picture, drawn = stage.saved_picture(".map .save")
     assert name == "one-head.png"
     on_page, box = stage.pixels(CELLS), stage.box(CELLS)
-    assert (picture.wide, picture.tall) == (SHARP * on_page.wide / RATIO, SHARP * (on_page.tall / RATIO + 30 + 17 + 8))
+    assert (picture.wide, picture.tall) == (
+        SHARP * on_page.wide / RATIO,
+        SHARP * (on_page.tall / RATIO + 30 + 17 + 8),
+    )
     title, caption = [one for one in drawn if one["op"] == "text"]
     assert (caption["text"], caption["font"]) == (SAVED["caption"], "12px sans-serif")
     assert caption["y"] == box["height"] + 30 + 17 / 2
-    assert (title["text"], title["colour"], title["baseline"]) == ("Whose lines these are", INK, "middle")
+    assert (title["text"], title["colour"], title["baseline"]) == (
+        "Whose lines these are",
+        INK,
+        "middle",
+    )
     assert title["font"] == "600 13px sans-serif"
     assert (title["x"], title["y"]) == (15, 15)
     for q, k in ((0, COLS - 2), (3, 1), (4, 6)):
@@ -802,7 +927,7 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
         assert picture.at(x, y + 30) == on_page.at(x, y)
     assert picture.at(1, 1) == PAPER
     assert INK in picture.within(15, 5, 60, 20)
-    again = stage.pixels(CELLS)          # on the page it is as it was
+    again = stage.pixels(CELLS)  # on the page it is as it was
     assert (again.wide, again.tall) == (on_page.wide, on_page.tall)
     assert (again.all == on_page.all).all()
 
@@ -811,7 +936,11 @@ def test_a_long_title_has_room_in_the_file(stage: Stage) -> None:
     shown(stage, title="A long title " * 12)
     _, picture, drawn = stage.saved_picture(".map .save")
     title, _ = [one for one in drawn if one["op"] == "text"]
-    assert picture.wide == SHARP * (math.ceil(title["wide"]) + 2 * 30) > SHARP * stage.pixels(CELLS).wide / RATIO
+    assert (
+        picture.wide
+        == SHARP * (math.ceil(title["wide"]) + 2 * 30)
+        > SHARP * stage.pixels(CELLS).wide / RATIO
+    )
     assert picture.at(picture.wide / SHARP - 1, 200) == PAPER
 
 
@@ -823,17 +952,26 @@ def test_the_lines_as_a_file(stage: Stage) -> None:
     whole = height + 30 + 17 + 8
     assert svg.get("viewBox") == f"0 -30 {width} {whole}"
     assert (svg.get("width"), svg.get("height")) == (str(width), str(whole))
-    assert next(line for line in svg.iter(f"{SVG}text") if line.text == SAVED["caption"]).get("y") == str(height + 17)
+    assert next(line for line in svg.iter(f"{SVG}text") if line.text == SAVED["caption"]).get(
+        "y"
+    ) == str(height + 17)
     assert hex_of(svg.get("style").split("color: ")[1]) == INK
     assert "font-family: sans-serif" in svg.get("style")
     paper, title = list(svg)[:2]
     assert paper.tag == f"{SVG}rect"
     assert hex_of(paper.get("fill")) == PAPER
-    assert [paper.get(n) for n in ("x", "y", "width", "height")] == ["0", "-30", str(width), str(whole)]
+    assert [paper.get(n) for n in ("x", "y", "width", "height")] == [
+        "0",
+        "-30",
+        str(width),
+        str(whole),
+    ]
     assert title.text == "Whose lines these are"
     assert hex_of(title.get("fill")) == INK
     assert (title.get("x"), title.get("y"), title.get("font-weight")) == ("8", "-11", "600")
     texts = [one.text for one in svg.iter(f"{SVG}text")]
     assert texts.count("<a&b>") == ROWS
     assert [f"k{i}" for i in range(COLS)] == texts[-COLS - 1 : -1]
-    assert len(list(svg.iter(f"{SVG}path"))) == len(stage.js("(root) => [...root.querySelectorAll('svg path')].map(String)"))
+    assert len(list(svg.iter(f"{SVG}path"))) == len(
+        stage.js("(root) => [...root.querySelectorAll('svg path')].map(String)")
+    )

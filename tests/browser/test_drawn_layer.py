@@ -18,13 +18,17 @@ ROWS = "(root) => [...root.querySelectorAll('.all g')]"
 
 
 @functools.cache
-def payload(family: str = "transformer", stream: str = "target", layer: int | None = 1, position: int = 2) -> bytes:
+def payload(
+    family: str = "transformer", stream: str = "target", layer: int | None = 1, position: int = 2
+) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run("abcde", "edc"))
     return payloads.layer(token_view(run, Choices(stream, layer, position)))
 
 
-def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def shown(
+    stage: Stage, width: int = 960, **how: Any
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     stage.mount("layer", width).show(payload(**how))
     return unpack(payload(**how))
 
@@ -39,7 +43,9 @@ def tip(stage: Stage) -> dict[str, str]:
 
 def test_every_stop_says_its_numbers(stage: Stage) -> None:
     header, _ = shown(stage, 1500)
-    assert [stage.text(part) for part in ("h3", ".all h4", ".one h4")] == [header[n] for n in ("title", "allTitle", "oneTitle")]
+    assert [stage.text(part) for part in ("h3", ".all h4", ".one h4")] == [
+        header[n] for n in ("title", "allTitle", "oneTitle")
+    ]
     rows = stage.js(f"{ROWS}.map((g) => [...g.querySelectorAll('text')].map((t) => t.textContent))")
     assert len(rows) == 7
     for i, (texts, stop) in enumerate(zip(rows, header["stops"], strict=True)):
@@ -49,29 +55,40 @@ def test_every_stop_says_its_numbers(stage: Stage) -> None:
         (best, _, _), _ = stop["best"][0]
         assert best in texts
     wide = "(r) => Number(r.getAttribute('width'))"
-    bars = stage.js(f"{ROWS}.map((g) => [...g.querySelectorAll('rect[fill-opacity=\"0.28\"]')].map({wide}))")
+    bars = stage.js(
+        f"{ROWS}.map((g) => [...g.querySelectorAll('rect[fill-opacity=\"0.28\"]')].map({wide}))"
+    )
     added = [row[0] for row in bars[1:]]
     wanted = np.array([stop["added"] for stop in header["stops"][1:]])
     np.testing.assert_allclose(np.array(added) / max(added), wanted / wanted.max(), atol=0.01)
     lengths = np.array([row[0 if i == 0 else 1] for i, row in enumerate(bars)])
     wanted = np.array([stop["length"] for stop in header["stops"]])
     np.testing.assert_allclose(lengths / lengths.max(), wanted / wanted.max(), atol=0.01)
-    assert [g == "true" for g in stage.attrs(".all g[role=button]", "aria-pressed")] == [False] * 3 + [True] * 3
+    assert [g == "true" for g in stage.attrs(".all g[role=button]", "aria-pressed")] == [
+        False
+    ] * 3 + [True] * 3
 
 
 def test_a_token_that_would_follow_is_shaded_by_its_probability(stage: Stage) -> None:
     header, _ = shown(stage)
     fills = stage.js(f"{ROWS}.map((g) => g.querySelector('rect[rx]').getAttribute('fill'))")
     for fill, stop in zip(fills, header["stops"], strict=True):
-        rgb = "#" + "".join(f"{int(part):02x}" for part in fill.removeprefix("rgb(").removesuffix(")").split())
+        rgb = "#" + "".join(
+            f"{int(part):02x}" for part in fill.removeprefix("rgb(").removesuffix(")").split()
+        )
         assert alike(rgb, weight_colour(stop["best"][0][1]))
 
 
 def test_what_is_pointed_at_is_said_with_every_digit(stage: Stage) -> None:
     header, arrays = shown(stage)
     pads = ".all g:nth-of-type(3) rect[fill=transparent]:not(.hit)"
-    for n, (column, say) in enumerate([("added", "length of what it adds"), ("direction", "cosine with the stream it read"),
-                                       ("length", "length of the stream after it")]):
+    for n, (column, say) in enumerate(
+        [
+            ("added", "length of what it adds"),
+            ("direction", "cosine with the stream it read"),
+            ("length", "length of the stream after it"),
+        ]
+    ):
         box = stage.box(pads, n)
         stage.move(pads, box["width"] / 2, 8, n)
         said = tip(stage)
@@ -94,7 +111,9 @@ def test_the_layer_in_full_has_its_numbers(stage: Stage) -> None:
     texts = stage.texts(".one text")
     for row in header["rows"]:
         at = texts.index(row["name"], 5)
-        assert texts[at + 1 : at + 4] == [brief(row[name]).replace("−0.00", "0.00") for name in ("length", "mean", "spread")]
+        assert texts[at + 1 : at + 4] == [
+            brief(row[name]).replace("−0.00", "0.00") for name in ("length", "mean", "spread")
+        ]
         del texts[at]
     assert stage.text(".firing") == header["firing"]
     assert len(stage.attrs(".one image", "href")) == len(header["rows"])
@@ -110,11 +129,18 @@ def test_a_row_and_a_token_are_clicked_and_reached_by_the_keyboard(stage: Stage)
         {"site": "decoder.layers.0.self_attn"}, {"token": 3}, *[{"site": "decoder.layers.1.self_attn"}] * 2,
     ]  # fmt: skip
     stage.show(payload(position=3), (2, 1))
-    assert stage.js("(root) => root.activeElement?.dataset?.line ?? root.getRootNode().activeElement?.dataset?.line") == "5"
+    assert (
+        stage.js(
+            "(root) => root.activeElement?.dataset?.line ?? root.getRootNode().activeElement?.dataset?.line"
+        )
+        == "5"
+    )
     assert stage.attrs(".tokens button", "aria-pressed").index("true") == 3
 
 
-def test_where_the_model_cannot_be_asked_it_says_why_and_has_no_column_of_tokens(stage: Stage) -> None:
+def test_where_the_model_cannot_be_asked_it_says_why_and_has_no_column_of_tokens(
+    stage: Stage,
+) -> None:
     header, _ = shown(stage, stream="source", layer=0)
     assert stage.text(".without") == header["without"]
     assert "stopping here, it says" not in stage.texts(".all text")
@@ -140,7 +166,9 @@ def test_nothing_moves_when_another_text_is_shown(stage: Stage) -> None:
     for texts in (("a", "b"), ("abcdeab", "abcdedcbae"), ("abcde", "edc")):
         run = CurrentRun(scope, scope.run(*texts))
         stage.show(payloads.layer(token_view(run, Choices("target", 1, 2))))
-        assert [stage.box(part) for part in (".tokens", ".all svg", ".one svg", ".firing", ".note")] == places
+        assert [
+            stage.box(part) for part in (".tokens", ".all svg", ".one svg", ".firing", ".note")
+        ] == places
 
 
 def test_each_panel_is_saved_as_a_drawing(stage: Stage) -> None:
@@ -154,5 +182,10 @@ def test_each_panel_is_saved_as_a_drawing(stage: Stage) -> None:
         width, height = (float(root.get(side)) for side in ("width", "height"))
         name, pixels, _ = stage.saved_picture(f"{section} .png", header)
         assert name == f"letters.decoder.token3.{part}.png"
-        assert (pixels.wide, pixels.tall) == (pytest.approx(3 * width, abs=3), pytest.approx(3 * height, abs=3))
-        assert len(pixels.within(0, 0, pixels.wide / 2, pixels.tall / 2)) > 20       # it is drawn, not blank
+        assert (pixels.wide, pixels.tall) == (
+            pytest.approx(3 * width, abs=3),
+            pytest.approx(3 * height, abs=3),
+        )
+        assert (
+            len(pixels.within(0, 0, pixels.wide / 2, pixels.tall / 2)) > 20
+        )  # it is drawn, not blank

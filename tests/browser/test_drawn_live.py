@@ -60,7 +60,10 @@ def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
     stage.beside("live")
-    stage.show({"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS}, key="live")
+    stage.show(
+        {"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS},
+        key="live",
+    )
 
 
 def typed(stage: Stage, text: str, box: str = "source") -> None:
@@ -85,14 +88,22 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
     import base64
 
     message = pack({"edition": list(edition), "said": {key: plain(text)}})
-    stage.page.evaluate("(bytes) => sockets.at(-1).answer(bytes)", base64.b64encode(message).decode())
+    stage.page.evaluate(
+        "(bytes) => sockets.at(-1).answer(bytes)", base64.b64encode(message).decode()
+    )
 
 
 # --- the browser's address
 
 
 def addressed(stage: Stage, query: str, steps: int, rerun: int, found: str = "") -> None:
-    data = {"token": "t", "path": "/live", "open": False, **BOXES, "address": {"query": query, "steps": steps, "found": found}}
+    data = {
+        "token": "t",
+        "path": "/live",
+        "open": False,
+        **BOXES,
+        "address": {"query": query, "steps": steps, "found": found},
+    }
     stage.show(data, (1, rerun), key="live")
 
 
@@ -102,18 +113,28 @@ def search(stage: Stage) -> str:
 
 def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage: Stage) -> None:
     stage.mount("live")
-    stage.page.evaluate("() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }")
+    stage.page.evaluate(
+        "() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }"
+    )
     before = stage.page.evaluate("history.length")
     reruns = [  # query, steps
-        ("source=b", 4), ("source=bc", 4), ("source=bc&head=1", 5), ("source=bcd&head=1", 5), ("source=bcd&head=1", 6),
-        ("source=bcd", 8), ("source=bcd&site=x%2Fy+z", 0),
+        ("source=b", 4),
+        ("source=bc", 4),
+        ("source=bc&head=1", 5),
+        ("source=bcd&head=1", 5),
+        ("source=bcd&head=1", 6),
+        ("source=bcd", 8),
+        ("source=bcd&site=x%2Fy+z", 0),
     ]
     entries = 0
     for rerun, (query, steps) in enumerate(reruns):
         addressed(stage, query, steps, rerun + 1)
-        addressed(stage, query, steps, rerun + 1)      # as when only the theme changes
+        addressed(stage, query, steps, rerun + 1)  # as when only the theme changes
         assert search(stage) == f"?{query}"
-        entries += (query, steps) in (("source=bc&head=1", 5), ("source=bcd", 8))     # 6 has led nowhere else
+        entries += (query, steps) in (
+            ("source=bc&head=1", 5),
+            ("source=bcd", 8),
+        )  # 6 has led nowhere else
         assert stage.page.evaluate("history.length") == before + entries
     assert stage.page.evaluate("location.pathname") == "/app"
     stage.page.go_back()
@@ -122,19 +143,23 @@ def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage
     assert search(stage) == "?source=bc"
 
 
-def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_led(stage: Stage) -> None:
+def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_led(
+    stage: Stage,
+) -> None:
     stage.mount("live")
-    stage.page.evaluate("() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }")
+    stage.page.evaluate(
+        "() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }"
+    )
     addressed(stage, "source=a", 3, 1, "source=a")
     addressed(stage, "source=b", 4, 2, "source=a")
     addressed(stage, "source=c", 5, 3, "source=b")
     entries = stage.page.evaluate("history.length")
     stage.page.go_back()
-    addressed(stage, "source=d", 6, 4, "source=c")                  # was under way when Back was pressed
+    addressed(stage, "source=d", 6, 4, "source=c")  # was under way when Back was pressed
     assert search(stage) == "?source=b"
-    addressed(stage, "source=b&head=1", 6, 5, "source=b")           # followed Back
+    addressed(stage, "source=b&head=1", 6, 5, "source=b")  # followed Back
     assert search(stage) == "?source=b&head=1"
-    addressed(stage, "source=b&head=2", 6, 6, "anything")           # any run after it is the session's own
+    addressed(stage, "source=b&head=2", 6, 6, "anything")  # any run after it is the session's own
     assert search(stage) == "?source=b&head=2"
     assert stage.page.evaluate("history.length") == entries
     stage.page.go_forward()
@@ -142,7 +167,9 @@ def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_l
     assert search(stage) == "?source=c"
     addressed(stage, "source=c&head=3", 8, 8, "source=c")
     assert search(stage) == "?source=c&head=3"
-    assert stage.page.evaluate("history.length") == entries + 1     # a step, and nothing stands before it any more
+    assert (
+        stage.page.evaluate("history.length") == entries + 1
+    )  # a step, and nothing stands before it any more
 
 
 def test_what_embeds_the_app_stays_in_its_address(stage: Stage) -> None:
@@ -239,7 +266,11 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     live(stage, is_open=False)
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.length") == 0
-    stage.show({"token": "other", "path": "/live", "open": True, **BOXES, "address": STANDS}, (1, 2), key="live")
+    stage.show(
+        {"token": "other", "path": "/live", "open": True, **BOXES, "address": STANDS},
+        (1, 2),
+        key="live",
+    )
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
@@ -250,16 +281,34 @@ def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
-    stage.show({"token": "secret", "path": "/app/live", "open": True, **BOXES, "address": STANDS}, (1, 2), key="live")
+    stage.show(
+        {"token": "secret", "path": "/app/live", "open": True, **BOXES, "address": STANDS},
+        (1, 2),
+        key="live",
+    )
     assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
-    stage.show({"token": "other", "path": "/app/live", "open": True, **BOXES, "address": STANDS}, (1, 3), key="live")
-    assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
+    stage.show(
+        {"token": "other", "path": "/app/live", "open": True, **BOXES, "address": STANDS},
+        (1, 3),
+        key="live",
+    )
+    assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [
+        ["secret", 2],
+        ["other", 0],
+    ]
     stage.page.evaluate("sockets[1].opened()")
     typed(stage, "ab")
-    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).texts[0])") == ["ab"]  # not waiting for the old answer
-    stage.page.evaluate("() => { sockets[0].closed(); sockets[0].onmessage?.({ data: new ArrayBuffer(0) }); }")
+    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).texts[0])") == [
+        "ab"
+    ]  # not waiting for the old answer
+    stage.page.evaluate(
+        "() => { sockets[0].closed(); sockets[0].onmessage?.({ data: new ArrayBuffer(0) }); }"
+    )
     typed(stage, "abc")
-    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 1]  # the old one's end says nothing of the new one
+    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [
+        1,
+        1,
+    ]  # the old one's end says nothing of the new one
     answer(stage, "theirs", (7, 7))
     assert words(stage) == ["theirs"]
     assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 2]
@@ -280,11 +329,16 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
         "keyAxis": "read",
         "blocked": [[]],
     }
-    first, second = (pack(header | {"queryAxis": name}, weights=np.ones(1, np.float32)) for name in ("first", "second"))
+    first, second = (
+        pack(header | {"queryAxis": name}, weights=np.ones(1, np.float32))
+        for name in ("first", "second")
+    )
     stage.beside("choice")
     stage.show(first, (1, 1), key="choice")
     stage.beside("live")
-    stage.show({"token": "t", "path": "/live", "open": True, **BOXES, "address": STANDS}, key="live")
+    stage.show(
+        {"token": "t", "path": "/live", "open": True, **BOXES, "address": STANDS}, key="live"
+    )
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
     message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
@@ -361,14 +415,25 @@ def test_pasted_lines_become_one_where_no_text_holds_a_line_break(stage: Stage) 
 # --- what was read and what was written
 
 
-def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_moves(stage: Stage) -> None:
+def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_moves(
+    stage: Stage,
+) -> None:
     def strip(source: str, output: str) -> dict:
-        texts = ("label-in", "in"), ("source", source), ("arrow", "→"), ("label-out", "out"), ("output", output), ("stale", "")
+        texts = (
+            ("label-in", "in"),
+            ("source", source),
+            ("arrow", "→"),
+            ("label-out", "out"),
+            ("output", output),
+            ("stale", ""),
+        )
         return rows("written long", *texts)
 
     def state() -> tuple[list[bool], bool, float]:
         stage.page.evaluate("stage.frames(2)")
-        cut = stage.js("(root) => [...root.querySelectorAll('.source, .output')].map((e) => e.classList.contains('cut'))")
+        cut = stage.js(
+            "(root) => [...root.querySelectorAll('.source, .output')].map((e) => e.classList.contains('cut'))"
+        )
         return cut, stage.hidden("button"), stage.box(".place")["height"]
 
     long = "word " * 60
@@ -382,8 +447,13 @@ def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_
     stage.click("button")
     assert state() == ([False, False], False, tall)
     assert stage.text("button") == "show less"
-    assert stage.js("(root) => { const e = root.querySelector('.source'); return e.scrollHeight - e.clientHeight; }") <= 2
-    stage.show(strip(long + "and", long), (9, 1))       # typing goes on, and the whole stays
+    assert (
+        stage.js(
+            "(root) => { const e = root.querySelector('.source'); return e.scrollHeight - e.clientHeight; }"
+        )
+        <= 2
+    )
+    stage.show(strip(long + "and", long), (9, 1))  # typing goes on, and the whole stays
     assert stage.text("button") == "show less"
     stage.click("button")
     assert state() == ([True, True], False, tall)
@@ -451,7 +521,10 @@ def test_the_stamp_is_read_as_it_is_written(stage: Stage) -> None:
     stage.functions("choice", "stampOf", "older", "unpack")
     for key, edition in (("k", (0, 1)), ("schlüssel-ж", (4_000_000_000, 70_000)), ("", (1, 256))):
         data = list(stamped(b"\x01\x02\x03payload", key, edition))
-        assert stage.page.evaluate("(data) => own.stampOf(Uint8Array.from(data))", data) == {"key": key, "edition": list(edition)}
+        assert stage.page.evaluate("(data) => own.stampOf(Uint8Array.from(data))", data) == {
+            "key": key,
+            "edition": list(edition),
+        }
     for one, other, is_older in (
         ((1, 1), (1, 1), False),
         ((1, 0), (1, 1), True),
@@ -481,8 +554,14 @@ def test_a_payload_is_read_as_it_is_packed(stage: Stage) -> None:
             data,
         )
         assert found[0] == title
-        assert [(name, kind) for name, kind, _ in found[1]] == [("f", "Float32Array"), ("i", "Int32Array"), ("b", "Uint8Array")]
-        assert [np.float32(v.replace("Infinity", "inf")) for v in found[1][0][2]] == arrays["f"].ravel().tolist()
+        assert [(name, kind) for name, kind, _ in found[1]] == [
+            ("f", "Float32Array"),
+            ("i", "Int32Array"),
+            ("b", "Uint8Array"),
+        ]
+        assert [np.float32(v.replace("Infinity", "inf")) for v in found[1][0][2]] == arrays[
+            "f"
+        ].ravel().tolist()
         assert [int(v) for v in found[1][1][2]] == arrays["i"].tolist()
         assert [int(v) for v in found[1][2][2]] == arrays["b"].tolist()
 
@@ -509,13 +588,27 @@ def test_another_theme_has_its_colours_at_once(stage: Stage) -> None:
 def test_a_float_is_written_by_the_shortest_digits_that_name_it(stage: Stage) -> None:
     stage.functions("head", "exact")
     rng = np.random.default_rng(2)
-    values = [0.0, 1.0, 0.1, 0.25, 1e-9, 3e-40, 123456.7, 1e20, -0.3, *rng.standard_normal(200), *rng.random(200) ** 8]
+    values = [
+        0.0,
+        1.0,
+        0.1,
+        0.25,
+        1e-9,
+        3e-40,
+        123456.7,
+        1e20,
+        -0.3,
+        *rng.standard_normal(200),
+        *rng.random(200) ** 8,
+    ]
     values = [float(np.float32(v)) for v in values]
     said = stage.page.evaluate("(values) => values.map((v) => own.exact(v))", values)
     for value, text in zip(values, said, strict=True):
         assert np.float32(text) == np.float32(value)
         digits = len(text.split("e")[0].replace("-", "").replace(".", "").strip("0"))
-        needed = next(n for n in range(1, 10) if np.float32(f"{value:.{n - 1}e}") == np.float32(value))
+        needed = next(
+            n for n in range(1, 10) if np.float32(f"{value:.{n - 1}e}") == np.float32(value)
+        )
         assert digits <= max(6, needed)
     assert said[:2] == ["0", "1"]
     assert said[3] == "0.250000"
@@ -530,7 +623,10 @@ def test_a_long_text_is_shortened_in_the_middle_by_whole_characters(stage: Stage
     ):  # fmt: skip
         assert stage.page.evaluate("([t, n]) => own.shorten(t, n)", [text, limit]) == short
     for room, short in ((8, "abcdefgh"), (7.9, "abc…fgh"), (5, "ab…gh"), (1, "a…"), (0, "a…")):
-        assert stage.page.evaluate("(room) => own.fit('abcdefgh', room, (t) => [...t].length)", room) == short
+        assert (
+            stage.page.evaluate("(room) => own.fit('abcdefgh', room, (t) => [...t].length)", room)
+            == short
+        )
 
 
 def test_of_a_long_step_both_tokens_stay(stage: Stage) -> None:
@@ -539,16 +635,30 @@ def test_of_a_long_step_both_tokens_stay(stage: Stage) -> None:
         ("abcdefgh → xyz", 14, "abcdefgh → xyz"), ("abcdefgh → xyz", 13, "abc…fgh → xyz"), ("abc → stuvwxyz", 11, "abc → st…yz"),
         ("abcdefgh → stuvwxyz", 11, "ab…h → st…z"), ("abcd → wxyz", 0, "a… → w…"),
     ):  # fmt: skip
-        assert stage.page.evaluate("([t, n]) => own.fit(t, n, (text) => [...text].length)", [whole, room]) == short
+        assert (
+            stage.page.evaluate(
+                "([t, n]) => own.fit(t, n, (text) => [...text].length)", [whole, room]
+            )
+            == short
+        )
 
 
 def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
     stage.functions("head", "rampOf", "rgb", "contrast", "css")
-    for paper, accent in ((PAPER, ACCENT), (DARK["--st-background-color"], DARK["--st-primary-color"]), ("#fff4e0", "#7a0019")):
-        found = stage.page.evaluate("([a, b]) => own.rampOf(own.rgb(a), own.rgb(b)).map((c) => own.css(c))", [paper, accent])
+    for paper, accent in (
+        (PAPER, ACCENT),
+        (DARK["--st-background-color"], DARK["--st-primary-color"]),
+        ("#fff4e0", "#7a0019"),
+    ):
+        found = stage.page.evaluate(
+            "([a, b]) => own.rampOf(own.rgb(a), own.rgb(b)).map((c) => own.css(c))", [paper, accent]
+        )
         assert len(found) == 256
         assert hex_of(found[0]) == paper
-        assert all(alike(hex_of(found[code]), ramp((code - 1) / 254, paper, accent)) for code in range(1, 256))
+        assert all(
+            alike(hex_of(found[code]), ramp((code - 1) / 254, paper, accent))
+            for code in range(1, 256)
+        )
     for colour, rgb in (
         ("#0a141e", [10, 20, 30]),
         ("rgb(10, 20, 30)", [10, 20, 30]),
@@ -562,29 +672,41 @@ def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
         ([255, 255, 255], [255, 255, 255], 1),
         ([118, 118, 118], [255, 255, 255], 4.54),
     ):
-        assert stage.page.evaluate("([a, b]) => own.contrast(a, b)", [a, b]) == pytest.approx(ratio, abs=0.01)  # WCAG 2
+        assert stage.page.evaluate("([a, b]) => own.contrast(a, b)", [a, b]) == pytest.approx(
+            ratio, abs=0.01
+        )  # WCAG 2
 
 
 def test_nearly_black_colours_are_mixed_by_the_straight_part_of_the_curve(stage: Stage) -> None:
     stage.functions("head", "rampOf", "luminance", "css")
     ends = ([0, 3, 9], [10, 11, 13]), ([11, 1, 10], [4, 12, 0]), ([2, 2, 2], [255, 9, 200])
     for paper, accent in ends:
-        found = stage.page.evaluate("([a, b]) => own.rampOf(a, b).map((c) => own.css(c))", [paper, accent])
+        found = stage.page.evaluate(
+            "([a, b]) => own.rampOf(a, b).map((c) => own.css(c))", [paper, accent]
+        )
         for code in range(1, 256, 3):
-            expected = mixed((code - 1) / 254, *(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (paper, accent)))
+            expected = mixed(
+                (code - 1) / 254, *(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (paper, accent))
+            )
             seen = [int(hex_of(found[code])[i : i + 2], 16) for i in (1, 3, 5)]
             assert seen == pytest.approx(expected, abs=0.6)
     greys = [value / 255 for value in range(256)]
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in greys]  # IEC 61966-2-1
+    linear = [
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in greys
+    ]  # IEC 61966-2-1
     for n, part in enumerate((0.2126, 0.7152, 0.0722)):
         colours = [[value if i == n else 0 for i in range(3)] for value in range(256)]
         found = stage.page.evaluate("(colours) => colours.map((c) => own.luminance(c))", colours)
         assert found == pytest.approx([part * v for v in linear], rel=1e-4)
 
 
-def test_each_of_twelve_heads_has_a_colour_and_the_thirteenth_that_of_the_first(stage: Stage) -> None:
+def test_each_of_twelve_heads_has_a_colour_and_the_thirteenth_that_of_the_first(
+    stage: Stage,
+) -> None:
     stage.functions("head", "headColour")
-    found = stage.page.evaluate("[...Array(31).keys()].map((head) => own.headColour(head).toLowerCase())")
+    found = stage.page.evaluate(
+        "[...Array(31).keys()].map((head) => own.headColour(head).toLowerCase())"
+    )
     assert found == [HEADS[head % 12] for head in range(31)]
     assert len(set(found)) == 12
 
@@ -604,7 +726,9 @@ def test_ink_is_what_is_read_best_on_each_step_of_the_ramp(stage: Stage) -> None
             [paper, accent, ink],
         )
         to_paper, to_ink = (
-            stage.page.evaluate("([ramp, one]) => ramp.map((c) => own.contrast(c, own.rgb(one)))", [seen, one])
+            stage.page.evaluate(
+                "([ramp, one]) => ramp.map((c) => own.contrast(c, own.rgb(one)))", [seen, one]
+            )
             for one in (paper, ink)
         )
         best = [paper if a > b else ink for a, b in zip(to_paper, to_ink, strict=True)]
@@ -664,7 +788,10 @@ def test_the_walk_begins_at_the_stage_it_is_given_and_stays_where_it_has_gone(st
         stage.click(".walk .names button:nth-child(2)")
         stage.show(pack({**header, "stage": first}, **arrays))
         assert stage.data(".walk")["stage"] == "1"
-        assert stage.page.evaluate("stage.root.activeElement.textContent") == header["stages"][1]["name"]
+        assert (
+            stage.page.evaluate("stage.root.activeElement.textContent")
+            == header["stages"][1]["name"]
+        )
 
 
 # --- what the wrappers tell Python
@@ -703,7 +830,12 @@ def mounted(**how: Any) -> None:
         ("answers", "on_pick_change", {}, []),
         ("walk", "on_news_change", {"news": {"stage": 5}}, [("on_stage", 5)]),
         ("walk", "on_news_change", {"news": {"query": 2, "key": 7}}, [("on_choose", 2, 7)]),
-        ("walk", "on_news_change", {"news": {"query": 2, "key": 7, "stage": 5}}, [("on_stage", 5), ("on_choose", 2, 7)]),
+        (
+            "walk",
+            "on_news_change",
+            {"news": {"query": 2, "key": 7, "stage": 5}},
+            [("on_stage", 5), ("on_choose", 2, 7)],
+        ),
         ("walk", "on_news_change", {}, []),
         ("beam_tree", "on_node_change", {"node": {"step": 3, "rank": 1}}, [("on_node", 3, 1)]),
         ("beam_tree", "on_node_change", {}, []),
@@ -729,11 +861,15 @@ def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: li
     function = wrapper(name)[name]
     listeners = [one for one in function.__annotations__ if one.startswith("on_")]
     CALLS.clear()
-    function(b"payload", **{one: (lambda *a, one=one: heard.append((one, *a))) for one in listeners})
+    function(
+        b"payload", **{one: (lambda *a, one=one: heard.append((one, *a))) for one in listeners}
+    )
     (call,) = CALLS
     assert call["key"] == name
     assert call["data"] == b"payload"
-    assert len([one for one in call if one.startswith("on_")]) == len([one for one in call if one not in ("key", "data")])
+    assert len([one for one in call if one.startswith("on_")]) == len(
+        [one for one in call if one not in ("key", "data")]
+    )
     with mock.patch.object(st, "session_state", {name: value}):
         call[trigger]()
     assert heard == told
@@ -749,10 +885,21 @@ def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
         wrapper(name)[name](*given)
         assert [expected] == CALLS
     CALLS.clear()
-    wrapper("live")["live"](token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3, "a=c"))
-    shown = {"token": "token", "path": "/live", "open": True, **BOXES, "address": {"query": "a=b", "steps": 3, "found": "a=c"}}
+    wrapper("live")["live"](
+        token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3, "a=c")
+    )
+    shown = {
+        "token": "token",
+        "path": "/live",
+        "open": True,
+        **BOXES,
+        "address": {"query": "a=b", "steps": 3, "found": "a=c"},
+    }
     assert [{"key": "live", "data": shown}] == CALLS
-    assert rows("note", ("a", "b"), ("c", "d")) == {"look": "note", "rows": [["a", "b"], ["c", "d"]]}
+    assert rows("note", ("a", "b"), ("c", "d")) == {
+        "look": "note",
+        "rows": [["a", "b"], ["c", "d"]],
+    }
 
 
 def test_what_is_shown_is_stamped_with_its_key_and_edition() -> None:

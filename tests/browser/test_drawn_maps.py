@@ -58,10 +58,14 @@ def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np
     return pack(header | changes, **arrays), arrays
 
 
-def maps_shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+def maps_shown(
+    stage: Stage, width: int = 1200, **how: Any
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     data, arrays = maps_payload(**how)
     stage.mount("maps", width).show(data)
-    return {name: float(stage.data(".maps")[name]) for name in ("left", "top", "side", "tall")}, arrays
+    return {
+        name: float(stage.data(".maps")[name]) for name in ("left", "top", "side", "tall")
+    }, arrays
 
 
 def to(stage: Stage, at: dict[str, float], n: int, row: float, col: float) -> None:
@@ -84,7 +88,9 @@ def test_under_a_root_a_hundredth_is_a_tenth_of_the_way_to_the_accent(stage: Sta
     at = {name: float(stage.data(".maps")[name]) for name in ("side", "tall")}
     pixels = stage.pixels(".cells", 1)
     for (row, col), share in (((0, 0), 1.0), ((1, 1), 0.5), ((2, 3), 0.1)):
-        seen = pixels.within(LEFT + col * at["side"] + 3, TOP + row * at["tall"] + 3, at["side"] - 6, at["tall"] - 6)
+        seen = pixels.within(
+            LEFT + col * at["side"] + 3, TOP + row * at["tall"] + 3, at["side"] - 6, at["tall"] - 6
+        )
         assert seen == {weight_colour(share)}
 
 
@@ -110,8 +116,12 @@ def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
     (hatch,) = stage.drawn(".cells", "path", 0)
     assert hatch["colour"] == HATCH
     assert hatch["line"] == pytest.approx(0.7)
-    assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx((LEFT + 4 * at["side"], TOP + at["tall"]), abs=0.3)
-    assert (hatch["clip"]["w"], hatch["clip"]["h"]) == pytest.approx((at["side"], at["tall"]), abs=0.6)
+    assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx(
+        (LEFT + 4 * at["side"], TOP + at["tall"]), abs=0.3
+    )
+    assert (hatch["clip"]["w"], hatch["clip"]["h"]) == pytest.approx(
+        (at["side"], at["tall"]), abs=0.6
+    )
     assert not stage.drawn(".cells", "path", 1)
 
 
@@ -125,8 +135,12 @@ def test_stripes_fill_each_cell_of_none_and_no_other(stage: Stage) -> None:
     pixels, hatched = stage.pixels(".cells"), stage.drawn(".cells", "path")
     for (r, c), one in zip(none, hatched, strict=True):
         x, y, w, h = (one["clip"][k] for k in "xywh")
-        assert (x, y, w, h) == pytest.approx((LEFT + c * at["side"], TOP + r * at["tall"], at["side"], at["tall"]), abs=0.6)
-        sums = range(math.floor((x + y) / 6) * 6, math.ceil(x + y + w + h), 6)  # x + y along a stripe
+        assert (x, y, w, h) == pytest.approx(
+            (LEFT + c * at["side"], TOP + r * at["tall"], at["side"], at["tall"]), abs=0.6
+        )
+        sums = range(
+            math.floor((x + y) / 6) * 6, math.ceil(x + y + w + h), 6
+        )  # x + y along a stripe
         assert one["lines"] == [pytest.approx([s - y, y, s - y - h, y + h]) for s in sums]
         assert {PAPER} < pixels.within(x + 1, y + 1, w - 2, h - 2)
         assert PAPER in pixels.within(x, y, 0.5, h)  # no frame
@@ -137,40 +151,78 @@ def test_names_along_the_columns_are_turned_about_their_middle(stage: Stage) -> 
     at, _ = maps_shown(stage)
     for c in range(COLS):
         one = stage.written(".cells")[f"c{c}"]
-        assert (one["x"], one["y"], one["angle"]) == pytest.approx((LEFT + (c + 0.5) * at["side"] + 2, TOP - 5, -0.96))
+        assert (one["x"], one["y"], one["angle"]) == pytest.approx(
+            (LEFT + (c + 0.5) * at["side"] + 2, TOP - 5, -0.96)
+        )
         assert (one["baseline"], one["font"]) == ("middle", "12.5px sans-serif")
     for words, y in (("output y ↓", TOP - 22), ("input x →", TOP - 8)):
         one = stage.written(".cells")[words]
-        assert (one["y"], one["font"], one["align"], one["baseline"]) == (y, "12px sans-serif", "left", "middle")
+        assert (one["y"], one["font"], one["align"], one["baseline"]) == (
+            y,
+            "12px sans-serif",
+            "left",
+            "middle",
+        )
 
 
 @pytest.mark.parametrize(
     ("n", "size", "step"),
-    [(28, 12.285, 1), (27, 12.5, 1), (33, 12, 1), (34, 12, 2), (66, 12, 2), (67, 12, 3), (99, 12, 3), (100, 12, 4)],
+    [
+        (28, 12.285, 1),
+        (27, 12.5, 1),
+        (33, 12, 1),
+        (34, 12, 2),
+        (66, 12, 2),
+        (67, 12, 3),
+        (99, 12, 3),
+        (100, 12, 4),
+    ],
 )
-def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(stage: Stage, n: int, size: float, step: int) -> None:
+def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(
+    stage: Stage, n: int, size: float, step: int
+) -> None:
     names = [[f"r{i}", "", False] for i in range(n)]
-    stage.mount("maps", 900).show(pack({**_header(), "rows": names, "cols": [["c", "", False]]}, map0=np.ones((n, 1), np.float32)))
-    rows = [one for one in stage.drawn(".cells", "text") if one["text"].startswith("r") and one["align"] == "right"]
+    stage.mount("maps", 900).show(
+        pack(
+            {**_header(), "rows": names, "cols": [["c", "", False]]},
+            map0=np.ones((n, 1), np.float32),
+        )
+    )
+    rows = [
+        one
+        for one in stage.drawn(".cells", "text")
+        if one["text"].startswith("r") and one["align"] == "right"
+    ]
     assert [one["text"] for one in rows] == [f"r{i}" for i in range(0, n, step)]
-    assert [float(one["font"].split("px")[0]) for one in rows] == pytest.approx([size] * len(rows), abs=0.01)
-    assert [one["y"] for one in rows] == pytest.approx([TOP + (i + 0.5) * 430 / n for i in range(0, n, step)])
+    assert [float(one["font"].split("px")[0]) for one in rows] == pytest.approx(
+        [size] * len(rows), abs=0.01
+    )
+    assert [one["y"] for one in rows] == pytest.approx(
+        [TOP + (i + 0.5) * 430 / n for i in range(0, n, step)]
+    )
 
 
 def test_a_long_name_is_as_long_as_there_is_room(stage: Stage) -> None:
     rng = np.random.default_rng(7)
     long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(23)]
     names = [[text, "", False] for text in long]
-    stage.mount("maps", 1200).show(pack({**_header(), "rows": names, "cols": names}, map0=np.ones((23, 23), np.float32)))
+    stage.mount("maps", 1200).show(
+        pack({**_header(), "rows": names, "cols": names}, map0=np.ones((23, 23), np.float32))
+    )
     written = [one["text"] for one in stage.drawn(".cells", "text") if "…" in one["text"]]
     assert written[:23] == written[23:]
     for token, shown in zip(long, written[:23], strict=True):
-        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        shorter = [
+            token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :]
+            for limit in range(28, 2, -1)
+        ]
         widths = stage.js(
             "(root, texts) => { const context = document.createElement('canvas').getContext('2d');"
             " context.font = '12.5px sans-serif'; return texts.map((text) => context.measureText(text).width); }", shorter,
         )  # fmt: skip
-        assert shown == next(text for text, width in zip(shorter, widths, strict=True) if width <= LEFT - 12)
+        assert shown == next(
+            text for text, width in zip(shorter, widths, strict=True) if width <= LEFT - 12
+        )
 
 
 def test_the_frames_lie_over_the_cells_and_the_words_over_both(stage: Stage) -> None:
@@ -188,7 +240,9 @@ def test_a_tip_too_wide_for_the_page_begins_at_its_edge(stage: Stage) -> None:
     data, _ = maps_payload()
     stage.mount("maps", 300).show(stage.change(data, rowAxis="a long name of the output " * 3))
     at = {name: float(stage.data(".maps")[name]) for name in ("side", "tall")}
-    stage.js("(root) => { root.querySelector('.tip').style.cssText = 'width: 340px; max-width: none'; }")
+    stage.js(
+        "(root) => { root.querySelector('.tip').style.cssText = 'width: 340px; max-width: none'; }"
+    )
     to(stage, at, 0, 1, 1)
     assert stage.box(".tip")["left"] == stage.box(".maps")["left"]
 
@@ -197,11 +251,16 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     wide = round(min(stage.box("figure", n)["width"] for n in range(3)))
     assert at["side"] == min(30, (wide - LEFT - RIGHT) / COLS)
-    assert at["tall"] == max(26, at["side"])        # cells grow to fill
+    assert at["tall"] == max(26, at["side"])  # cells grow to fill
     for n in range(3):
-        assert (stage.box(".cells", n)["width"], stage.box(".cells", n)["height"]) == (wide, TOP + ROWS * at["tall"] + BOTTOM)
+        assert (stage.box(".cells", n)["width"], stage.box(".cells", n)["height"]) == (
+            wide,
+            TOP + ROWS * at["tall"] + BOTTOM,
+        )
     names = [[f"r{i}", "", False] for i in range(71)]
-    stage.mount("maps", 500).show(pack({**_header(), "rows": names, "cols": names}, map0=np.ones((71, 71), np.float32)))
+    stage.mount("maps", 500).show(
+        pack({**_header(), "rows": names, "cols": names}, map0=np.ones((71, 71), np.float32))
+    )
     side, tall = (float(stage.data(".maps")[k]) for k in ("side", "tall"))
     wide = round(stage.box("figure")["width"])
     assert side == pytest.approx((wide - LEFT - RIGHT) / 71)
@@ -215,13 +274,26 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
         step = shown[1]
         assert shown == list(range(0, 71, step))
         assert step == math.ceil(13 / (tall if align == "right" else side))
-    stage.mount("maps", 420).show(pack({**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)))
+    stage.mount("maps", 420).show(
+        pack(
+            {**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)
+        )
+    )
     assert float(stage.data(".maps")["side"]) < 14
     assert float(stage.data(".maps")["tall"]) == 26
 
 
 def _header() -> dict[str, Any]:
-    one = {"title": "One", "note": "", "array": "map0", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "", "says": ""}
+    one = {
+        "title": "One",
+        "note": "",
+        "array": "map0",
+        "scale": "linear",
+        "least": 0.0,
+        "largest": 1.0,
+        "none": "",
+        "says": "",
+    }
     return {"title": "t", "file": "f", **SAVED, "rowAxis": "r", "colAxis": "c", "maps": [one]}
 
 
@@ -231,7 +303,12 @@ def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
         texts = stage.written(".cells", n)
         for r in range(ROWS):
             one = texts[f"r{r}"]
-            assert (one["align"], one["baseline"], one["colour"], one["angle"]) == ("right", "middle", INK, 0)
+            assert (one["align"], one["baseline"], one["colour"], one["angle"]) == (
+                "right",
+                "middle",
+                INK,
+                0,
+            )
             assert one["x"] == LEFT - 5
             assert one["y"] == pytest.approx(TOP + (r + 0.5) * at["tall"])
         if n == 2:
@@ -250,7 +327,11 @@ def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
     assert stage.text(".title") == "What reaches what"
     assert stage.texts("figcaption b") == ["One", "Two", "Apart"]
     assert stage.texts("figcaption span") == ["Note of one", "Note of two", "How far apart."]
-    assert stage.attrs(".cells", "aria-label") == ["One. Note of one", "Two. Note of two", "Apart. How far apart."]
+    assert stage.attrs(".cells", "aria-label") == [
+        "One. Note of one",
+        "Two. Note of two",
+        "Apart. How far apart.",
+    ]
     long = [["x" * 70, "", False]] * ROWS
     maps_shown(stage, rows=long)
     (name, *_) = [one for one in stage.drawn(".cells", "text") if "…" in one["text"]]
@@ -260,17 +341,28 @@ def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
 def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     y = TOP + ROWS * at["tall"] + 12
-    for n, (least, most, says) in enumerate((("≤ 0.0025", "2.5", "log scale; hatched = 0"), ("0", "0.8", "linear scale"))):
+    for n, (least, most, says) in enumerate(
+        (("≤ 0.0025", "2.5", "log scale; hatched = 0"), ("0", "0.8", "linear scale"))
+    ):
         least = least if n else f"≤ {brief(0.0025)}"
         texts = stage.written(".cells", n)
-        steps = [one for one in stage.drawn(".cells", "rect", n) if one["y"] == pytest.approx(y) and one["h"] == pytest.approx(9)]
+        steps = [
+            one
+            for one in stage.drawn(".cells", "rect", n)
+            if one["y"] == pytest.approx(y) and one["h"] == pytest.approx(9)
+        ]
         assert len(steps) == 96
         assert [one["x"] for one in steps] == [LEFT + i for i in range(96)]
         for i, one in enumerate(steps):
             assert alike(one["colour"], weight_colour(i / 95))
             assert one["w"] == pytest.approx(1.2)  # no gap between two
         (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] == 9]
-        assert (frame["x"], frame["y"], frame["w"], frame["colour"]) == (LEFT, pytest.approx(y), 96, LINE)
+        assert (frame["x"], frame["y"], frame["w"], frame["colour"]) == (
+            LEFT,
+            pytest.approx(y),
+            96,
+            LINE,
+        )
         assert (texts[least]["align"], texts[least]["colour"]) == ("right", INK)
         assert texts[least]["x"] == LEFT - 4
         assert (texts[most]["align"], texts[most]["colour"]) == ("left", INK)
@@ -281,12 +373,17 @@ def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
         assert texts[says]["x"] == 0
 
 
-@pytest.mark.parametrize("value", [0.0101, 0.01, 0.00999, 999.4, 1000.0, 1234.5, 12.345, 0.5, 7e-12])
+@pytest.mark.parametrize(
+    "value", [0.0101, 0.01, 0.00999, 999.4, 1000.0, 1234.5, 12.345, 0.5, 7e-12]
+)
 def test_a_scales_end_is_short(stage: Stage, value: float) -> None:
     one = {**_header()["maps"][0], "largest": value}
     names = [["a", "", False]]
     stage.mount("maps", 500).show(
-        pack({**_header(), "maps": [one], "rows": names, "cols": names}, map0=np.ones((1, 1), np.float32))
+        pack(
+            {**_header(), "maps": [one], "rows": names, "cols": names},
+            map0=np.ones((1, 1), np.float32),
+        )
     )
     assert brief(value) in stage.written(".cells")
 
@@ -298,8 +395,14 @@ def test_bars_are_as_long_as_their_numbers(stage: Stage) -> None:
     bars = [one for one in stage.drawn(".cells", "rect", 2) if one["colour"] == ACCENT]
     texts = stage.written(".cells", 2)
     for r, (bar, value) in enumerate(zip(bars, arrays["bars"], strict=True)):
-        assert (bar["x"], bar["w"]) == (LEFT, pytest.approx(max(0.5, room * float(value)), abs=0.01))
-        assert (bar["y"], bar["h"]) == (pytest.approx(TOP + r * at["tall"] + 1), pytest.approx(at["tall"] - 2))
+        assert (bar["x"], bar["w"]) == (
+            LEFT,
+            pytest.approx(max(0.5, room * float(value)), abs=0.01),
+        )
+        assert (bar["y"], bar["h"]) == (
+            pytest.approx(TOP + r * at["tall"] + 1),
+            pytest.approx(at["tall"] - 2),
+        )
         said = [
             one
             for one in stage.drawn(".cells", "text", 2)
@@ -321,7 +424,15 @@ def test_bars_are_as_long_as_their_numbers(stage: Stage) -> None:
 
 def test_narrow_bars_have_no_numbers(stage: Stage) -> None:
     names = [[f"r{i}", "", False] for i in range(41)]
-    bars = {"title": "Apart", "array": "bars", "bars": True, "largest": 1.0, "none": "", "says": "bits", "note": ""}
+    bars = {
+        "title": "Apart",
+        "array": "bars",
+        "bars": True,
+        "largest": 1.0,
+        "none": "",
+        "says": "bits",
+        "note": "",
+    }
     stage.mount("maps", 900).show(
         pack(
             {**_header(), "rows": names, "cols": names[:2], "bars": bars},
@@ -360,8 +471,13 @@ def test_pointing_names_the_cell_in_all_maps(stage: Stage) -> None:
             x, y = LEFT + c * at["side"], TOP + r * at["tall"]
             expected = [(LEFT, y, COLS * at["side"], at["tall"], 0.6)]
             if other < 2:
-                expected += [(x, TOP, at["side"], ROWS * at["tall"], 0.6), (x, y, at["side"], at["tall"], 1.8)]
-            assert [tuple(one[k] for k in ("x", "y", "w", "h", "line")) for one in frames] == [pytest.approx(e) for e in expected]
+                expected += [
+                    (x, TOP, at["side"], ROWS * at["tall"], 0.6),
+                    (x, y, at["side"], at["tall"], 1.8),
+                ]
+            assert [tuple(one[k] for k in ("x", "y", "w", "h", "line")) for one in frames] == [
+                pytest.approx(e) for e in expected
+            ]
             assert {one["colour"] for one in frames} == {INK}
     to(stage, at, 2, 3, 1)  # a bar has no column
     assert stage.text(".tip .where") == "output y: 4 r3"
@@ -389,7 +505,12 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
     for n in range(3):
         pixels = stage.pixels(".cells", n)
         wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
-        assert {pixels.at(0.5, 0.5), pixels.at(wide, 0.5), pixels.at(0.5, tall), pixels.at(wide, tall)} == {PAPER}
+        assert {
+            pixels.at(0.5, 0.5),
+            pixels.at(wide, 0.5),
+            pixels.at(0.5, tall),
+            pixels.at(wide, tall),
+        } == {PAPER}
     to(stage, at, 0, 1, 1)
     stage.show(maps_payload()[0])  # a new picture has no tip of the old one
     assert stage.hidden(".tip")
@@ -412,11 +533,15 @@ def test_fewer_maps_leave_nothing_behind_and_another_width_is_drawn_anew(stage: 
     assert stage.data(".maps")["rows"] == str(ROWS)
     stage.page.evaluate("stage.host.style.width = '640px'")
     stage.frames()
-    assert stage.box(".cells")["width"] == round(min(stage.box("figure", n)["width"] for n in range(2)))
+    assert stage.box(".cells")["width"] == round(
+        min(stage.box("figure", n)["width"] for n in range(2))
+    )
 
 
 def test_the_maps_as_a_file(stage: Stage) -> None:
-    note = "A note so long that it needs more than a line of its picture, and is broken between words."
+    note = (
+        "A note so long that it needs more than a line of its picture, and is broken between words."
+    )
     first = {
         "title": "One",
         "note": note,
@@ -431,16 +556,26 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
     stage.mount("maps", 1200).show(stage.change(data, maps=[first, first]))
     name, picture, drawn = stage.saved_picture()
     (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
-    said = [[one["text"], one["x"], one["y"], one["font"], one["colour"]] for one in whole if one["op"] == "text"]
+    said = [
+        [one["text"], one["x"], one["y"], one["font"], one["colour"]]
+        for one in whole
+        if one["op"] == "text"
+    ]
     assert name == "reach.png"
     assert {one["baseline"] for one in whole if one["op"] == "text"} == {"top"}
-    assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what", SAVED["caption"]]
+    assert [one["text"] for one in drawn if one["op"] == "text"] == [
+        "What reaches what",
+        SAVED["caption"],
+    ]
     place = stage.box(".pictures")
     titles = [one for one in said if one[0] in ("One", "Apart")]
     for n, (one, word) in enumerate(zip(titles, ("One", "One", "Apart"), strict=True)):
         figure = stage.box("figure", n)
         assert one[0] == word
-        assert one[1:3] == [pytest.approx(figure["left"] - place["left"]), pytest.approx(figure["top"] - place["top"] + 2)]
+        assert one[1:3] == [
+            pytest.approx(figure["left"] - place["left"]),
+            pytest.approx(figure["top"] - place["top"] + 2),
+        ]
         assert one[3] == "600 14px sans-serif"
         assert one[4] == INK
     lines = [one for one in said if one[1] == titles[0][1] and one[3] == "12px sans-serif"]
@@ -451,5 +586,10 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
     for n in range(3):
         box, canvas = stage.box(".cells", n), stage.pixels(".cells", n)
         for x, y in ((LEFT + 40, TOP + 35), (LEFT + 20, TOP + 80)):
-            seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y + 30 - 0.5, 1.5, 1.5)
+            seen = picture.within(
+                box["left"] - place["left"] + x - 0.5,
+                box["top"] - place["top"] + y + 30 - 0.5,
+                1.5,
+                1.5,
+            )
             assert any(alike(canvas.at(x, y), one, 8) for one in seen)

@@ -29,21 +29,36 @@ from viz_app.drawing.payload import pack
 ROWS, COLS = 5, 7
 BOARD, MARKS = ".painting .cells", ".painting .marks"
 TINT = weight_colour(57 / 254)
-LAYERS = [{"name": "padding", "reason": "nothing stands there"}, {"name": "look-ahead", "reason": ""}]
+LAYERS = [
+    {"name": "padding", "reason": "nothing stands there"},
+    {"name": "look-ahead", "reason": ""},
+]
 WHOLE = {"block": 1, "first": [0, 0], "size": [ROWS, COLS]}
 DRAWN = {"name": "drawn", "reason": "forbidden by you"}
-QUERIES, KEYS = ([[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS)))
+QUERIES, KEYS = (
+    [[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS))
+)
 NAMES = ("before", "after", "difference")
 
 
-def payload(painted: list | None = None, _arrays: dict | None = None, **changes: Any) -> tuple[bytes, dict, dict]:
+def payload(
+    painted: list | None = None, _arrays: dict | None = None, **changes: Any
+) -> tuple[bytes, dict, dict]:
     rng = np.random.default_rng(9)
     base = np.zeros((ROWS, COLS), np.uint8)
     base[:, 6], base[1, 4] = 1, 2
     base[0, 3:] |= 2
     before, after = (rng.dirichlet(np.full(COLS, 0.5), ROWS).astype(np.float32) for _ in range(2))
-    blocked_before, blocked_after = np.zeros((ROWS, COLS), np.uint8), np.zeros((ROWS, COLS), np.uint8)
-    blocked_before[0, 5], blocked_after[0, 5], blocked_before[2, 1], blocked_after[4, 2] = 1, 1, 1, 1
+    blocked_before, blocked_after = (
+        np.zeros((ROWS, COLS), np.uint8),
+        np.zeros((ROWS, COLS), np.uint8),
+    )
+    blocked_before[0, 5], blocked_after[0, 5], blocked_before[2, 1], blocked_after[4, 2] = (
+        1,
+        1,
+        1,
+        1,
+    )
     strip = np.concatenate(
         [
             (rng.random(ROWS * COLS) > 0.4).astype(np.uint8),
@@ -112,7 +127,11 @@ def open_cells(stage: Stage) -> np.ndarray:
         for k in range(COLS):
             x, y = cells["left"] + k * cells["wide"], cells["top"] + q * cells["tall"]
             corner = pixels.within(x + 3, y + 3, 7, 5)
-            assert corner == {PAPER, HATCH} or (len(corner) == 1 and alike(*corner, TINT)), (q, k, corner)
+            assert corner == {PAPER, HATCH} or (len(corner) == 1 and alike(*corner, TINT)), (
+                q,
+                k,
+                corner,
+            )
             found[q, k] = corner != {PAPER, HATCH}
     return found
 
@@ -125,11 +144,16 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
     assert (open_cells(stage) == (arrays["base"] == 0)).all()
     cells, texts = grid(stage), stage.drawn(BOARD, "text")
     signs = [one for one in texts if one["text"] in ("0", "−∞")]
-    assert [one["text"] for one in signs] == ["0" if v == 0 else "−∞" for v in arrays["base"].ravel()]
+    assert [one["text"] for one in signs] == [
+        "0" if v == 0 else "−∞" for v in arrays["base"].ravel()
+    ]
     for i, one in enumerate(signs):
         q, k = divmod(i, COLS)
         assert (one["x"], one["y"]) == pytest.approx(
-            (cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"] + 0.5)
+            (
+                cells["left"] + (k + 0.5) * cells["wide"],
+                cells["top"] + (q + 0.5) * cells["tall"] + 0.5,
+            )
         )
         assert (one["align"], one["colour"], one["font"]) == ("center", INK, "12px sans-serif")
     assert stage.text(".painting .title") == "Which mask this is"
@@ -137,7 +161,10 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. Click a token "
         "to paint its whole row or column."
     )
-    assert stage.attr(BOARD, "aria-label") == "Which mask this is. Arrow keys move, Space forbids or allows a cell."
+    assert (
+        stage.attr(BOARD, "aria-label")
+        == "Which mask this is. Arrow keys move, Space forbids or allows a cell."
+    )
     data = stage.data(".masks")
     assert [data[name] for name in ("kind", "site", "head", "before", "after", "wrote")] == [
         "cross", "decoder.layers.0.cross_attn", "4", "-2.75", "-5.5004", "new",
@@ -176,8 +203,12 @@ def test_the_board_names_its_tokens_and_axes(stage: Stage) -> None:
     )
     assert near((y for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"])
     assert near((x for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"])
-    assert near((y2 for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"] + ROWS * cells["tall"])
-    assert near((x2 for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"] + COLS * cells["wide"])
+    assert near(
+        (y2 for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"] + ROWS * cells["tall"]
+    )
+    assert near(
+        (x2 for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"] + COLS * cells["wide"]
+    )
     assert rules["colour"] == LINE
     assert cells["wide"] == cells["tall"] == 40
 
@@ -201,7 +232,10 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
     assert ["whole" in one for one in stage.attrs(".picture", "class")] == [True, False, True]
     for n, (offset, rows, cols) in enumerate(((70, 3, 3), (0, ROWS, COLS), (35, ROWS, COLS))):
         pixels, side = stage.pixels(".picture canvas", n), 56 / max(rows, cols)
-        assert (pixels.wide, pixels.tall) == (round(cols * side * RATIO), round(rows * side * RATIO))
+        assert (pixels.wide, pixels.tall) == (
+            round(cols * side * RATIO),
+            round(rows * side * RATIO),
+        )
         for i, allowed in enumerate(arrays["strip"][offset : offset + rows * cols]):
             r, c = divmod(i, cols)
             seen = pixels.within(c * side + 1, r * side + 1, side - 2, side - 2)
@@ -211,7 +245,13 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
     stage.click(".group", 5, 5, 0)
     assert stage.sent == [["kind", {"kind": "encoder_self"}]]
     assert stage.keeps_the_keyboard(".group", payload()[0])
-    three = [{**header["strip"][1], "pictures": [header["strip"][1]["pictures"][0]] * 2 + [header["strip"][1]["pictures"][1]]}]
+    three = [
+        {
+            **header["strip"][1],
+            "pictures": [header["strip"][1]["pictures"][0]] * 2
+            + [header["strip"][1]["pictures"][1]],
+        }
+    ]
     stage.show(payload(strip=three)[0])
     assert stage.texts(".group .sign") == ["∧", "="]
     assert stage.texts(".caption") == ["padding", "padding", "all together"]
@@ -243,7 +283,9 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
         assert stage.texts(".tip .why div") == [*why, last]
         (frame,) = [one for one in stage.drawn(MARKS, "frame") if one["colour"] == INK]
         cells = grid(stage)
-        assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] + k * 40 - 1, cells["top"] + q * 40 - 1, 42, 42])
+        assert [frame[n] for n in "xywh"] == pytest.approx(
+            [cells["left"] + k * 40 - 1, cells["top"] + q * 40 - 1, 42, 42]
+        )
     row = stage.js(
         "(root) => [...root.querySelectorAll('.forms tr')].map((tr) => [...tr.children].map((e) => [e.textContent, e.className]))"
     )
@@ -253,7 +295,10 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
     assert [i for i, one in enumerate(row[1]) if one[1] == "on"] == [7]
     stage.away()
     assert stage.hidden(".tip")
-    assert stage.text(".said") == "Point at a cell to read why it is open or blocked; click or drag to change it."
+    assert (
+        stage.text(".said")
+        == "Point at a cell to read why it is open or blocked; click or drag to change it."
+    )
     assert not stage.texts(".forms td")
 
 
@@ -264,7 +309,9 @@ def test_the_tip_stands_beside_the_pointer_and_within_the_page(stage: Stage) -> 
         lambda: stage.move(BOARD, *at(stage, 4, 0)),
         lambda: stage.move(".panel.difference .cells", *at_panel(stage, 2, 4, 6)),
     ):
-        stage.js("(root) => root.addEventListener('pointermove', (e) => { root.at = [e.clientX, e.clientY]; })")
+        stage.js(
+            "(root) => root.addEventListener('pointermove', (e) => { root.at = [e.clientX, e.clientY]; })"
+        )
         move()
         x, y = stage.js("(root) => root.at")
         tip, root = stage.box(".tip"), stage.box(".masks")
@@ -280,10 +327,14 @@ def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
     assert stage.hidden(".tip")
     assert len(stage.texts(".forms tr")) == 2
     (frame,) = stage.drawn(MARKS, "frame")
-    assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] - 1, cells["top"] + 2 * 40 - 1, COLS * 40 + 2, 42])
+    assert [frame[n] for n in "xywh"] == pytest.approx(
+        [cells["left"] - 1, cells["top"] + 2 * 40 - 1, COLS * 40 + 2, 42]
+    )
     stage.move(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)
     (frame,) = stage.drawn(MARKS, "frame")
-    assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] + 4 * 40 - 1, cells["top"] - 1, 42, ROWS * 40 + 2])
+    assert [frame[n] for n in "xywh"] == pytest.approx(
+        [cells["left"] + 4 * 40 - 1, cells["top"] - 1, 42, ROWS * 40 + 2]
+    )
     assert (frame["colour"], frame["line"]) == (INK, 2)
     for x, y in (
         (2, 2),
@@ -317,7 +368,9 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
     for canvas in (BOARD, *(f".panel.{name} .cells" for name in NAMES)):
         pixels = stage.pixels(canvas)
         wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
-        assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+        assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {
+            PAPER
+        }
     stage.move(BOARD, *at(stage, 2, 3))
     stage.show(payload()[0])  # a new picture has no tip of the old one
     assert stage.hidden(".tip")
@@ -329,7 +382,11 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
 def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
     _, arrays = shown(stage)
     expected = arrays["base"] == 0
-    for (q, k), cells in (((2, 3), [[2, 3, 0]]), ((0, 5), [[2, 3, 0], [0, 5, 1]]), ((2, 3), [[0, 5, 1]])):
+    for (q, k), cells in (
+        ((2, 3), [[2, 3, 0]]),
+        ((0, 5), [[2, 3, 0], [0, 5, 1]]),
+        ((2, 3), [[0, 5, 1]]),
+    ):
         stage.click(BOARD, *at(stage, q, k))
         expected[q, k] = not expected[q, k]
         assert stage.sent[-1] == ["paint", {"kind": "cross", "cells": cells}]
@@ -340,15 +397,23 @@ def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
     assert len(stage.sent) == 3
 
 
-def test_of_a_part_of_a_long_text_the_cells_are_painted_by_their_places_in_all_of_it(stage: Stage) -> None:
+def test_of_a_part_of_a_long_text_the_cells_are_painted_by_their_places_in_all_of_it(
+    stage: Stage,
+) -> None:
     _, arrays = shown(stage, first=[30, 60], size=[100, 90], painted=[[32, 63, 0], [1, 1, 0]])
     expected = arrays["base"] == 0
     expected[2, 3] = False
     assert (open_cells(stage) == expected).all()
-    assert len([one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]) == 1      # the other is not shown
+    assert (
+        len([one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]) == 1
+    )  # the other is not shown
     stage.click(BOARD, *at(stage, 4, 2))
-    assert stage.sent == [["paint", {"kind": "cross", "cells": [[32, 63, 0], [1, 1, 0], [34, 62, 0]]}]]
-    assert stage.text(".painting .legend").startswith("Queries 30 to 34 of 100, keys 60 to 66 of 90. Tinted: True")
+    assert stage.sent == [
+        ["paint", {"kind": "cross", "cells": [[32, 63, 0], [1, 1, 0], [34, 62, 0]]}]
+    ]
+    assert stage.text(".painting .legend").startswith(
+        "Queries 30 to 34 of 100, keys 60 to 66 of 90. Tinted: True"
+    )
     stage.click(".all")
     assert stage.sent[-1] == ["tile", {}]
     stage.show(payload()[0], (2, 1))
@@ -368,7 +433,11 @@ def test_a_block_of_a_long_text_is_not_painted_but_shown_cell_by_cell(stage: Sta
     stage.click(BOARD, *at(stage, 4, 2))
     stage.press(" ")
     stage.click(".panel.after canvas.cells", *at_panel(stage, 1, 1, 3))
-    assert stage.sent == [["tile", {"query": 44, "key": 25}], ["tile", {"query": 5, "key": 5}], ["tile", {"query": 15, "key": 35}]]
+    assert stage.sent == [
+        ["tile", {"query": 44, "key": 25}],
+        ["tile", {"query": 5, "key": 5}],
+        ["tile", {"query": 15, "key": 35}],
+    ]
     told = "Each cell is the largest of 10 × 10, in the difference the one furthest from 0; hidden: the other 99. Click"
     assert stage.text(".effect .legend").startswith(told)
     assert stage.hidden(".all")
@@ -404,7 +473,9 @@ def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
     mouse.down()
     to(0, 3)
     mouse.up()
-    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[0] == 0) == [(0, k, 1) for k in range(3, 7)]
+    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[0] == 0) == [
+        (0, k, 1) for k in range(3, 7)
+    ]
 
 
 def test_a_steep_stroke_skips_no_row(stage: Stage) -> None:
@@ -437,7 +508,9 @@ def test_a_token_paints_its_whole_row_or_column(stage: Stage) -> None:
     stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)
     expected[:, 4] = False
     assert (open_cells(stage) == expected).all()
-    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[1] == 4) == [(q, 4, 0) for q in (2, 3, 4)]
+    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[1] == 4) == [
+        (q, 4, 0) for q in (2, 3, 4)
+    ]
     stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)  # again: as it was
     expected[:, 4] = [False, *own[1:, 4]]
     assert (open_cells(stage) == expected).all()
@@ -457,7 +530,10 @@ def test_the_keyboard_paints_too(stage: Stage) -> None:
         *[("ArrowDown", (q, 0)) for q in (2, 3, 4, 4)], *[("ArrowRight", (4, k)) for k in (1, 2, 3, 4, 5, 6, 6)],
     ):  # fmt: skip
         stage.press(key)
-        assert re.match(r"(q\d) may (not )?read (k\d)", stage.text(".said")).group(1, 3) == (f"q{place[0]}", f"k{place[1]}")
+        assert re.match(r"(q\d) may (not )?read (k\d)", stage.text(".said")).group(1, 3) == (
+            f"q{place[0]}",
+            f"k{place[1]}",
+        )
     stage.press(" ")
     assert stage.sent == [["paint", {"kind": "cross", "cells": [[4, 6, 1]]}]]
     stage.press("Enter", "x")
@@ -504,13 +580,22 @@ def test_signs_stand_in_the_middle_under_turned_keys_too(stage: Stage) -> None:
     assert {one["align"] for one in texts if one["text"].startswith("a long")} == {"left"}
     signs = [one for one in texts if one["text"] in ("0", "−∞")]
     assert [one["align"] for one in signs] == ["center"] * (ROWS * COLS)
-    assert [one["x"] for one in signs[:COLS]] == pytest.approx([cells["left"] + (k + 0.5) * cells["wide"] for k in range(COLS)])
+    assert [one["x"] for one in signs[:COLS]] == pytest.approx(
+        [cells["left"] + (k + 0.5) * cells["wide"] for k in range(COLS)]
+    )
 
 
 def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
     for rows, cols in ((2, 45), (45, 2)):
-        names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
-        shown(stage, _arrays={"base": np.zeros((rows, cols), np.uint8)}, queries=names[0], keys=names[1])
+        names = [
+            [[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))
+        ]
+        shown(
+            stage,
+            _arrays={"base": np.zeros((rows, cols), np.uint8)},
+            queries=names[0],
+            keys=names[1],
+        )
         cells, box = grid(stage), stage.box(BOARD)
         right, bottom = cells["left"] + cols * cells["wide"], cells["top"] + rows * cells["tall"]
         if cols > rows:
@@ -530,15 +615,31 @@ def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
         shown(stage, width=700, queryAxis=long, keyAxis=long)
         cells, box = grid(stage), stage.box(BOARD)
         down, along = (
-            next(one for one in stage.drawn(BOARD, "text") if sign in one["text"] and "…" in one["text"]) for sign in "←→"
+            next(
+                one
+                for one in stage.drawn(BOARD, "text")
+                if sign in one["text"] and "…" in one["text"]
+            )
+            for sign in "←→"
         )
         assert (along["x"], along["y"], along["font"]) == (2, 7, "12px sans-serif")
-        assert (down["x"], down["y"], down["font"]) == (8, pytest.approx(cells["top"] + down["wide"]), "12px sans-serif")
+        assert (down["x"], down["y"], down["font"]) == (
+            8,
+            pytest.approx(cells["top"] + down["wide"]),
+            "12px sans-serif",
+        )
         for one, text, room in (
             (down, f"← {long}", box["height"] - cells["top"] - 6), (along, f"{long} →", box["width"] - 4),
         ):  # fmt: skip
-            shorter = [text[: limit // 2] + "…" + text[len(text) - (limit - 1) // 2 :] for limit in range(len(text) - 1, 2, -1)]
-            fits = (short for short, wide in zip(shorter, stage.js(measured, shorter), strict=True) if wide <= room)
+            shorter = [
+                text[: limit // 2] + "…" + text[len(text) - (limit - 1) // 2 :]
+                for limit in range(len(text) - 1, 2, -1)
+            ]
+            fits = (
+                short
+                for short, wide in zip(shorter, stage.js(measured, shorter), strict=True)
+                if wide <= room
+            )
             assert one["text"] == next(fits)
     shown(stage, queryAxis="who reads: " + "m" * 300, keyAxis="what is read: " + "m" * 300)
     assert {"what is read →", "← who reads"} < {one["text"] for one in stage.drawn(BOARD, "text")}
@@ -562,7 +663,9 @@ def test_long_names_leave_the_cells_their_room(stage: Stage) -> None:
 
 def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
     for rows, cols in ((61, 67), (5, 30), (25, 5), (41, 5)):
-        names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
+        names = [
+            [[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))
+        ]
         base = np.zeros((rows, cols), np.uint8)
         base[3, 2] = 1
         shown(stage, _arrays={"base": base}, queries=names[0], keys=names[1])
@@ -571,9 +674,13 @@ def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
         assert cells["top"] + rows * cells["tall"] <= 400
         signs = [one for one in stage.drawn(BOARD, "text") if one["text"] in ("0", "−∞")]
         written = cells["wide"] >= 26 and cells["tall"] >= 14
-        assert [one["text"] for one in signs] == (["−∞" if blocked else "0" for blocked in base.flat] if written else [])
+        assert [one["text"] for one in signs] == (
+            ["−∞" if blocked else "0" for blocked in base.flat] if written else []
+        )
         (rules,) = stage.drawn(BOARD, "path")
-        assert len(rules["lines"]) == (rows + cols + 2 if min(cells["wide"], cells["tall"]) >= 6 else 4)
+        assert len(rules["lines"]) == (
+            rows + cols + 2 if min(cells["wide"], cells["tall"]) >= 6 else 4
+        )
     assert cells["wide"] == 20 or cells["wide"] > cells["tall"]
 
 
@@ -596,7 +703,8 @@ def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
                 here = [
                     one
                     for one in texts
-                    if abs(one["x"] - x - cells["wide"] / 2) < 0.1 and abs(one["y"] - y - cells["tall"] / 2 - 0.5) < 0.1
+                    if abs(one["x"] - x - cells["wide"] / 2) < 0.1
+                    and abs(one["y"] - y - cells["tall"] / 2 - 0.5) < 0.1
                 ]
                 if blocked[q, k]:
                     assert corner <= {PAPER, HATCH}
@@ -606,8 +714,14 @@ def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
                 expected = signed_colour(value, 0.5) if n == 2 else weight_colour(value)
                 assert alike(corner.pop(), expected, 2), (name, q, k)
                 assert not corner
-                said = re.sub(r"^(−?)0\.", r"\1.", f"{value:.2f}".replace("-", "−")) if abs(value) >= 0.005 else None
-                assert [one["text"] for one in here] == ([said] if said and cells["wide"] >= 19 else [])
+                said = (
+                    re.sub(r"^(−?)0\.", r"\1.", f"{value:.2f}".replace("-", "−"))
+                    if abs(value) >= 0.005
+                    else None
+                )
+                assert [one["text"] for one in here] == (
+                    [said] if said and cells["wide"] >= 19 else []
+                )
         assert stage.attr(canvas, "aria-label") == f"Which head this is, {name}"
         assert {"who reads", "what is read"} <= {one["text"].strip("← →") for one in texts}
     assert cells["wide"] >= 19
@@ -628,13 +742,26 @@ def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
     _header, arrays = shown(stage)
     for n, (q, k) in enumerate(((3, 4), (2, 1), (4, 2))):
         cells = grid(stage, n)
-        stage.move(f".panel.{NAMES[n]} .cells", cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"])
+        stage.move(
+            f".panel.{NAMES[n]} .cells",
+            cells["left"] + (k + 0.5) * cells["wide"],
+            cells["top"] + (q + 0.5) * cells["tall"],
+        )
         assert stage.text(".tip .pair") == f"q{q} reads k{k}"
         lines = stage.texts(".tip .why div")
-        for name, line, blocked in zip(NAMES, lines, (arrays["blockedBefore"][q, k], arrays["blockedAfter"][q, k], 0), strict=True):
+        for name, line, blocked in zip(
+            NAMES,
+            lines,
+            (arrays["blockedBefore"][q, k], arrays["blockedAfter"][q, k], 0),
+            strict=True,
+        ):
             word, said = line.split(": ")
             assert word == name
-            assert said == "blocked" if blocked else np.float32(said.replace("−", "-")) == arrays[name][q, k]
+            assert (
+                said == "blocked"
+                if blocked
+                else np.float32(said.replace("−", "-")) == arrays[name][q, k]
+            )
         for panel in range(3):
             (frame,) = stage.drawn(f".panel.{NAMES[panel]} .marks", "frame")
             own = grid(stage, panel)
@@ -652,7 +779,11 @@ def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
 def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage) -> None:
     shown(stage, kind="decoder_self")
     cells = grid(stage, 1)
-    stage.move(".panel.after .cells", cells["left"] + 2.5 * cells["wide"], cells["top"] + 1.5 * cells["tall"])
+    stage.move(
+        ".panel.after .cells",
+        cells["left"] + 2.5 * cells["wide"],
+        cells["top"] + 1.5 * cells["tall"],
+    )
     assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [1, 1, 1]
     assert not stage.drawn(MARKS, "frame")
     stage.move(BOARD, *at(stage, 2, 3))
@@ -664,7 +795,11 @@ def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage)
 
 
 def nats(value: float) -> str:
-    return "0.000" if abs(value) < 0.0005 else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+    return (
+        "0.000"
+        if abs(value) < 0.0005
+        else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+    )
 
 
 def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
@@ -685,12 +820,23 @@ def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
         ]
     for name in ("before", "after"):
         bars = f".tokens td.bars > .bar.{name}"
-        widths = stage.js("(root, one) => [...root.querySelectorAll(one)].map((e) => parseFloat(e.style.width))", bars)
+        widths = stage.js(
+            "(root, one) => [...root.querySelectorAll(one)].map((e) => parseFloat(e.style.width))",
+            bars,
+        )
         assert widths == pytest.approx(
-            [100 * -float(v) / 4.5 for v in arrays["logBefore" if name == "before" else "logAfter"]], rel=1e-3, abs=1e-4
+            [
+                100 * -float(v) / 4.5
+                for v in arrays["logBefore" if name == "before" else "logAfter"]
+            ],
+            rel=1e-3,
+            abs=1e-4,
         )
     assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −4.5)"
-    small = {"logBefore": np.array([-0.2, 0, 0], np.float32), "logAfter": np.array([-0.1, 0, -0.3], np.float32)}
+    small = {
+        "logBefore": np.array([-0.2, 0, 0], np.float32),
+        "logAfter": np.array([-0.1, 0, -0.3], np.float32),
+    }
     shown(stage, _arrays=small)
     assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −1.0)"
 
@@ -700,13 +846,19 @@ def test_the_effect_as_a_file(stage: Stage) -> None:
     name, picture, drawn = stage.saved_picture()
     assert name == "a-head.masks.png"
     assert [one["text"] for one in drawn if one["op"] == "text"] == [
-        "Which head this is", "0", "1 weight, before and after; hatched = masked", "−0.5", "+0.5 difference of the weights",
+        "Which head this is",
+        "0",
+        "1 weight, before and after; hatched = masked",
+        "−0.5",
+        "+0.5 difference of the weights",
         SAVED["caption"],
     ]
     (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
     texts = [one for one in whole if one["op"] == "text"]
     assert [one["text"] for one in texts] == [
-        "Before: the model's own masks", "After: with your changes", "Difference: after − before",
+        "Before: the model's own masks",
+        "After: with your changes",
+        "Difference: after − before",
     ]
     x = 0.0
     for n, panel in enumerate(NAMES):
@@ -714,7 +866,10 @@ def test_the_effect_as_a_file(stage: Stage) -> None:
         assert texts[n]["x"] == pytest.approx(x + 4)
         assert texts[n]["colour"] == INK
         for q, k in ((0, 0), (3, 4)):
-            dx, dy = cells["left"] + (k + 0.2) * cells["wide"], cells["top"] + (q + 0.2) * cells["tall"]
+            dx, dy = (
+                cells["left"] + (k + 0.2) * cells["wide"],
+                cells["top"] + (q + 0.2) * cells["tall"],
+            )
             assert picture.at(x + dx, 30 + 22 + dy) == canvas.at(dx, dy)
         x += canvas.wide / RATIO + 22
     assert picture.wide == x * SHARP

@@ -8,7 +8,20 @@ import letters
 import numpy as np
 import pytest
 from letters import CROSS, SELF, TERMS
-from stage import HATCH, HEADS, INK, LINE, ORANGE, PAPER, RATIO, Stage, alike, hex_of, signed_colour, weight_colour
+from stage import (
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    signed_colour,
+    weight_colour,
+)
 
 from viz_app.drawing.payload import unpack
 from viz_app.views.inside import cell as inside_cell
@@ -25,7 +38,9 @@ def payload(convention: str = "rows", site: str = CROSS) -> bytes:
     return inside_matrices.matrices(trace, cell, TERMS, convention)
 
 
-def shown(stage: Stage, convention: str = "rows", site: str = CROSS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def shown(
+    stage: Stage, convention: str = "rows", site: str = CROSS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     stage.mount("matrices", 1240).show(payload(convention, site))
     return unpack(payload(convention, site))
 
@@ -48,7 +63,9 @@ def length(n: int, size: str, axis: str = "number") -> int:
 
 def extent(matrix: dict[str, Any], size: str, turned: bool) -> tuple[int, int]:
     """How wide and tall a matrix is drawn."""
-    down, across = [(n, axis) for n, axis in zip(matrix["shape"], matrix["axes"], strict=True)][:: -1 if turned else 1]
+    down, across = [(n, axis) for n, axis in zip(matrix["shape"], matrix["axes"], strict=True)][
+        :: -1 if turned else 1
+    ]
     return length(across[0], size, across[1]), length(down[0], size, down[1])
 
 
@@ -67,7 +84,15 @@ def bands(stage: Stage) -> list[list[float]]:
     )
 
 
-def outline(n: int, shape: tuple[int, int], size: tuple[int, int], row: int, col: int, rows: int = 1, cols: int = 1) -> list[float]:
+def outline(
+    n: int,
+    shape: tuple[int, int],
+    size: tuple[int, int],
+    row: int,
+    col: int,
+    rows: int = 1,
+    cols: int = 1,
+) -> list[float]:
     wide, tall = size
     return [
         n, wide * col / shape[1] - 1, tall * row / shape[0] - 1,
@@ -77,7 +102,9 @@ def outline(n: int, shape: tuple[int, int], size: tuple[int, int], row: int, col
 
 @pytest.mark.parametrize("site", [CROSS, SELF])
 @pytest.mark.parametrize("convention", ["rows", "columns"])
-def test_every_matrix_has_its_numbers_where_the_convention_puts_them(stage: Stage, convention: str, site: str) -> None:
+def test_every_matrix_has_its_numbers_where_the_convention_puts_them(
+    stage: Stage, convention: str, site: str
+) -> None:
     header, arrays = shown(stage, convention, site)
     for n, (matrix, term, size, turned) in enumerate(terms_of(header)):
         values = arrays[matrix["array"]]
@@ -94,20 +121,31 @@ def test_every_matrix_has_its_numbers_where_the_convention_puts_them(stage: Stag
                 seen = pixels.at((c + 0.5) * wide, (r + 0.5) * tall)
                 if blocked[r, c]:
                     assert seen in (PAPER, HATCH)
-                    assert pixels.within(c * wide + 2, r * tall + 2, wide - 3, tall - 3) == {PAPER, HATCH}
+                    assert pixels.within(c * wide + 2, r * tall + 2, wide - 3, tall - 3) == {
+                        PAPER,
+                        HATCH,
+                    }
                 else:
                     value = float(values[r, c])
-                    expected = weight_colour(value) if matrix["weights"] else signed_colour(value, matrix["scale"])
+                    expected = (
+                        weight_colour(value)
+                        if matrix["weights"]
+                        else signed_colour(value, matrix["scale"])
+                    )
                     assert alike(seen, expected, 2), (term["name"], r, c)
         assert alike(pixels.at(0, 0), LINE) or alike(pixels.at(0.5, 0.5), LINE)
         caption = re.sub(r"[_^]\{([^}]*)\}", r"\1", term["name"])
         assert stage.texts("figcaption")[n] == f"{caption} {rows} × {cols}"
-        assert stage.attrs(CANVAS, "aria-label")[n] == f"{matrix['says']}, {rows} rows, {cols} columns"
+        assert (
+            stage.attrs(CANVAS, "aria-label")[n] == f"{matrix['says']}, {rows} rows, {cols} columns"
+        )
         assert ("pick" in (stage.attrs("figure", "class")[n] or "")) == matrix["pick"]
 
 
 @pytest.mark.parametrize("convention", ["rows", "columns"])
-def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(stage: Stage, convention: str) -> None:
+def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(
+    stage: Stage, convention: str
+) -> None:
     header, arrays = shown(stage, convention, SELF)
     every = terms_of(header)
     n = 0
@@ -134,7 +172,8 @@ def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(stage: Stag
                 assert stage.text(".tip .why") == matrix["made"]
             expected = [outline(n, (rows, cols), extent(matrix, size, turned), row, col)]
             shapes = [
-                arrays[m["array"]].T.shape if t else arrays[m["array"]].shape for m, _, _, t in every[first : first + len(here)]
+                arrays[m["array"]].T.shape if t else arrays[m["array"]].shape
+                for m, _, _, t in every[first : first + len(here)]
             ]
             sizes = [extent(m, s, t) for m, _, s, t in every[first : first + len(here)]]
             if place == 2:
@@ -152,7 +191,9 @@ def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(stage: Stag
 
 
 @pytest.mark.parametrize("convention", ["rows", "columns"])
-def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(stage: Stage, convention: str) -> None:
+def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(
+    stage: Stage, convention: str
+) -> None:
     header, arrays = shown(stage, convention)
     expected, picks = [], []
     for n, (matrix, _, size, turned) in enumerate(terms_of(header)):
@@ -163,22 +204,37 @@ def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(stage: Sta
         row, col = (KEY, QUERY) if turned else (QUERY, KEY)
         expected.append(outline(n, shape, extent(matrix, size, turned), row, col))
         picks.append((n, shape, turned))
-    assert [b[:5] for b in bands(stage) if b[5]] == [pytest.approx(one, abs=0.02) for one in expected]
+    assert [b[:5] for b in bands(stage) if b[5]] == [
+        pytest.approx(one, abs=0.02) for one in expected
+    ]
     assert len(picks) >= 2
     assert stage.sent == []
     for n, (rows, cols), turned in picks:
         box = stage.box(CANVAS, n)
-        stage.click(CANVAS, (1.5 if turned else 4.5) / cols * box["width"], (4.5 if turned else 1.5) / rows * box["height"], n)
+        stage.click(
+            CANVAS,
+            (1.5 if turned else 4.5) / cols * box["width"],
+            (4.5 if turned else 1.5) / rows * box["height"],
+            n,
+        )
         assert stage.sent[-1] == ["pick", {"query": 1, "key": 4}]
         stage.click(CANVAS, box["width"] - 0.6, box["height"] - 0.6, n)
         last = {"query": (cols if turned else rows) - 1, "key": (rows if turned else cols) - 1}
         assert stage.sent[-1] == ["pick", last]
     stage.show(stage.change(payload(convention), first=[100, 50], part="A part of it."))
     n, (rows, cols), turned = picks[0]
-    stage.click(CANVAS, (1.5 if turned else 4.5) / cols * box["width"], (4.5 if turned else 1.5) / rows * box["height"], n)
+    stage.click(
+        CANVAS,
+        (1.5 if turned else 4.5) / cols * box["width"],
+        (4.5 if turned else 1.5) / rows * box["height"],
+        n,
+    )
     assert stage.sent[-1] == ["pick", {"query": 101, "key": 54}]
     assert stage.text(".note").startswith("A part of it. Blue is above 0")
-    assert (stage.data(".matrices")["query"], stage.data(".matrices")["key"]) == (str(100 + QUERY), str(50 + KEY))
+    assert (stage.data(".matrices")["query"], stage.data(".matrices")["key"]) == (
+        str(100 + QUERY),
+        str(50 + KEY),
+    )
 
 
 def test_a_blocked_cell_says_by_which_mask(stage: Stage) -> None:
@@ -189,7 +245,9 @@ def test_a_blocked_cell_says_by_which_mask(stage: Stage) -> None:
     assert stage.text(".tip .why") == "blocked by: look-ahead"
     bits = np.zeros((rows, cols), np.uint8)
     bits[1, 3] = 0b101
-    stage.show(stage.change(payload("rows", SELF), {"blocked": bits}, masks=["one", "two", "three"]))
+    stage.show(
+        stage.change(payload("rows", SELF), {"blocked": bits}, masks=["one", "two", "three"])
+    )
     point(stage, n, 1, 3, rows, cols)
     assert stage.text(".tip .why") == "blocked by: one, three"
 
@@ -199,7 +257,9 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     header, _ = shown(stage, convention)
     assert stage.text(".title") == header["title"]
     assert hex_of(stage.css(".chip", "backgroundColor")[0]) == HEADS[HEAD]
-    written = [re.sub(r"[_^]\{([^}]*)\}", r"\1", e["title"] + e["formula"]) for e in header["equations"]]
+    written = [
+        re.sub(r"[_^]\{([^}]*)\}", r"\1", e["title"] + e["formula"]) for e in header["equations"]
+    ]
     assert stage.texts(".equation > p") == written
     signs = [term for e in header["equations"] for term in e["terms"] if isinstance(term, str)]
     assert stage.texts(".sign") == signs
@@ -225,10 +285,19 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
     header, _arrays = unpack(payload())
     big = np.zeros((3, 997), np.float32)
     big[1, 500], big[1, 501] = -1.0, 0.3
-    matrices = {**header["matrices"], "x": {**header["matrices"]["x"], "shape": [3, 997], "scale": 1.0}}
-    equations = [{"title": "t", "formula": "f", "size": "small", "terms": [{"matrix": "x", "name": "X"}]}]
-    stage.mount("matrices", 900).show(stage.change(payload(), {"x": big}, matrices=matrices, equations=equations))
-    assert stage.text(".note").endswith(" Where numbers are finer than pixels, a pixel shows the one furthest from 0.")
+    matrices = {
+        **header["matrices"],
+        "x": {**header["matrices"]["x"], "shape": [3, 997], "scale": 1.0},
+    }
+    equations = [
+        {"title": "t", "formula": "f", "size": "small", "terms": [{"matrix": "x", "name": "X"}]}
+    ]
+    stage.mount("matrices", 900).show(
+        stage.change(payload(), {"x": big}, matrices=matrices, equations=equations)
+    )
+    assert stage.text(".note").endswith(
+        " Where numbers are finer than pixels, a pixel shows the one furthest from 0."
+    )
     assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 84)
     assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 34, 3, 16))
     shown(stage)
@@ -238,10 +307,20 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
 def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool = False) -> bytes:
     """A payload of a single matrix; `masked` blocks all of it."""
     header, _ = unpack(payload())
-    matrix = {**header["matrices"]["x"], "shape": list(values.shape), "scale": 1.0, "masked": masked, "axes": ["d_in", "d_out"]}
+    matrix = {
+        **header["matrices"]["x"],
+        "shape": list(values.shape),
+        "scale": 1.0,
+        "masked": masked,
+        "axes": ["d_in", "d_out"],
+    }
     arrays = {"x": values.astype(np.float32), "blocked": np.full(values.shape, masked, np.uint8)}
-    equations = [{"title": "t", "formula": "f", "size": size, "terms": [{"matrix": "x", "name": "X"}]}]
-    return stage.change(payload(), arrays, matrices={**header["matrices"], "x": matrix}, equations=equations)
+    equations = [
+        {"title": "t", "formula": "f", "size": size, "terms": [{"matrix": "x", "name": "X"}]}
+    ]
+    return stage.change(
+        payload(), arrays, matrices={**header["matrices"], "x": matrix}, equations=equations
+    )
 
 
 POOLED = " Where numbers are finer than pixels, a pixel shows the one furthest from 0."
@@ -252,13 +331,19 @@ POOLED = " Where numbers are finer than pixels, a pixel shows the one furthest f
     [(220, 3, "small", False), (221, 3, "small", True), (3, 220, "small", False), (3, 221, "small", True),
      (420, 5, "large", False), (421, 5, "large", True), (5, 420, "large", False), (5, 421, "large", True)],
 )  # fmt: skip
-def test_finer_than_pixels_is_said_of_the_side_that_is(stage: Stage, rows: int, cols: int, size: str, pooled: bool) -> None:
+def test_finer_than_pixels_is_said_of_the_side_that_is(
+    stage: Stage, rows: int, cols: int, size: str, pooled: bool
+) -> None:
     stage.mount("matrices", 900).show(single(stage, np.ones((421, 421))))
     assert stage.text(".note").endswith(POOLED)
-    stage.show(single(stage, np.ones((rows, cols)), size), (1, 2))  # what was said of the one before is not said any more
+    stage.show(
+        single(stage, np.ones((rows, cols)), size), (1, 2)
+    )  # what was said of the one before is not said any more
     assert stage.text(".note").endswith(POOLED if pooled else "to choose that weight.")
     box, longest = stage.box(CANVAS), {"small": 110, "large": 210}[size]
-    assert (box["width"], box["height"]) == tuple(min(longest, max(30, n * (6 if size == "small" else 12))) for n in (cols, rows))
+    assert (box["width"], box["height"]) == tuple(
+        min(longest, max(30, n * (6 if size == "small" else 12))) for n in (cols, rows)
+    )
 
 
 def test_blocked_numbers_are_striped_every_sixth_pixel(stage: Stage) -> None:
@@ -288,7 +373,13 @@ def test_the_outline_of_a_tiny_cell_can_still_be_seen(stage: Stage) -> None:
         point(stage, 0, rows // 2, cols // 2, rows, cols)
         (band,) = bands(stage)
         assert band[:5] == pytest.approx(
-            outline(0, (rows, cols), (length(cols, "small"), length(rows, "small")), rows // 2, cols // 2)
+            outline(
+                0,
+                (rows, cols),
+                (length(cols, "small"), length(rows, "small")),
+                rows // 2,
+                cols // 2,
+            )
         )
         assert sorted(band[3:5]) == [5, 12]
 
@@ -314,38 +405,66 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
     name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.png"
-    title, least, signed, zero, one_weight = [one["text"] for one in drawn if one["op"] == "text"][:5]
-    assert (title, least, zero, one_weight) == (header["title"], "−", "0", "1 weight; hatched = masked")
+    title, least, signed, zero, one_weight = [one["text"] for one in drawn if one["op"] == "text"][
+        :5
+    ]
+    assert (title, least, zero, one_weight) == (
+        header["title"],
+        "−",
+        "0",
+        "1 weight; hatched = masked",
+    )
     assert signed.startswith("+ ± the largest number of each: ")
-    ends = dict(part.rsplit(" ", 1) for part in signed.removeprefix("+ ± the largest number of each: ").split(", "))
-    scales = {re.sub(r"[{}]", "", term["name"]): one["scale"] for one, term, _, _ in terms_of(header) if not one.get("weights")}
+    ends = dict(
+        part.rsplit(" ", 1)
+        for part in signed.removeprefix("+ ± the largest number of each: ").split(", ")
+    )
+    scales = {
+        re.sub(r"[{}]", "", term["name"]): one["scale"]
+        for one, term, _, _ in terms_of(header)
+        if not one.get("weights")
+    }
     assert {name: float(end) for name, end in ends.items()} == pytest.approx(scales, abs=0.006)
     place = stage.box(".equations")
     for n in range(len(terms_of(header))):
         box, canvas = stage.box(CANVAS, n), stage.pixels(CANVAS, n)
         x, y = box["width"] * 0.37, box["height"] * 0.61
-        seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y - 0.5 + 30, 1.5, 1.5)
+        seen = picture.within(
+            box["left"] - place["left"] + x - 0.5,
+            box["top"] - place["top"] + y - 0.5 + 30,
+            1.5,
+            1.5,
+        )
         assert any(alike(canvas.at(x, y), one, 8) for one in seen), n
     (whole,) = [one for one in drawn if one["op"] == "copy"]
     texts = [one for one in whole["of"] if one["op"] == "text"]
     assert {(one["baseline"], one["colour"]) for one in texts} == {("top", INK)}
     left = list(texts)
     for words in (".equation > p", "figcaption", ".sign"):
-        for n, (text, size) in enumerate(zip(stage.texts(words), stage.css(words, "fontSize"), strict=True)):
+        for n, (text, size) in enumerate(
+            zip(stage.texts(words), stage.css(words, "fontSize"), strict=True)
+        ):
             at, letters_ = stage.box(words, n), float(size.removesuffix("px"))
             x, y = at["left"] - place["left"], at["top"] - place["top"] + 2
-            mine = [one for one in left if abs(one["y"] - y) < 0.45 * letters_ and x - 0.01 <= one["x"] < x + at["width"]]
+            mine = [
+                one
+                for one in left
+                if abs(one["y"] - y) < 0.45 * letters_ and x - 0.01 <= one["x"] < x + at["width"]
+            ]
             assert "".join(one["text"] for one in mine) == text
             assert (mine[0]["x"], mine[0]["y"]) == pytest.approx((x, y), abs=0.01)
             assert mine[0]["font"] == f"{letters_:g}px sans-serif"
             small = [one for one in mine if one["y"] != mine[0]["y"]]
             count = "(root, all, n) => root.querySelectorAll(all)[n].querySelectorAll('sub, sup').length"
             assert len(small) == stage.js(count, words, n)
-            assert all(0.7 * letters_ < float(one["font"].split("px")[0]) < 0.9 * letters_ for one in small)
+            assert all(
+                0.7 * letters_ < float(one["font"].split("px")[0]) < 0.9 * letters_ for one in small
+            )
             left = [one for one in left if one not in mine]
     assert not left
     for n, seen in enumerate([one for one in whole["of"] if one["op"] == "copy"]):
         box = stage.box(CANVAS, n)
         assert [seen[k] for k in "xywh"] == pytest.approx(
-            [box["left"] - place["left"], box["top"] - place["top"], box["width"], box["height"]], abs=0.01
+            [box["left"] - place["left"], box["top"] - place["top"], box["width"], box["height"]],
+            abs=0.01,
         )

@@ -52,13 +52,25 @@ def test_queries_end_beside_the_middle_of_their_rows(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("tall", "letters", "step"),
-    [(20, 13, 1), (16, 12.8, 1), (12.5, 12, 1), (11.5, 12, 1), (11.4, 12, 2), (5.8, 12, 2), (5.7, 12, 3)],
+    [
+        (20, 13, 1),
+        (16, 12.8, 1),
+        (12.5, 12, 1),
+        (11.5, 12, 1),
+        (11.4, 12, 2),
+        (5.8, 12, 2),
+        (5.7, 12, 3),
+    ],
 )
-def test_of_flat_rows_every_nth_is_named(stage: Stage, tall: float, letters: float, step: int) -> None:
+def test_of_flat_rows_every_nth_is_named(
+    stage: Stage, tall: float, letters: float, step: int
+) -> None:
     down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=tall)
     assert "".join(one["text"] for one in down) == "abcdefghijklm"[::step]
     assert [size(one) for one in down] == pytest.approx([letters] * len(down), abs=0.01)
-    assert [one["y"] for one in down] == pytest.approx([TOP + (q + 0.5) * tall for q in range(0, 13, step)])
+    assert [one["y"] for one in down] == pytest.approx(
+        [TOP + (q + 0.5) * tall for q in range(0, 13, step)]
+    )
 
 
 def test_a_matrix_can_have_smaller_names(stage: Stage) -> None:
@@ -71,12 +83,17 @@ def test_keys_that_fit_stand_upright_over_the_middle_of_their_columns(stage: Sta
     assert [(one["text"], one["x"], one["y"]) for one in along] == [
         ("kk", LEFT + 20, TOP - 9), ("l", LEFT + 60, TOP - 9), ("mmmmm", LEFT + 100, TOP - 9),
     ]  # fmt: skip
-    assert {(one["align"], one["baseline"], one["angle"], size(one)) for one in along} == {("center", "middle", 0, 13)}
+    assert {(one["align"], one["baseline"], one["angle"], size(one)) for one in along} == {
+        ("center", "middle", 0, 13)
+    }
     assert [one["colour"] for one in along] == [INK, INK, QUIET]
 
 
 def test_one_key_that_would_touch_its_neighbour_turns_all_of_them(stage: Stage) -> None:
-    for wide, turned in ((39.1, False), (39, True)):  # five letters and the gap of 4 between two names
+    for wide, turned in (
+        (39.1, False),
+        (39, True),
+    ):  # five letters and the gap of 4 between two names
         _, along = named(stage, labels("a"), labels("kk", "mmmmm", special=0), wide=wide)
         assert [one["angle"] for one in along] == pytest.approx([-math.pi / 4 if turned else 0] * 2)
         assert {one["align"] for one in along} == {"left" if turned else "center"}
@@ -87,33 +104,71 @@ def test_one_key_that_would_touch_its_neighbour_turns_all_of_them(stage: Stage) 
 
 
 def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> None:
-    for wide, tall, turned in ((20, 10, 4), (10, 20, 2), (25, 10, 0)):  # letters of 13 and 12, 12 and 13, 13 and 12
-        down, along = named(stage, labels("abcdefghijklmnopqrstu"), labels("mmm"), letter=0, em=0.5, wide=wide, tall=tall)
+    for wide, tall, turned in (
+        (20, 10, 4),
+        (10, 20, 2),
+        (25, 10, 0),
+    ):  # letters of 13 and 12, 12 and 13, 13 and 12
+        down, along = named(
+            stage,
+            labels("abcdefghijklmnopqrstu"),
+            labels("mmm"),
+            letter=0,
+            em=0.5,
+            wide=wide,
+            tall=tall,
+        )
         assert along[0]["angle"] == pytest.approx(-math.pi / turned if turned else 0)
         assert size(along[0]) == (13 if wide > 12 else 12)
         assert size(down[0]) == (13 if tall > 12 else 12)
-        assert len(down[0]["text"]) == (12 if tall > 12 else 13)  # of the 82 pixels beside the cells
-    _, along = named(stage, labels("q"), labels("abcdefghijklmnopqrstu"), letter=0, em=0.5, wide=17, tall=20)
+        assert len(down[0]["text"]) == (
+            12 if tall > 12 else 13
+        )  # of the 82 pixels beside the cells
+    _, along = named(
+        stage, labels("q"), labels("abcdefghijklmnopqrstu"), letter=0, em=0.5, wide=17, tall=20
+    )
     assert len(along[0]["text"]) == 15  # of the 90.5 pixels over them, in letters of 12
 
 
 @pytest.mark.parametrize(
-    ("wide", "letters", "step"),  # slanting lines of letters are wide / √2 apart; where that is too little, they stand on end
-    [(20, 13, 1), (17, 17 / math.sqrt(2), 1), (16.3, 12, 1), (16.2, 12.96, 1), (11.5, 12, 1), (11.4, 12, 2),
-     (5.8, 12, 2), (5.7, 12, 3)],
+    (
+        "wide",
+        "letters",
+        "step",
+    ),  # slanting lines of letters are wide / √2 apart; where that is too little, they stand on end
+    [
+        (20, 13, 1),
+        (17, 17 / math.sqrt(2), 1),
+        (16.3, 12, 1),
+        (16.2, 12.96, 1),
+        (11.5, 12, 1),
+        (11.4, 12, 2),
+        (5.8, 12, 2),
+        (5.7, 12, 3),
+    ],
 )
-def test_of_turned_keys_those_are_named_that_do_not_touch(stage: Stage, wide: float, letters: float, step: int) -> None:
+def test_of_turned_keys_those_are_named_that_do_not_touch(
+    stage: Stage, wide: float, letters: float, step: int
+) -> None:
     keys = [f"{letter}{letter}{letter}" for letter in "abcdefghijklm"]
     _, along = named(stage, labels("q"), labels(*keys), wide=wide)
     assert [one["text"] for one in along] == keys[::step]
-    assert [one["angle"] for one in along] == pytest.approx([-math.pi / (4 if wide > 16.25 else 2)] * len(along))
+    assert [one["angle"] for one in along] == pytest.approx(
+        [-math.pi / (4 if wide > 16.25 else 2)] * len(along)
+    )
     assert [size(one) for one in along] == pytest.approx([letters] * len(along), abs=0.01)
-    assert [one["x"] for one in along] == pytest.approx([LEFT + (k + 0.5) * wide for k in range(0, 13, step)])
+    assert [one["x"] for one in along] == pytest.approx(
+        [LEFT + (k + 0.5) * wide for k in range(0, 13, step)]
+    )
 
 
-@pytest.mark.parametrize(("wide", "letters", "step"), [(13, 12, 1), (8.5, 12, 1), (8.3, 12, 2), (4.3, 12, 2), (4.1, 12, 3)])
+@pytest.mark.parametrize(
+    ("wide", "letters", "step"),
+    [(13, 12, 1), (8.5, 12, 1), (8.3, 12, 2), (4.3, 12, 2), (4.1, 12, 3)],
+)
 @pytest.mark.parametrize("letter", [0.1, 9])
-def test_single_letters_never_turn(stage: Stage, wide: float, letters: float, step: int, letter: float
+def test_single_letters_never_turn(
+    stage: Stage, wide: float, letters: float, step: int, letter: float
 ) -> None:
     _, along = named(stage, labels("q"), labels(*"abcdefghijklm"), letter=letter, wide=wide)
     assert "".join(one["text"] for one in along) == "abcdefghijklm"[::step]
@@ -131,7 +186,9 @@ def test_beside_single_letters_a_special_token_turns_alone(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(("left", "fits"), [(106, 12), (105.9, 11), (113, 13)])
-def test_a_query_is_as_long_as_the_room_beside_the_cells(stage: Stage, left: float, fits: int) -> None:
+def test_a_query_is_as_long_as_the_room_beside_the_cells(
+    stage: Stage, left: float, fits: int
+) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
     down, _ = named(stage, labels(text[:fits], text[: fits + 1]), labels("k"), left=left)
     assert down[0]["text"] == text[:fits]
@@ -140,7 +197,9 @@ def test_a_query_is_as_long_as_the_room_beside_the_cells(stage: Stage, left: flo
 
 
 @pytest.mark.parametrize(("top", "fits"), [(88.4, 13), (88.3, 12), (93.4, 14)])
-def test_a_turned_key_is_as_long_as_the_room_over_the_cells(stage: Stage, top: float, fits: int) -> None:
+def test_a_turned_key_is_as_long_as_the_room_over_the_cells(
+    stage: Stage, top: float, fits: int
+) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
     _, along = named(stage, labels("q"), labels(text[:fits], text[: fits + 1]), top=top)
     assert along[0]["text"] == text[:fits]
@@ -152,11 +211,17 @@ def test_a_turned_key_is_as_long_as_the_room_over_the_cells(stage: Stage, top: f
 # --- the cells
 
 
-def painted(stage: Stage, codes: np.ndarray, x: int, y: int, wide: int, tall: int, period: int | None) -> np.ndarray:
+def painted(
+    stage: Stage, codes: np.ndarray, x: int, y: int, wide: int, tall: int, period: int | None
+) -> np.ndarray:
     """The device pixels of an empty canvas of 41 × 37 on which these codes have been painted."""
     stage.functions("head", "paintCodes", "rampOf", "rgb")
     rows, cols = codes.shape
-    ramp, paper, hatch = "own.rampOf(own.rgb(paper), own.rgb(accent))", "own.rgb(paper)", "own.rgb(hatch)"
+    ramp, paper, hatch = (
+        "own.rampOf(own.rgb(paper), own.rgb(accent))",
+        "own.rgb(paper)",
+        "own.rgb(hatch)",
+    )
     drawn = stage.js(
         "(root, codes, rows, cols, place, period, paper, accent, hatch) => {"
         " const canvas = Object.assign(document.createElement('canvas'), { width: 41, height: 37 });"
@@ -173,7 +238,10 @@ def rgb(colour: str) -> list[int]:
 
 
 @pytest.mark.parametrize("period", [None, 4])
-@pytest.mark.parametrize(("rows", "cols", "wide", "tall"), [(3, 5, 23, 29), (3, 29, 13, 11), (31, 5, 17, 7), (31, 29, 5, 3)])
+@pytest.mark.parametrize(
+    ("rows", "cols", "wide", "tall"),
+    [(3, 5, 23, 29), (3, 29, 13, 11), (31, 5, 17, 7), (31, 29, 5, 3)],
+)
 def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
     stage: Stage, rows: int, cols: int, wide: int, tall: int, period: int | None
 ) -> None:
@@ -189,7 +257,10 @@ def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
     for down in range(tall):
         for right in range(wide):
             first, left = down * rows // tall, right * cols // wide
-            last, end = max(first + 1, (down + 1) * rows // tall), max(left + 1, (right + 1) * cols // wide)
+            last, end = (
+                max(first + 1, (down + 1) * rows // tall),
+                max(left + 1, (right + 1) * cols // wide),
+            )
             code = codes[first:last, left:end].max()
             masked += not code
             stripe = HATCH if (down + right) % (period or 6) == 0 else PAPER
@@ -212,5 +283,9 @@ def test_a_canvas_is_as_large_as_it_is_asked_to_be_and_empty(stage: Stage) -> No
         "  return [context === own2d, ratio, a, e, empty, canvas.width, canvas.height, style.width, style.height]; }); }",
         [[40.4, 30.3], [40.4, 30.3], [40.4, 17], [23, 17], [17, 23]],
     )
-    size = [(81, 61, "40.4px", "30.3px")] * 2 + [(81, 34, "40.4px", "17px"), (46, 34, "23px", "17px"), (34, 46, "17px", "23px")]
+    size = [(81, 61, "40.4px", "30.3px")] * 2 + [
+        (81, 34, "40.4px", "17px"),
+        (46, 34, "23px", "17px"),
+        (34, 46, "17px", "23px"),
+    ]
     assert [tuple(one) for one in found] == [(True, RATIO, 1, 0, True, *one) for one in size]

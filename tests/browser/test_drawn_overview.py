@@ -7,7 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import DARK, HATCH, HEADS, INK, PAPER, QUIET, RATIO, SAVED, SHARP, Stage, alike, hex_of, mixed, weight_colour
+from stage import (
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    PAPER,
+    QUIET,
+    RATIO,
+    SAVED,
+    SHARP,
+    Stage,
+    alike,
+    hex_of,
+    mixed,
+    weight_colour,
+)
 
 from viz_app.components import stamped
 from viz_app.drawing.colours import ramp
@@ -17,8 +32,12 @@ LAYERS, N_HEADS, ROWS, COLS = 3, 5, 2, 7
 KINDS = (("encoder", 2), ("decoder", 3), ("cross", 1))  # kind, layers
 
 
-def codes_of(layers: int, seed: int, heads: int = N_HEADS, rows: int = ROWS, cols: int = COLS) -> np.ndarray:
-    return np.random.default_rng(seed).integers(1, 256, (layers, heads, rows, cols)).astype(np.uint8)
+def codes_of(
+    layers: int, seed: int, heads: int = N_HEADS, rows: int = ROWS, cols: int = COLS
+) -> np.ndarray:
+    return (
+        np.random.default_rng(seed).integers(1, 256, (layers, heads, rows, cols)).astype(np.uint8)
+    )
 
 
 def payload(
@@ -37,7 +56,12 @@ def payload(
         parts.append(codes)
         offset += codes.size
     return pack(
-        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen, "file": "one.all-heads", **SAVED},
+        {
+            "blocks": blocks,
+            "chosen": {"site": "encoder.layers.0", "head": 0} | chosen,
+            "file": "one.all-heads",
+            **SAVED,
+        },
         codes=np.concatenate([p.ravel() for p in parts]),
     ), parts
 
@@ -54,10 +78,10 @@ def button(kind: str, layer: int, head: int) -> str:
 
 def place(stage: Stage, selector: str) -> dict[str, float]:
     """Where a button stands on its canvas, and how large it is."""
-    style = (
-        "(root, one) => { const { left, top, width, height } = root.querySelector(one).style; return [left, top, width, height]; }"
+    style = "(root, one) => { const { left, top, width, height } = root.querySelector(one).style; return [left, top, width, height]; }"
+    return dict(
+        zip("xywh", (float(v.removesuffix("px")) for v in stage.js(style, selector)), strict=True)
     )
-    return dict(zip("xywh", (float(v.removesuffix("px")) for v in stage.js(style, selector)), strict=True))
 
 
 def code_colour(code: int) -> str:
@@ -76,8 +100,17 @@ def test_each_head_of_each_layer_has_its_own_picture_under_its_button(stage: Sta
                     for c in range(COLS):
                         if not codes[n][layer, head, r, c]:
                             continue
-                        seen = pixels.at(at["x"] + (c + 0.5) / COLS * at["w"], at["y"] + (r + 0.5) / ROWS * at["h"])
-                        assert alike(seen, code_colour(codes[n][layer, head, r, c])), (kind, layer, head, r, c)
+                        seen = pixels.at(
+                            at["x"] + (c + 0.5) / COLS * at["w"],
+                            at["y"] + (r + 0.5) / ROWS * at["h"],
+                        )
+                        assert alike(seen, code_colour(codes[n][layer, head, r, c])), (
+                            kind,
+                            layer,
+                            head,
+                            r,
+                            c,
+                        )
 
 
 def test_masked_cells_of_a_small_picture_are_striped(stage: Stage) -> None:
@@ -85,26 +118,38 @@ def test_masked_cells_of_a_small_picture_are_striped(stage: Stage) -> None:
     at, pixels = place(stage, button("decoder", 1, 2)), stage.pixels(".grid canvas", 1)
     x, y, wide = at["x"] + 3.2 * at["w"] / COLS, at["y"] + 1, 0.6 * at["w"] / COLS
     assert pixels.within(x, y, wide, at["h"] / 2 - 2) == {PAPER, HATCH}
-    row = [pixels.at(at["x"] + 3.2 * at["w"] / COLS + 1, at["y"] + 1 + i / RATIO) == HATCH for i in range(16)]
+    row = [
+        pixels.at(at["x"] + 3.2 * at["w"] / COLS + 1, at["y"] + 1 + i / RATIO) == HATCH
+        for i in range(16)
+    ]
     assert sum(row) == 2  # every eighth device pixel
 
 
 def test_layers_run_down_and_heads_along(stage: Stage) -> None:
     shown(stage)
     side = place(stage, button("encoder", 0, 0))["w"]
-    for kind, layer, head in (("encoder", 0, 0), ("encoder", 1, 4), ("decoder", 2, 3), ("cross", 0, 2)):
+    for kind, layer, head in (
+        ("encoder", 0, 0),
+        ("encoder", 1, 4),
+        ("decoder", 2, 3),
+        ("cross", 0, 2),
+    ):
         at = place(stage, button(kind, layer, head))
         assert (at["x"], at["y"]) == (20 + head * (side + 3), 15 + layer * (side + 3))
     canvas = stage.box(".grid canvas", 1)
     assert (canvas["width"], canvas["height"]) == (20 + 5 * (side + 3), 15 + 3 * (side + 3))
 
 
-def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(stage: Stage) -> None:
+def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(
+    stage: Stage,
+) -> None:
     shown(stage)
     for n, (kind, layers) in enumerate(KINDS):
         heads = 3 if kind == "cross" else 5
         texts = stage.drawn(".grid canvas", "text", n)
-        assert [one["text"] for one in texts] == [str(h + 1) for h in range(heads)] + [str(2 * i + 1) for i in range(layers)]
+        assert [one["text"] for one in texts] == [str(h + 1) for h in range(heads)] + [
+            str(2 * i + 1) for i in range(layers)
+        ]
         assert {(one["align"], one["baseline"], one["colour"], one["font"]) for one in texts} == {
             ("center", "middle", QUIET, "12px sans-serif")
         }
@@ -119,7 +164,9 @@ def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(s
         assert all(one["x"] < 14 for one in texts[heads:])
         bars = [one for one in stage.drawn(".grid canvas", "rect", n) if one["h"] == 2]
         assert [one["colour"] for one in bars] == list(HEADS[:heads])
-        assert [(one["x"], one["y"], one["w"]) for one in bars] == [(20 + h * (at["w"] + 3), 11, at["w"]) for h in range(heads)]
+        assert [(one["x"], one["y"], one["w"]) for one in bars] == [
+            (20 + h * (at["w"] + 3), 11, at["w"]) for h in range(heads)
+        ]
         assert stage.texts("h4")[n] == f"Title of {kind}"
         assert stage.texts(".subtitle")[n] == f"who reads in {kind}"
 
@@ -132,12 +179,16 @@ def test_very_small_pictures_number_every_second_head(stage: Stage) -> None:
     }]  # fmt: skip
     for width, step in ((230, 2), (316, 2), (324, 1)):
         stage.mount("overview", width).show(
-            pack({"blocks": blocks, "chosen": {"site": "a", "head": 0}}, codes=np.ones(16, np.uint8))
+            pack(
+                {"blocks": blocks, "chosen": {"site": "a", "head": 0}}, codes=np.ones(16, np.uint8)
+            )
         )
         side = place(stage, "button[data-head='0']")["w"]
         assert side == max(12, math.floor((width - 20) / 16) - 3)
         assert (side < 16) == (step == 2)
-        assert [one["text"] for one in stage.drawn(".grid canvas", "text")] == [str(h + 1) for h in range(0, 16, step)] + ["1"]
+        assert [one["text"] for one in stage.drawn(".grid canvas", "text")] == [
+            str(h + 1) for h in range(0, 16, step)
+        ] + ["1"]
 
 
 def test_a_picture_is_never_larger_than_56_and_rows_of_blocks_fit_the_window(stage: Stage) -> None:
@@ -151,7 +202,9 @@ def test_a_picture_is_never_larger_than_56_and_rows_of_blocks_fit_the_window(sta
     shown(stage, 300, kinds=(("encoder", 2), ("decoder", 12), ("cross", 6)))
     height = math.floor((1600 - (246 + 64 * 3)) / (3 * 12))
     assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (300 - 20) // 5) - 3
-    shown(stage, 520, kinds=(("encoder", 12), ("decoder", 2), ("cross", 2)), heads=(8, 8, 8))  # two columns
+    shown(
+        stage, 520, kinds=(("encoder", 12), ("decoder", 2), ("cross", 2)), heads=(8, 8, 8)
+    )  # two columns
     height = math.floor((1600 - (246 + 64 * 2)) / (2 * 12))
     assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (250 - 20) // 8) - 3
 
@@ -165,7 +218,9 @@ def test_buttons_are_named_and_the_chosen_one_is_pressed(stage: Stage) -> None:
     assert set(stage.attrs(".grid button[aria-pressed=false]", "tabindex")) == {"-1"}
     assert len(stage.attrs(".grid button", "type")) == 2 * 5 + 3 * 5 + 3
     assert set(stage.attrs(".grid button", "type")) == {"button"}
-    colours = stage.js("(root) => [...root.querySelectorAll('.grid button')].map((b) => b.style.getPropertyValue('--head'))")
+    colours = stage.js(
+        "(root) => [...root.querySelectorAll('.grid button')].map((b) => b.style.getPropertyValue('--head'))"
+    )
     assert [c.lower() for c in colours[:5]] == list(HEADS[:5])
     data = stage.data(".overview")
     assert (data["site"], data["head"]) == ("decoder.layers.2", "3")
@@ -178,7 +233,8 @@ def test_the_key_runs_from_0_to_1_and_shows_masked(stage: Stage) -> None:
     shown(stage)
     assert stage.texts(".scale span") == ["0", "1 weight", "masked"]
     bar, hatch = (
-        stage.js("(root, one) => getComputedStyle(root.querySelector(one)).backgroundImage", one) for one in (".bar", ".hatch")
+        stage.js("(root, one) => getComputedStyle(root.querySelector(one)).backgroundImage", one)
+        for one in (".bar", ".hatch")
     )
     stops = [hex_of(f"rgb({one.split(')')[0]})") for one in bar.split("rgb(")[1:]]
     assert bar.startswith("linear-gradient(to right")
@@ -186,14 +242,18 @@ def test_the_key_runs_from_0_to_1_and_shows_masked(stage: Stage) -> None:
     for i, stop in enumerate(stops):
         assert alike(stop, code_colour(1 + 32 * i if i < 8 else 255))
     assert hatch.startswith("repeating-linear-gradient(135deg")
-    assert [hex_of(f"rgb({one.split(')')[0]})") for one in hatch.split("rgb(")[1:]] == [HATCH] * 2 + [PAPER] * 2
+    assert [hex_of(f"rgb({one.split(')')[0]})") for one in hatch.split("rgb(")[1:]] == [
+        HATCH
+    ] * 2 + [PAPER] * 2
 
 
 def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
     shown(stage)
     box = "(root, one) => JSON.stringify(root.querySelector(one).getBoundingClientRect())"
     seen = "(root, one) => root.querySelector(one).checkVisibility({ visibilityProperty: true })"
-    assert stage.text(".hint") == "Rows: layers. Columns: heads. Click one, then use the arrow keys."
+    assert (
+        stage.text(".hint") == "Rows: layers. Columns: heads. Click one, then use the arrow keys."
+    )
     assert not stage.js(seen, ".pooled")
     before = stage.js(box, ".foot")
     shown(stage, pools=(1, 4, 2))
@@ -213,10 +273,14 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
     shown(stage)
     pixels = stage.pixels(".grid canvas", 1)
     wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
-    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {
+        PAPER
+    }
     _, picture, _ = stage.saved_picture()
     wide, tall = picture.wide / SHARP - 0.5, picture.tall / SHARP - 0.5
-    assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {PAPER}
+    assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {
+        PAPER
+    }
 
 
 def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
@@ -224,7 +288,10 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     stage.move(button("decoder", 2, 3), 10, 10)
     assert not stage.hidden(".zoom")
     assert stage.text(".zoom .name") == "Title of decoder: layer 5, head 4"
-    assert stage.text(".zoom .note") == "sides of decoder; hatched = masked. Each pixel = largest of 4 × 4."
+    assert (
+        stage.text(".zoom .note")
+        == "sides of decoder; hatched = masked. Each pixel = largest of 4 × 4."
+    )
     pixels = stage.pixels(".zoom canvas")
     assert (pixels.wide, pixels.tall) == (216 * RATIO, 216 * RATIO)
     for r in range(ROWS):
@@ -239,7 +306,9 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     (image,) = stage.drawn(".zoom canvas", "image")
     assert [image[k] for k in "xywh"] == [0, 0, 216, 216]
     at, zoom = stage.box(button("decoder", 2, 3)), stage.box(".zoom")
-    assert zoom["left"] == pytest.approx(min(at["left"], stage.box(".overview")["right"] - zoom["width"]), abs=0.6)
+    assert zoom["left"] == pytest.approx(
+        min(at["left"], stage.box(".overview")["right"] - zoom["width"]), abs=0.6
+    )
     assert zoom["top"] == pytest.approx(at["bottom"] + 6, abs=0.6)
     stage.move(button("encoder", 0, 1), 10, 10)
     assert stage.text(".zoom .name") == "Title of encoder: layer 1, head 2"
@@ -262,24 +331,41 @@ def test_the_zoom_is_never_where_the_chosen_head_is_shown(
     stage.page.evaluate("(px) => { stage.host.style.marginTop = `${px}px`; }", top)
     for head in (0, 4):
         stage.move(button("encoder", 1, head), 5, 5)
-        at, zoom, all_ = stage.box(button("encoder", 1, head)), stage.box(".zoom"), stage.box(".overview")
+        at, zoom, all_ = (
+            stage.box(button("encoder", 1, head)),
+            stage.box(".zoom"),
+            stage.box(".overview"),
+        )
         assert zoom["right"] <= all_["right"] + 0.5
-        assert zoom["left"] == pytest.approx(min(at["left"], all_["right"] - zoom["width"]), abs=0.6)
+        assert zoom["left"] == pytest.approx(
+            min(at["left"], all_["right"] - zoom["width"]), abs=0.6
+        )
         if below:
             assert zoom["top"] == pytest.approx(at["bottom"] + 6, abs=0.6)
         else:
             over = max(0, at["top"] - 6 - zoom["height"])
-            assert zoom["top"] == pytest.approx(over if window[0] > 700 else min(over, all_["bottom"] - zoom["height"]), abs=0.6)
+            assert zoom["top"] == pytest.approx(
+                over if window[0] > 700 else min(over, all_["bottom"] - zoom["height"]), abs=0.6
+            )
         assert window[0] > 700 or zoom["bottom"] <= all_["bottom"] + 0.5
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
 
 
-@pytest.mark.parametrize(("width", "columns"), [(200, 1), (479, 1), (480, 2), (729, 2), (730, 3), (1200, 3)])
-def test_blocks_stand_beside_each_other_where_each_has_230_pixels(stage: Stage, width: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "columns"), [(200, 1), (479, 1), (480, 2), (729, 2), (730, 3), (1200, 3)]
+)
+def test_blocks_stand_beside_each_other_where_each_has_230_pixels(
+    stage: Stage, width: int, columns: int
+) -> None:
     shown(stage, width, heads=(8, 8, 8))
     room = (width - 20 * (columns - 1)) / columns
-    assert place(stage, button("encoder", 0, 0))["w"] == max(12, min(56, math.floor((room - 20) / 8)) - 3)
-    assert len({round(stage.box("section.block", n)["top"]) for n in range(3)}) == {1: 3, 2: 2, 3: 1}[columns]
+    assert place(stage, button("encoder", 0, 0))["w"] == max(
+        12, min(56, math.floor((room - 20) / 8)) - 3
+    )
+    assert (
+        len({round(stage.box("section.block", n)["top"]) for n in range(3)})
+        == {1: 3, 2: 2, 3: 1}[columns]
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +373,9 @@ def test_blocks_stand_beside_each_other_where_each_has_230_pixels(stage: Stage, 
     [((1280, 910), 12, 600), ((1280, 909), 12, 599), ((700, 910), 12, 600), ((699, 910), 5, 5 * 43), ((699, 910), 9, 9 * 43),
      ((1280, 400), 5, 180), ((1280, 400), 6, 180)],
 )  # fmt: skip
-def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int, int], layers: int, room: int) -> None:
+def test_all_layers_fit_the_height_of_the_window(
+    stage: Stage, window: tuple[int, int], layers: int, room: int
+) -> None:
     stage.page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
     shown(stage, 600, kinds=(("encoder", layers),))
     side = place(stage, button("encoder", 0, 0))["w"]
@@ -299,10 +387,15 @@ def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int
     ("heads", "layers", "width", "pitch"),
     [(12, 12, 230, 17), (32, 32, 375, 11), (32, 32, 230, 6), (16, 2, 244, 14), (16, 2, 260, 15)],
 )
-def test_many_heads_are_seen_without_scrolling(stage: Stage, heads: int, layers: int, width: int, pitch: int) -> None:
+def test_many_heads_are_seen_without_scrolling(
+    stage: Stage, heads: int, layers: int, width: int, pitch: int
+) -> None:
     stage.page.set_viewport_size({"width": 1280, "height": 720})
     shown(stage, width, kinds=(("encoder", layers),), heads=(heads,))
-    first, last = place(stage, button("encoder", 0, 0)), place(stage, button("encoder", layers - 1, heads - 1))
+    first, last = (
+        place(stage, button("encoder", 0, 0)),
+        place(stage, button("encoder", layers - 1, heads - 1)),
+    )
     chosen = stage.css('button[aria-pressed="true"]', "borderTopWidth")
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
     assert first["w"] == first["h"] == pitch - (1 if pitch < 15 else 3)
@@ -311,7 +404,9 @@ def test_many_heads_are_seen_without_scrolling(stage: Stage, heads: int, layers:
     assert last["y"] + last["h"] <= 720 - 246 - 64
     assert chosen == ["2px" if pitch < 15 else "3px"]
     numbers = stage.drawn(".grid canvas", "text")
-    along, down = (sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y"))      # the first is the other axis's line
+    along, down = (
+        sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y")
+    )  # the first is the other axis's line
     assert min(b - a for a, b in pairwise(along)) >= 19
     assert min(b - a for a, b in pairwise(down)) >= 12
     assert [one["text"] for one in numbers][:2] == ["1", str(1 + -(-19 // pitch))]
@@ -335,7 +430,10 @@ def test_the_arrows_walk_over_everything(stage: Stage) -> None:
             assert stage.attrs("button[aria-pressed=true]", "data-site", "data-head") == [
                 {"data-site": site, "data-head": str(head)}
             ]
-            assert stage.js("(root) => ({ ...root.activeElement.dataset })") == {"site": site, "head": str(head)}
+            assert stage.js("(root) => ({ ...root.activeElement.dataset })") == {
+                "site": site,
+                "head": str(head),
+            }
             assert stage.hidden(".zoom")  # the chosen head is shown large already
     stage.move(button("encoder", 0, 0), 5, 5)
     assert not stage.hidden(".zoom")
@@ -343,7 +441,10 @@ def test_the_arrows_walk_over_everything(stage: Stage) -> None:
     assert stage.hidden(".zoom")
     stage.js("(root, one) => root.querySelector(one).focus()", button("encoder", 0, 0))
     stage.press("ArrowUp")
-    assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 1}]  # there is nothing above
+    assert stage.sent[-1] == [
+        "pick",
+        {"site": "decoder.layers.2", "head": 1},
+    ]  # there is nothing above
 
 
 def test_arrow_keys_do_not_scroll_the_page(stage: Stage) -> None:
@@ -402,9 +503,18 @@ def retyped(stage: Stage, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("title", "Another"), ("subtitle", "others read"), ("sites", ["a", "b"]), ("layers", [5, 7]), ("heads", 4), ("", None)],
+    [
+        ("title", "Another"),
+        ("subtitle", "others read"),
+        ("sites", ["a", "b"]),
+        ("layers", [5, 7]),
+        ("heads", 4),
+        ("", None),
+    ],
 )
-def test_while_one_types_the_words_along_the_pictures_follow_them(stage: Stage, field: str, value: Any) -> None:
+def test_while_one_types_the_words_along_the_pictures_follow_them(
+    stage: Stage, field: str, value: Any
+) -> None:
     shown(stage)
     before = stage.drawn(".grid canvas", "text")
     data, (codes, *_) = payload()
@@ -419,10 +529,17 @@ def test_while_one_types_the_words_along_the_pictures_follow_them(stage: Stage, 
         for site, layer in zip(block["sites"], block["layers"], strict=True) for head in heads
     ]  # fmt: skip
     texts = stage.drawn(".grid canvas", "text")
-    assert [one["text"] for one in texts] == [str(h + 1) for h in heads] + [str(layer) for layer in block["layers"]]
-    assert len(stage.drawn(".grid canvas", "image")) == 2 * len(heads) * (1 if field else 2)  # the empty canvas stays
+    assert [one["text"] for one in texts] == [str(h + 1) for h in heads] + [
+        str(layer) for layer in block["layers"]
+    ]
+    assert len(stage.drawn(".grid canvas", "image")) == 2 * len(heads) * (
+        1 if field else 2
+    )  # the empty canvas stays
     assert field or texts == before
-    at, pixels = place(stage, f'button[data-site="{block["sites"][1]}"][data-head="2"]'), stage.pixels(".grid canvas")
+    at, pixels = (
+        place(stage, f'button[data-site="{block["sites"][1]}"][data-head="2"]'),
+        stage.pixels(".grid canvas"),
+    )
     for r in range(ROWS):
         seen = pixels.at(at["x"] + 0.5 / COLS * at["w"], at["y"] + (r + 0.5) / ROWS * at["h"])
         assert alike(seen, code_colour(codes[1, 2, r, 0]))
@@ -431,11 +548,15 @@ def test_while_one_types_the_words_along_the_pictures_follow_them(stage: Stage, 
 def test_another_theme_draws_the_numbers_and_the_key_anew(stage: Stage) -> None:
     shown(stage)
     for name, value in DARK.items():
-        stage.page.evaluate("([name, value]) => stage.host.style.setProperty(name, value)", [name, value])
+        stage.page.evaluate(
+            "([name, value]) => stage.host.style.setProperty(name, value)", [name, value]
+        )
     data, (codes, *_) = payload()
     stage.show(data)
     paper, accent, ink = DARK.values()
-    assert {one["colour"] for one in stage.drawn(".grid canvas", "text")} == {mixed(0.62, paper, ink)}
+    assert {one["colour"] for one in stage.drawn(".grid canvas", "text")} == {
+        mixed(0.62, paper, ink)
+    }
     at, pixels = place(stage, button("encoder", 1, 1)), stage.pixels(".grid canvas")
     assert pixels.at(1, 1) == paper
     seen = pixels.at(at["x"] + 0.5 / COLS * at["w"], at["y"] + 1)
@@ -450,7 +571,11 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
     assert name == "one.all-heads.png"
     title, zero, most, caption = [one for one in drawn if one["op"] == "text"]
     assert title["text"] == "All heads: rows are layers, columns are heads"
-    assert (zero["text"], most["text"], caption["text"]) == ("0", "1 weight; hatched = masked", SAVED["caption"])
+    assert (zero["text"], most["text"], caption["text"]) == (
+        "0",
+        "1 weight; hatched = masked",
+        SAVED["caption"],
+    )
     canvases = [stage.pixels(".grid canvas", n) for n in range(3)]
     wide = max(300, max(c.wide / RATIO for c in canvases), math.ceil(title["wide"]) + 60)
     pictures = 30 + sum(c.tall / RATIO + 24 for c in canvases)
@@ -469,9 +594,12 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "heads", "wide"), [((("encoder", 2), ("cross", 1)), (16, 3), 20 + 16 * 37), (KINDS, (2, 3, 1), 300)]
+    ("kinds", "heads", "wide"),
+    [((("encoder", 2), ("cross", 1)), (16, 3), 20 + 16 * 37), (KINDS, (2, 3, 1), 300)],
 )
-def test_in_the_file_each_block_stands_under_its_title(stage: Stage, kinds: tuple, heads: tuple, wide: int) -> None:
+def test_in_the_file_each_block_stands_under_its_title(
+    stage: Stage, kinds: tuple, heads: tuple, wide: int
+) -> None:
     shown(stage, 1250, kinds=kinds, heads=heads)
     _, _, drawn = stage.saved_picture()
     (whole,) = [one for one in drawn if one["op"] == "copy"]
@@ -482,6 +610,10 @@ def test_in_the_file_each_block_stands_under_its_title(stage: Stage, kinds: tupl
         copies.append([0, y + 24, canvas["width"], canvas["height"]])
         y += 24 + canvas["height"]
     assert (whole["w"], whole["h"]) == (wide, y)
-    texts = [[one[k] for k in ("text", "x", "y", "colour", "font")] for one in whole["of"] if one["op"] == "text"]
+    texts = [
+        [one[k] for k in ("text", "x", "y", "colour", "font")]
+        for one in whole["of"]
+        if one["op"] == "text"
+    ]
     assert texts == words
     assert [[one[k] for k in "xywh"] for one in whole["of"] if one["op"] == "copy"] == copies

@@ -16,20 +16,22 @@ def asked(stage: Stage, n: int) -> list[int]:
     return [step for _, step in stage.sent]
 
 
-def test_steps_are_played_in_order_each_after_the_one_before_it_has_come_and_the_last_ends_it(stage: Stage) -> None:
+def test_steps_are_played_in_order_each_after_the_one_before_it_has_come_and_the_last_ends_it(
+    stage: Stage,
+) -> None:
     stage.mount("player")
     shown(stage, 4, 1)
     assert stage.text("span") == "2 of 4"
     stage.click("button")
     assert stage.text("button") == "❚❚ Pause"
     assert asked(stage, 1) == [16]
-    shown(stage, 4, 2)      # an answer to something else: what was asked for is still on its way
+    shown(stage, 4, 2)  # an answer to something else: what was asked for is still on its way
     stage.page.evaluate("stage.frames(3)")
     shown(stage, 16, 3)
     assert asked(stage, 2) == [16, 125]
     shown(stage, 125, 4)
     assert stage.text("button") == "▶ Play"
-    stage.click("button")       # from the last it begins again
+    stage.click("button")  # from the last it begins again
     assert asked(stage, 3) == [16, 125, 0]
 
 
@@ -44,8 +46,10 @@ def test_the_next_step_waits_for_all_pictures_of_this_one(stage: Stage) -> None:
     }""")
     shown(stage, 4, 2)
     stage.page.evaluate("timers.at(-1)()")
-    assert asked(stage, 1) == [4]       # the rerun under way has not ended
-    stage.page.evaluate("() => { attnscopePictures.get('live').edition = [1, 2]; timers.at(-1)(); }")
+    assert asked(stage, 1) == [4]  # the rerun under way has not ended
+    stage.page.evaluate(
+        "() => { attnscopePictures.get('live').edition = [1, 2]; timers.at(-1)(); }"
+    )
     assert asked(stage, 2) == [4, 16]
 
 
@@ -60,12 +64,12 @@ def test_a_pause_and_a_hand_on_the_slider_stop_it(stage: Stage) -> None:
     stage.click("button")
     shown(stage, 4, 2)
     assert stage.page.evaluate("timers.map((t) => t.ms)") == [900]
-    stage.click("button")       # between two steps
+    stage.click("button")  # between two steps
     stage.page.evaluate("timers.forEach((t) => t.work())")
     assert asked(stage, 1) == [4]
     stage.click("button")
     shown(stage, 16, 3)
-    shown(stage, 0, 4)          # somebody has moved the slider
+    shown(stage, 0, 4)  # somebody has moved the slider
     stage.page.evaluate("timers.forEach((t) => t.work())")
     assert asked(stage, 2) == [4, 16]
     assert stage.text("button") == "▶ Play"

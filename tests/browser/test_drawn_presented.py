@@ -22,7 +22,9 @@ SCALE = 1.3
 
 @pytest.fixture(autouse=True)
 def presented(stage: Stage) -> Iterator[None]:
-    stage.page.evaluate(f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')")
+    stage.page.evaluate(
+        f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')"
+    )
     yield
     stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")
 
@@ -37,10 +39,16 @@ def test_a_head_fills_its_place_with_larger_letters(stage: Stage) -> None:
     place, box = stage.box(".map .stage"), stage.box(head.CELLS)
     assert (box["width"], box["height"]) == pytest.approx((place["width"], place["height"]), abs=1)
     pixels = stage.pixels(head.CELLS)
-    assert (pixels.wide, pixels.tall) == pytest.approx((RATIO * place["width"], RATIO * place["height"]), abs=RATIO)      # sharp
+    assert (pixels.wide, pixels.tall) == pytest.approx(
+        (RATIO * place["width"], RATIO * place["height"]), abs=RATIO
+    )  # sharp
     name = stage.written(head.CELLS)["q1"]
-    assert (name["x"], name["y"]) == pytest.approx((SCALE * (at["left"] - 6), SCALE * (at["top"] + 1.5 * at["tall"])), abs=0.5)
-    stage.move(head.CELLS, SCALE * (at["left"] + 2.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    assert (name["x"], name["y"]) == pytest.approx(
+        (SCALE * (at["left"] - 6), SCALE * (at["top"] + 1.5 * at["tall"])), abs=0.5
+    )
+    stage.move(
+        head.CELLS, SCALE * (at["left"] + 2.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"])
+    )
     assert {key: stage.data(".tip")[key] for key in ("query", "key")} == {"query": "1", "key": "2"}
     frame = stage.drawn(head.MARKS, "frame")[0]
     assert frame["w"] == pytest.approx(SCALE * (at["wide"] + 2), abs=0.1)
@@ -57,7 +65,9 @@ def test_the_walk_has_larger_rows_and_only_as_many_as_it_needs(stage: Stage) -> 
     lines = n + 1
     pitch = min(22, int((186 + (1600 - 720) / SCALE) // lines))
     assert box["height"] == pytest.approx(SCALE * (40 + lines * pitch + 6), abs=1)
-    stage.move(tables.CELLS, SCALE * (column["x"] + 5), SCALE * (40 + 2.5 * pitch))      # the second key
+    stage.move(
+        tables.CELLS, SCALE * (column["x"] + 5), SCALE * (40 + 2.5 * pitch)
+    )  # the second key
     assert stage.data(".tip")["column"] == "weights"
     assert float(stage.data(".tip")["value"]) == pytest.approx(float(arrays["weights"][1]))
 
@@ -67,7 +77,9 @@ def test_the_board_of_masks_is_painted_where_the_pointer_is(stage: Stage) -> Non
     at = masks.grid(stage)
     place, box = stage.box(".painting .stage"), stage.box(masks.BOARD)
     assert (box["width"], box["height"]) == pytest.approx((place["width"], place["height"]), abs=1)
-    stage.move(masks.BOARD, SCALE * (at["left"] + 3.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    stage.move(
+        masks.BOARD, SCALE * (at["left"] + 3.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"])
+    )
     assert stage.text(".tip .query") == masks.QUERIES[1][0]
     assert stage.text(".tip .key") == masks.KEYS[3][0]
 
@@ -78,7 +90,9 @@ def test_each_head_of_the_overview_lies_under_its_button(stage: Stage) -> None:
         left, top, wide, tall = overview.place(stage, overview.button(kind, layer, number)).values()
         side = wide / SCALE
         assert wide == tall == pytest.approx(SCALE * round(side))
-        assert (left, top) == pytest.approx((SCALE * (20 + number * (side + 3)), SCALE * (15 + layer * (side + 3))))
+        assert (left, top) == pytest.approx(
+            (SCALE * (20 + number * (side + 3)), SCALE * (15 + layer * (side + 3)))
+        )
 
 
 def test_the_lanes_of_decoding_are_drawn_larger(stage: Stage) -> None:
@@ -101,7 +115,9 @@ def test_the_shuffle_test_has_larger_letters_and_rows_as_high_as_before(stage: S
     shuffle.shuffle_shown(stage)
     larger(stage, "svg")
     row = stage.box("svg rect[data-map][data-row='1']")
-    assert row["height"] == pytest.approx(shuffle.PITCH - SCALE, abs=0.1)      # a gap between them as large as a line is wide
+    assert row["height"] == pytest.approx(
+        shuffle.PITCH - SCALE, abs=0.1
+    )  # a gap between them as large as a line is wide
     stage.move("svg rect[data-map][data-row='1']", 5, 5)
     assert stage.text(".tip").startswith("1 ")
 
@@ -112,7 +128,9 @@ def test_the_beam_is_larger_and_its_steps_stand_closer(stage: Stage) -> None:
     assert wide == 2 * 8 + 2 * 92 + 74
     first, third = (stage.box(f"g.node[data-step='{step}'][data-rank='1'] rect") for step in (1, 3))
     assert third["left"] - first["left"] == pytest.approx(SCALE * 2 * 92, abs=0.1)
-    stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")      # it ends
+    stage.page.evaluate(
+        "document.documentElement.style.removeProperty('--attnscope-scale')"
+    )  # it ends
     stage.page.evaluate("stage.host.style.width = '800px'")
     stage.frames(3)
     first, third = (stage.box(f"g.node[data-step='{step}'][data-rank='1'] rect") for step in (1, 3))
@@ -129,11 +147,17 @@ def test_lines_of_several_heads_have_larger_letters(stage: Stage) -> None:
 def test_maps_are_larger_and_what_is_pointed_at_is_meant(stage: Stage) -> None:
     at, arrays = maps.maps_shown(stage)
     assert at["tall"] == pytest.approx(max(at["side"], 26 / SCALE))
-    assert stage.box(".cells")["height"] == pytest.approx(SCALE * (74 + maps.ROWS * at["tall"] + 44), abs=1)
-    stage.move(".cells", SCALE * (at["left"] + 5.5 * at["side"]), SCALE * (at["top"] + 3.5 * at["tall"]))
+    assert stage.box(".cells")["height"] == pytest.approx(
+        SCALE * (74 + maps.ROWS * at["tall"] + 44), abs=1
+    )
+    stage.move(
+        ".cells", SCALE * (at["left"] + 5.5 * at["side"]), SCALE * (at["top"] + 3.5 * at["tall"])
+    )
     assert (stage.data(".tip")["row"], stage.data(".tip")["col"]) == ("3", "5")
     outline = stage.drawn(".marks", "frame")[-1]
-    assert (outline["x"], outline["w"]) == pytest.approx((SCALE * (at["left"] + 5 * at["side"]), SCALE * at["side"]), abs=0.5)
+    assert (outline["x"], outline["w"]) == pytest.approx(
+        (SCALE * (at["left"] + 5 * at["side"]), SCALE * at["side"]), abs=0.5
+    )
     assert float(stage.data(".tip")["value"]) == pytest.approx(float(arrays["map0"][3, 5]))
 
 
@@ -142,7 +166,9 @@ def test_the_masks_of_an_order_have_larger_letters_and_are_no_higher(stage: Stag
     stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")
     stage.mount("order", 900).show(order.payload(scope, position=0))
     before = stage.box(".seen canvas")
-    stage.page.evaluate(f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')")
+    stage.page.evaluate(
+        f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')"
+    )
     stage.mount("order", 900).show(order.payload(scope, position=0))
     after, names = stage.box(".seen canvas"), stage.written(".seen canvas")
     assert after["height"] <= before["height"] + SCALE * 22
@@ -157,5 +183,7 @@ def test_states_are_named_larger_and_the_pointer_reads_a_number(stage: Stage) ->
     assert stage.box(".cells")["height"] == pytest.approx(420, abs=1)
     at = {name: float(stage.data(".states")[name]) for name in ("left", "top", "side", "tall")}
     assert at["tall"] == pytest.approx(40 / SCALE)
-    stage.move(".cells", SCALE * (at["left"] + 2.5 * at["side"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    stage.move(
+        ".cells", SCALE * (at["left"] + 2.5 * at["side"]), SCALE * (at["top"] + 1.5 * at["tall"])
+    )
     assert stage.text(".tip .number") == "2.00000"

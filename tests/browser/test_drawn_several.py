@@ -19,12 +19,17 @@ DASHES = ["", "7 4", "2 3", "10 3 2 3"]
 
 @functools.cache
 def payload(
-    measure: str = "first", chosen: tuple[int, ...] | None = (1, 3, 5), query: int | None = None, text: str = "abcab=d"
+    measure: str = "first",
+    chosen: tuple[int, ...] | None = (1, 3, 5),
+    query: int | None = None,
+    text: str = "abcab=d",
 ) -> bytes:
     return several(HeadGroup(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query)
 
 
-def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def shown(
+    stage: Stage, width: int = 960, **how: Any
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     stage.mount("several", width).show(payload(**how))
     return unpack(payload(**how))
 
@@ -32,17 +37,24 @@ def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], d
 def test_the_heads_stand_in_their_order_with_their_numbers(stage: Stage) -> None:
     header, arrays = shown(stage)
     assert stage.texts("tbody .name") == [header["heads"][n]["name"] for n in header["order"]]
-    assert [hex_of(colour) for colour in stage.css("tbody .chip", "backgroundColor")] == [HEADS[n % 3] for n in header["order"]]
-    assert stage.js("(root) => [...root.querySelectorAll('tbody input')].map((box) => box.checked)") == [
-        n in (1, 3, 5) for n in header["order"]
+    assert [hex_of(colour) for colour in stage.css("tbody .chip", "backgroundColor")] == [
+        HEADS[n % 3] for n in header["order"]
     ]
+    assert stage.js(
+        "(root) => [...root.querySelectorAll('tbody input')].map((box) => box.checked)"
+    ) == [n in (1, 3, 5) for n in header["order"]]
     names = [measure["id"] for measure in header["measures"]]
     cells = stage.texts("tbody td:not(.name)")
     assert cells == [f"{arrays[name][n]:.2f}" for n in header["order"] for name in names]
     titles = stage.attrs("tbody td:not(.name)", "title")
-    assert [np.float32(title) for title in titles] == [arrays[name][n] for n in header["order"] for name in names]
+    assert [np.float32(title) for title in titles] == [
+        arrays[name][n] for n in header["order"] for name in names
+    ]
     for colour, n, name in zip(
-        stage.css("tbody td:not(.name)", "backgroundColor"), np.repeat(header["order"], len(names)), names * 6, strict=True
+        stage.css("tbody td:not(.name)", "backgroundColor"),
+        np.repeat(header["order"], len(names)),
+        names * 6,
+        strict=True,
     ):
         value = float(arrays[name][n]) / (header["widest"] if name == "entropy" else 1)
         assert alike(hex_of(colour), weight_colour(min(1.0, value)))
@@ -66,7 +78,9 @@ def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
     header, arrays = shown(stage)
     for n, head in enumerate(header["chosen"]):
         strokes = stage.attrs(f".strands path[data-head='{head}']", "stroke", "stroke-dasharray")
-        assert {(one["stroke"].lower(), one["stroke-dasharray"]) for one in strokes} == {(HEADS[head % 3], DASHES[n])}
+        assert {(one["stroke"].lower(), one["stroke-dasharray"]) for one in strokes} == {
+            (HEADS[head % 3], DASHES[n])
+        }
         strong = (arrays["weights"][n] >= 0.05).sum()
         lines = stage.attrs(f".strands path[data-head='{head}']", "d")
         assert sum(line.count("M") for line in lines) == strong > 0
@@ -74,11 +88,15 @@ def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
     assert stage.attrs(".legend line", "stroke-dasharray") == DASHES[:3]
 
 
-def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weight(stage: Stage) -> None:
+def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weight(
+    stage: Stage,
+) -> None:
     _, arrays = shown(stage, chosen=(4,), query=5)
     weights = arrays["weights"][0][5]
     pads = stage.attrs(".strands rect", "data-side", "data-index", "y", "height")
-    middle = {(p["data-side"], int(p["data-index"])): float(p["y"]) + float(p["height"]) / 2 for p in pads}
+    middle = {
+        (p["data-side"], int(p["data-index"])): float(p["y"]) + float(p["height"]) / 2 for p in pads
+    }
     found = {}
     for path in stage.attrs(".strands path", "d", "stroke-opacity"):
         for curve in path["d"].removeprefix("M").split("M"):
@@ -95,11 +113,15 @@ def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
     header, arrays = shown(stage)
     stage.move(".strands rect[data-side=query]", 20, 6, 5)
     assert stage.text(".tip .what") == f"{header['queries'][5][0]} reads"
-    rows = stage.js("(root) => [...root.querySelectorAll('.tip tr')].map((tr) => [...tr.children].map((td) => td.textContent))")
+    rows = stage.js(
+        "(root) => [...root.querySelectorAll('.tip tr')].map((tr) => [...tr.children].map((td) => td.textContent))"
+    )
     for n, row in enumerate(rows):
         best = np.argsort(-arrays["weights"][n][5], kind="stable")[:4]
-        assert row == [header["heads"][header["chosen"][n]]["name"],
-                       *(f"{header['keys'][k][0]} {arrays['weights'][n][5][k]:.2f}" for k in best)]
+        assert row == [
+            header["heads"][header["chosen"][n]]["name"],
+            *(f"{header['keys'][k][0]} {arrays['weights'][n][5][k]:.2f}" for k in best),
+        ]
     stage.move(".strands rect[data-side=key]", 20, 6, 1)
     assert stage.text(".tip .what") == f"{header['keys'][1][0]} is read by"
     assert np.float32(stage.attr(".tip tr", "data-value")) == arrays["weights"][0][:, 1].max()
@@ -120,7 +142,9 @@ def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
     stage.show(payload(query=4), (2, 1))
     stage.click(".strands rect[data-side=query]", n=4)
     assert stage.sent[-1][1] == {"query": -1}
-    stage.show(stage.change(payload(query=4), block=5), (3, 1))       # of a long text: a token of the block
+    stage.show(
+        stage.change(payload(query=4), block=5), (3, 1)
+    )  # of a long text: a token of the block
     note = "Each line is the largest of 5 × 5 weights; hidden: the other 24. A heading"
     assert stage.text(".note").startswith(note)
     stage.click(".strands rect[data-side=query]", n=2)
@@ -136,7 +160,13 @@ def test_a_long_text_has_letters_to_be_read_and_moves_nothing(stage: Stage, widt
     stage.show(payload(text="abcde=@" * 1 + "abcde"), (2, 1))
     assert [stage.box(part) for part in parts] == places
     assert min(map(float, stage.attrs(".strands > svg text", "font-size"))) >= 12
-    assert min(float(size.removesuffix("px")) for size in stage.css("td, th button, p, .legend", "fontSize")) >= 12
+    assert (
+        min(
+            float(size.removesuffix("px"))
+            for size in stage.css("td, th button, p, .legend", "fontSize")
+        )
+        >= 12
+    )
 
 
 def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
@@ -148,7 +178,10 @@ def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
     assert f"{header['title']}; layer.head {names}" in texts
     assert len(list(root.iter(f"{SVG}path"))) == len(stage.attrs(".strands path", "d"))
     name, pixels, _ = stage.saved_picture(".png", header)
-    assert (name, pixels.wide) == ("letters.self.heads.png", pytest.approx(3 * float(root.get("width")), abs=3))
+    assert (name, pixels.wide) == (
+        "letters.self.heads.png",
+        pytest.approx(3 * float(root.get("width")), abs=3),
+    )
 
 
 def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> None:
@@ -157,7 +190,9 @@ def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> 
     long["title"] = "What each of these heads reads from the English sentence " * 5
     stage.show(pack(long, **arrays))
     _, root = stage.saved_svg(".svg", header)
-    title = next(text for text in root.iter(f"{SVG}text") if (text.text or "").startswith(long["title"]))
+    title = next(
+        text for text in root.iter(f"{SVG}text") if (text.text or "").startswith(long["title"])
+    )
     wide = stage.page.evaluate(
         """(said) => {
           const text = document.body.appendChild(document.createElement("span"));

@@ -13,12 +13,18 @@ from viz_app.drawing.payload import pack
 UNRELATED = math.sqrt(2)
 SVG = "{http://www.w3.org/2000/svg}"
 
-TOKENS = [["a", "", False], ["b", "", False], ["c", "", False], ["[end]", "", True], ["e", "", False]]
+TOKENS = [
+    ["a", "", False],
+    ["b", "", False],
+    ["c", "", False],
+    ["[end]", "", True],
+    ["e", "", False],
+]
 ORDER = [2, 1, 4, 0, 3]
 STAGES = ["input", "layer 1", "layer 2"]
 
 
-PITCH = 40      # px from row to row of a short text
+PITCH = 40  # px from row to row of a short text
 
 
 def shuffle_payload(
@@ -36,7 +42,8 @@ def shuffle_payload(
     ]  # fmt: skip
     header = {
         "title": "The shuffle test",
-        "file": "shuffle-test", **SAVED,
+        "file": "shuffle-test",
+        **SAVED,
         "tokens": tokens,
         "order": order,
         "unrelated": UNRELATED,
@@ -56,7 +63,13 @@ def inside(n: int) -> str:
 
 
 def says(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}".replace("e-0", "e-")
+    return (
+        "0"
+        if value == 0
+        else f"{value:.2f}"
+        if value >= 0.005
+        else f"{value:.0e}".replace("e-0", "e-")
+    )
 
 
 def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
@@ -64,14 +77,22 @@ def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
     pitch, n = PITCH, len(TOKENS)
     lines = stage.elements(f"{inside(0)} line", "x1", "y1", "x2", "y2", "stroke", "data-moves")
     wide = min(420, (1240 - 3 * 26) / 4)
-    for to_place, (from_place, (_, x1, y1, x2, y2, stroke, moves)) in enumerate(zip(ORDER, lines, strict=True)):
+    for to_place, (from_place, (_, x1, y1, x2, y2, stroke, moves)) in enumerate(
+        zip(ORDER, lines, strict=True)
+    ):
         assert (float(x1), float(x2)) == pytest.approx((0.36 * wide + 6, 0.64 * wide - 6), abs=0.01)
-        assert (float(y1), float(y2)) == pytest.approx((66 + (from_place + 0.5) * pitch, 66 + (to_place + 0.5) * pitch))
+        assert (float(y1), float(y2)) == pytest.approx(
+            (66 + (from_place + 0.5) * pitch, 66 + (to_place + 0.5) * pitch)
+        )
         assert hex_of(stroke) == ("#8f96a3" if from_place == to_place else "#d55e00")
         assert moves == f"{from_place} {to_place}"
     texts = stage.elements(f"{inside(0)} text", "x", "y", "text-anchor", "fill")
     assert [one[0] for one in texts[:3]] == ["They change places", "as typed", "reordered"]
-    assert (texts[1][3], float(texts[1][1]), float(texts[2][1])) == ("end", pytest.approx(0.36 * wide), pytest.approx(0.64 * wide))
+    assert (texts[1][3], float(texts[1][1]), float(texts[2][1])) == (
+        "end",
+        pytest.approx(0.36 * wide),
+        pytest.approx(0.64 * wide),
+    )
     for index, (text, x, y, anchor, fill) in enumerate(texts[3:]):
         to_place, right = divmod(index, 2)
         from_place = ORDER[to_place]
@@ -130,38 +151,56 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
             ]
             assert [one[0] for one in written] == [says(float(number))]
             assert (
-                hex_of(written[0][4]) in (INK, PAPER) and (hex_of(written[0][4]) == PAPER) == (number / UNRELATED > 0.55)
+                hex_of(written[0][4]) in (INK, PAPER)
+                and (hex_of(written[0][4]) == PAPER) == (number / UNRELATED > 0.55)
             ) or 0.4 < number / UNRELATED < 0.7
         heads = [one for one in texts if one[0] in STAGES]
         assert [one[0] for one in heads] == STAGES
-        assert [float(one[1]) for one in heads] == pytest.approx([x + (lefts[1] - lefts[0]) / 2 for x in lefts])
+        assert [float(one[1]) for one in heads] == pytest.approx(
+            [x + (lefts[1] - lefts[0]) / 2 for x in lefts]
+        )
         assert {float(one[2]) for one in heads} == {54}
         names = [one for one in texts if one[3] == "end"]
         assert [one[0] for one in names] == [f"{i} {token[0]}" for i, token in enumerate(TOKENS)]
         assert near((one[1] for one in names), lefts[0] - 6)
-        assert [float(one[2]) for one in names] == [66 + (i + 0.5) * PITCH for i in range(len(TOKENS))]
+        assert [float(one[2]) for one in names] == [
+            66 + (i + 0.5) * PITCH for i in range(len(TOKENS))
+        ]
         assert texts[0][0] == ("First map" if part == 1 else "Second map")
 
 
 @pytest.mark.parametrize(("most", "end"), [(1.3, "1.41"), (1.9, "≥ 1.41")])
-def test_the_scale_of_the_changes_ends_at_a_right_angle(stage: Stage, most: float, end: str) -> None:
+def test_the_scale_of_the_changes_ends_at_a_right_angle(
+    stage: Stage, most: float, end: str
+) -> None:
     arrays = shuffle_shown(stage, most=most)
     assert (arrays["map1"].max() > UNRELATED) == (end != "1.41")
     frame = stage.elements(f"{inside(2)} rect[fill=none]", "x", "y", "width", "height", "stroke")
     (_, x, y, width, height, stroke), (_, left, top, wide, tall, _) = frame
     assert [float(v) for v in (y, height)] == [65.5, 5 * PITCH]
     assert hex_of(stroke) == LINE
-    assert [float(v) for v in (left, top, wide, tall)] == [float(x) + 0.5, 66 + 5 * PITCH + 12, float(width), 9]
+    assert [float(v) for v in (left, top, wide, tall)] == [
+        float(x) + 0.5,
+        66 + 5 * PITCH + 12,
+        float(width),
+        9,
+    ]
     steps = [
         one
-        for one in stage.elements(f"{inside(2)} rect:not([data-map]):not([fill=none])", "x", "y", "height", "fill")
+        for one in stage.elements(
+            f"{inside(2)} rect:not([data-map]):not([fill=none])", "x", "y", "height", "fill"
+        )
         if float(one[3]) == 9
     ]
     assert len(steps) == 64
-    assert [float(one[1]) for one in steps] == pytest.approx([float(left) + i * float(wide) / 64 for i in range(64)])
+    assert [float(one[1]) for one in steps] == pytest.approx(
+        [float(left) + i * float(wide) / 64 for i in range(64)]
+    )
     assert all(alike(hex_of(steps[i][4]), weight_colour(i / 63)) for i in (0, 20, 40, 63))
     assert {float(one[2]) for one in steps} == {float(top)}
-    texts = {one[0]: one for one in stage.elements(f"{inside(2)} text", "x", "y", "text-anchor", "fill")}
+    texts = {
+        one[0]: one for one in stage.elements(f"{inside(2)} text", "x", "y", "text-anchor", "fill")
+    }
     for text, value in (("0", 0), ("0.5", 0.5), ("1", 1), (end, UNRELATED)):
         assert float(texts[text][1]) == pytest.approx(float(left) + value / UNRELATED * float(wide))
         assert texts[text][3] == "middle"
@@ -178,7 +217,16 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
     each = (wide - 46) / 3
     thick = min(48, each * 0.8 / 2)
     bars = stage.elements(
-        f"{inside(3)} rect[data-bar]", "data-bar", "data-stage", "data-value", "data-says", "x", "y", "width", "height", "fill"
+        f"{inside(3)} rect[data-bar]",
+        "data-bar",
+        "data-stage",
+        "data-value",
+        "data-says",
+        "x",
+        "y",
+        "width",
+        "height",
+        "fill",
     )
     texts = stage.elements(f"{inside(3)} text", "x", "y", "text-anchor", "fill")
     names = ["with positions", "switched off"]
@@ -198,7 +246,8 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
         (written,) = [
             one
             for one in texts
-            if abs(float(one[1]) - float(x) + 1 - thick / 2) < 0.01 and abs(float(one[2]) - floor + tall + 6) < 0.01
+            if abs(float(one[1]) - float(x) + 1 - thick / 2) < 0.01
+            and abs(float(one[2]) - floor + tall + 6) < 0.01
         ]
         assert written[0] == says(float(number))
         assert written[3] == "middle"
@@ -208,7 +257,9 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
         == [float(one[4]) for one in lines]
         == pytest.approx([floor - v / UNRELATED * 190 for v in (0, 0.5, 1)])
     )
-    assert {(float(one[1]), round(float(one[2]), 2), hex_of(one[5])) for one in lines} == {(46, round(wide, 2), LINE)}
+    assert {(float(one[1]), round(float(one[2]), 2), hex_of(one[5])) for one in lines} == {
+        (46, round(wide, 2), LINE)
+    }
     ticks = [one for one in texts if one[3] == "end"]
     assert [one[0] for one in ticks] == ["0.0", "0.5", "1.0"]
     assert [float(one[2]) for one in ticks] == pytest.approx([float(one[3]) for one in lines])
@@ -217,10 +268,23 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
         assert float(one[1]) == pytest.approx(46 + (s + 0.5) * each)
         assert float(one[2]) == floor + 18
         assert one[3] == "middle"
-    swatches = [one for one in stage.elements(f"{inside(3)} rect:not([data-bar])", "x", "y", "fill") if float(one[2]) == floor + 36]
+    swatches = [
+        one
+        for one in stage.elements(f"{inside(3)} rect:not([data-bar])", "x", "y", "fill")
+        if float(one[2]) == floor + 36
+    ]
     assert [(float(one[1]), hex_of(one[3])) for one in swatches] == [(46, ACCENT), (216, "#e69f00")]
-    hollow = {"fill": swatches[1][3], "fill-opacity": "0.15", "stroke": swatches[1][3]}       # told apart without colours, too
-    apart = stage.attrs(f"{inside(3)} rect[data-bar='1'], {inside(3)} rect[fill-opacity]", "fill", "fill-opacity", "stroke")
+    hollow = {
+        "fill": swatches[1][3],
+        "fill-opacity": "0.15",
+        "stroke": swatches[1][3],
+    }  # told apart without colours, too
+    apart = stage.attrs(
+        f"{inside(3)} rect[data-bar='1'], {inside(3)} rect[fill-opacity]",
+        "fill",
+        "fill-opacity",
+        "stroke",
+    )
     assert apart == [hollow] * 4
     legend = [one for one in texts if one[0] in names]
     assert [(one[0], float(one[1])) for one in legend] == [(names[0], 63), (names[1], 233)]
@@ -231,7 +295,10 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
 def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None:
     for width, columns in ((1240, 4), (1060, 3), (560, 2), (400, 1)):
         shuffle_shown(stage, width)
-        moved = [tuple(float(v) for v in re.findall(r"[\d.]+", one)) for one in stage.attrs("svg > g", "transform")]
+        moved = [
+            tuple(float(v) for v in re.findall(r"[\d.]+", one))
+            for one in stage.attrs("svg > g", "transform")
+        ]
         wide = (width - 26 * (columns - 1)) / columns
         heights = [66 + 5 * PITCH + 62] * 3 + [66 + 190 + 62]
         tops, y = [], 0
@@ -242,7 +309,9 @@ def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None
         assert moved == [pytest.approx(((i % columns) * (wide + 26), tops[i])) for i in range(4)]
         last = heights[(3 // columns) * columns :]
         assert float(stage.attr("svg", "height")) == tops[-1] + max(last)
-    assert stage.attr("svg", "aria-label") == "They change places. First map. Second map. Mean change"
+    assert (
+        stage.attr("svg", "aria-label") == "They change places. First map. Second map. Mean change"
+    )
 
 
 def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
@@ -262,22 +331,36 @@ def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
         assert (says(float(arrays["map1"][0, 0])) in texts[4:]) == numbers
         assert ("t1" in stage.texts(f"{inside(0)} text")) == named
         rows = [int(text.split()[0]) for text in texts if re.fullmatch(r"\d+ t\d+", text)]
-        assert rows == list(range(0, n, math.ceil((int(letters) - 0.5) / pitch)))        # no name touches the next
-        assert stage.box(".place")["height"] == 66 + 460 + 62                           # whatever the text
-        assert {one[1] for one in stage.elements(f"{inside(2)} text[text-anchor=end]", "font-size")} == {letters}
+        assert rows == list(
+            range(0, n, math.ceil((int(letters) - 0.5) / pitch))
+        )  # no name touches the next
+        assert stage.box(".place")["height"] == 66 + 460 + 62  # whatever the text
+        assert {
+            one[1] for one in stage.elements(f"{inside(2)} text[text-anchor=end]", "font-size")
+        } == {letters}
         assert {hex_of(one) for one in stage.attrs(f"{inside(0)} line", "stroke")} == {"#8f96a3"}
 
 
 def test_pointing_at_the_drawing_says_the_exact_number(stage: Stage) -> None:
     shuffle_shown(stage)
-    for selector in (f"{inside(1)} rect[data-map]", f"{inside(3)} rect[data-bar]", f"{inside(0)} rect"):
-        said, box, root = stage.attrs(selector, "data-says")[1], stage.box(selector, 1), stage.box(".shuffle")
+    for selector in (
+        f"{inside(1)} rect[data-map]",
+        f"{inside(3)} rect[data-bar]",
+        f"{inside(0)} rect",
+    ):
+        said, box, root = (
+            stage.attrs(selector, "data-says")[1],
+            stage.box(selector, 1),
+            stage.box(".shuffle"),
+        )
         stage.move(selector, box["width"] / 2, box["height"] / 2, 1)
         assert stage.text(".tip") == said
         assert not stage.hidden(".tip")
         tip = stage.box(".tip")
         assert tip["top"] == pytest.approx(box["top"] + box["height"] / 2 + 16, abs=1)
-        assert tip["left"] == pytest.approx(min(box["left"] + box["width"] / 2 + 14, root["right"] - tip["width"]), abs=1)
+        assert tip["left"] == pytest.approx(
+            min(box["left"] + box["width"] / 2 + 14, root["right"] - tip["width"]), abs=1
+        )
     stage.move("svg", 3, 3)
     assert stage.hidden(".tip")
     stage.move(selector, 5, 5)
@@ -292,7 +375,10 @@ def test_the_shuffle_test_as_a_file(stage: Stage) -> None:
     assert name == "shuffle-test.svg"
     assert list(svg)[1].text == "The shuffle test"
     assert len([one for one in svg.iter(f"{SVG}rect") if one.get("data-map") == "map1"]) == 15
-    assert float(svg.get("height")) == float(stage.attr("svg", "height")) + 30 or float(svg.get("height")) > 200
+    assert (
+        float(svg.get("height")) == float(stage.attr("svg", "height")) + 30
+        or float(svg.get("height")) > 200
+    )
 
 
 def test_a_new_drawing_has_no_tip_of_the_old_one(stage: Stage) -> None:

@@ -32,16 +32,24 @@ def side(width: int) -> float:
 def test_each_number_has_its_colour(stage: Stage, colours: dict[str, str]) -> None:
     stage.mount("states", 700, **colours).show(payload())
     pixels, wide = stage.pixels(".cells"), side(700)
-    shown = {} if not colours else dict(zip(("paper", "accent", "below"), ("#10141d", "#8fb1ff", "#ff9654"), strict=True))
+    shown = (
+        {}
+        if not colours
+        else dict(zip(("paper", "accent", "below"), ("#10141d", "#8fb1ff", "#ff9654"), strict=True))
+    )
     for (r, c), value in np.ndenumerate(VALUES):
-        assert alike(pixels.at(LEFT + (c + 0.3) * wide, TOP + (r + 0.4) * TALL), signed_colour(value, 2.0, **shown)), (r, c)
+        assert alike(
+            pixels.at(LEFT + (c + 0.3) * wide, TOP + (r + 0.4) * TALL),
+            signed_colour(value, 2.0, **shown),
+        ), (r, c)
 
 
 def test_the_frames_the_names_and_the_ways_stand_where_they_belong(stage: Stage) -> None:
     stage.mount("states", 700).show(payload())
     wide, frames = side(700), [one for one in stage.drawn(".cells", "frame") if one["line"] == 2.5]
     assert [[one["x"], one["y"], one["w"], one["h"]] for one in frames] == [
-        pytest.approx([LEFT, TOP + 2 * TALL, 3 * wide, TALL]), pytest.approx([LEFT + 3 * wide, TOP, 3 * wide, TALL]),
+        pytest.approx([LEFT, TOP + 2 * TALL, 3 * wide, TALL]),
+        pytest.approx([LEFT + 3 * wide, TOP, 3 * wide, TALL]),
     ]
     texts = stage.written(".cells")
     for r, name in enumerate(("one", "<b>2</b>", "[end]")):
@@ -52,7 +60,9 @@ def test_the_frames_the_names_and_the_ways_stand_where_they_belong(stage: Stage)
     assert near([texts["there →"]["x"]], LEFT)
     assert near([texts["← back"]["x"]], LEFT + 6 * wide)
     assert {"the axis", "2.00", "−2.00"} <= set(texts)
-    assert texts["value"]["x"] < texts["−2.00"]["x"] < texts["2.00"]["x"]        # what the colours stand for
+    assert (
+        texts["value"]["x"] < texts["−2.00"]["x"] < texts["2.00"]["x"]
+    )  # what the colours stand for
     assert texts["value"]["y"] == texts["2.00"]["y"]
 
 
@@ -67,11 +77,16 @@ def test_one_direction_has_one_frame_and_no_parting_line(stage: Stage) -> None:
     (0, 1, "token 1, one: number 2 of 6", "−1.25"), (1, 5, "token 2, <b>2</b> (a note): number 6 of 6", "1.50000"),
     (2, 1, "token 3, [end]: number 2 of 6", "0.100000"),
 ])  # fmt: skip
-def test_the_pointer_reads_a_number(stage: Stage, row: int, column: int, where: str, number: str) -> None:
+def test_the_pointer_reads_a_number(
+    stage: Stage, row: int, column: int, where: str, number: str
+) -> None:
     stage.mount("states", 700).show(payload())
     stage.move(".cells", LEFT + (column + 0.5) * side(700), TOP + (row + 0.5) * TALL)
     assert not stage.hidden(".tip")
-    assert (stage.text(".where"), float(stage.text(".number").replace("−", "-"))) == (where, float(number.replace("−", "-")))
+    assert (stage.text(".where"), float(stage.text(".number").replace("−", "-"))) == (
+        where,
+        float(number.replace("−", "-")),
+    )
     stage.move(".cells", LEFT - 5, TOP + 5)
     assert stage.hidden(".tip")
     stage.move(".cells", LEFT + 5, TOP + 3 * TALL + 5)
@@ -84,7 +99,9 @@ def test_the_picture_has_one_height_whatever_the_text(stage: Stage) -> None:
     for n in (1, 3, 23, 331):
         stage.show(payload(np.zeros((n, 6), np.float32), frames=[]))
         assert stage.data(".states")["rows"] == str(n)
-        assert float(stage.data(".states")["tall"]) == pytest.approx(min(TALL, (420 - TOP - 62) / n))
+        assert float(stage.data(".states")["tall"]) == pytest.approx(
+            min(TALL, (420 - TOP - 62) / n)
+        )
         heights.add((stage.box(".states")["height"], stage.box(".cells")["height"]))
     assert len(heights) == 1
 
@@ -95,7 +112,10 @@ def test_of_more_numbers_than_pixels_the_strongest_is_seen(stage: Stage) -> None
     stage.mount("states", 700).show(payload(many, frames=[], ways=[]))
     pixels = stage.pixels(".cells")
     middle = int(RATIO * (LEFT + (700 - LEFT - RIGHT) * 1500.5 / 3001))
-    line = [pixels._name(pixels.all[int(RATIO * (TOP + 1.5 * TALL)), x]) for x in range(middle - 2, middle + 3)]
+    line = [
+        pixels._name(pixels.all[int(RATIO * (TOP + 1.5 * TALL)), x])
+        for x in range(middle - 2, middle + 3)
+    ]
     assert any(alike(colour, signed_colour(-2.0, 2.0)) for colour in line)
 
 

@@ -5,7 +5,20 @@ import re
 import numpy as np
 import pytest
 from stage import LINE, Stage, alike, weight_colour
-from test_drawn_head import CELLS, COLS, HEIGHT, ROWS, curves, grid, middle, payload, row_y, shown, to, weights_of
+from test_drawn_head import (
+    CELLS,
+    COLS,
+    HEIGHT,
+    ROWS,
+    curves,
+    grid,
+    middle,
+    payload,
+    row_y,
+    shown,
+    to,
+    weights_of,
+)
 
 from viz_app.drawing.payload import pack, unpack
 from viz_app.drawing.scale import NAMES, Scale
@@ -27,12 +40,16 @@ def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides:
     expected, pixels = strengths(weights, scale, hides), stage.pixels(CELLS)
     for q in range(ROWS):
         for k in range(COLS):
-            seen = pixels.at(at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"])
+            seen = pixels.at(
+                at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"]
+            )
             hidden = hides and k in SINKS["sinks"]
             assert alike(seen, LINE if hidden else weight_colour(float(expected[q, k])), 2), (q, k)
     ys, yk, found = row_y(stage, "query"), row_y(stage, "key"), {}
     for ends, how in curves(stage, 0):
-        place = tuple(int(np.abs(np.array(all_y) - v).argmin()) for all_y, v in ((ys, ends[1]), (yk, ends[7])))
+        place = tuple(
+            int(np.abs(np.array(all_y) - v).argmin()) for all_y, v in ((ys, ends[1]), (yk, ends[7]))
+        )
         found[place] = float(how["stroke-opacity"])
     assert set(found) == set(map(tuple, np.argwhere(expected >= 0.01).tolist()))
     for place, opacity in found.items():
@@ -41,7 +58,9 @@ def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides:
     lit = [float(how["stroke-opacity"]) for _, how in curves(stage, 1)]
     assert lit == pytest.approx([float(s) for s in expected[2] if s >= 0.01], abs=0.0006)
     numbers = stage.texts("svg > g:nth-of-type(2) text")
-    assert numbers == [f"{w:.2f}" for w, s in zip(weights[2], expected[2], strict=True) if s >= 0.01]  # the weights themselves
+    assert numbers == [
+        f"{w:.2f}" for w, s in zip(weights[2], expected[2], strict=True) if s >= 0.01
+    ]  # the weights themselves
 
 
 @pytest.mark.parametrize(("scale", "end"), [
@@ -55,7 +74,9 @@ def test_the_key_says_what_the_strongest_colour_is(stage: Stage, scale: str, end
     shown(stage, blocked=np.eye(ROWS, COLS), width=1200, scale=scale, hides=True, **SINKS)
     names, y = stage.written(CELLS), HEIGHT - 18
     assert names[end]["x"] + names[end]["wide"] < names["masked"]["x"] < names["hidden"]["x"]
-    (swatch,) = [one for one in stage.drawn(CELLS, "rect") if (one["y"], one["w"], one["h"]) == (y, 12, 10)]
+    (swatch,) = [
+        one for one in stage.drawn(CELLS, "rect") if (one["y"], one["w"], one["h"]) == (y, 12, 10)
+    ]
     assert swatch["colour"] == LINE
     assert swatch["x"] + 12 < names["hidden"]["x"] < swatch["x"] + 20
     shown(stage, blocked=np.eye(ROWS, COLS), width=420, scale=scale, hides=True, **SINKS)
@@ -89,7 +110,9 @@ def test_a_hidden_cell_has_no_number_and_says_why_on_hover(stage: Stage) -> None
 def test_a_switch_acts_at_once_and_tells_python(stage: Stage) -> None:
     weights = weights_of()
     shown(stage, weights, **SINKS)
-    stage.js("(root) => { const s = root.querySelector('.scale'); s.value = 'root'; s.dispatchEvent(new Event('change')); }")
+    stage.js(
+        "(root) => { const s = root.querySelector('.scale'); s.value = 'root'; s.dispatchEvent(new Event('change')); }"
+    )
     assert stage.sent == [["look", {"scale": "root", "hides": False}]]
     assert stage.data(".head")["scale"] == "root"
     lines = len(curves(stage, 0))
@@ -116,13 +139,17 @@ def test_a_file_says_how_strongly_its_weights_are_drawn(stage: Stage) -> None:
         _, svg = stage.saved_svg(".lines .save")
         assert svg[1].text == f"Whose lines these are{said}"
         _, _, drawn = stage.saved_picture(".map .save")
-        assert f"Whose lines these are{said}" in [one["text"] for one in drawn if one["op"] == "text"]
+        assert f"Whose lines these are{said}" in [
+            one["text"] for one in drawn if one["op"] == "text"
+        ]
     shown(stage, hides=True)
     assert stage.saved_svg(".lines .save")[1][1].text == "Whose lines these are"
 
 
 @pytest.mark.parametrize(("rows", "cols", "most"), [(61, 53, 300), (181, 7, 362)])
-def test_of_very_many_lines_the_strongest_are_drawn(stage: Stage, rows: int, cols: int, most: int) -> None:
+def test_of_very_many_lines_the_strongest_are_drawn(
+    stage: Stage, rows: int, cols: int, most: int
+) -> None:
     """300, or two a query where that is more."""
     weights = np.random.default_rng(7).random((rows, cols)).astype(np.float32)
     shown(stage, weights)
@@ -149,13 +176,21 @@ def test_a_picture_of_blocks_says_what_it_hides(stage: Stage) -> None:
         "Each cell is the largest of 16 × 16 weights; hidden: the other 255, and which tokens it joins. "
         "Click for the exact weights."
     )
-    assert stage.text(".reading") == "Point at a token to see only its lines; click to see its exact weights."
+    assert (
+        stage.text(".reading")
+        == "Point at a token to see only its lines; click to see its exact weights."
+    )
     assert stage.hidden(".whole")
     to(stage, at, 2, 5)
     assert stage.text(".tip .value") == "largest weight 0.990000"
     assert stage.data(".head")["block"] == "16"
-    stage.mount("head").show(payload(np.full((ROWS, 1201), 0.5, np.float32), block=2, size=[9, 2402]))
-    assert re.search(r"Click for the exact weights\. Each pixel = largest of \d × \d cells\.$", stage.text(".map .note"))
+    stage.mount("head").show(
+        payload(np.full((ROWS, 1201), 0.5, np.float32), block=2, size=[9, 2402])
+    )
+    assert re.search(
+        r"Click for the exact weights\. Each pixel = largest of \d × \d cells\.$",
+        stage.text(".map .note"),
+    )
 
 
 def test_a_click_on_a_block_asks_for_what_is_in_it(stage: Stage) -> None:
@@ -191,7 +226,9 @@ def part(weights: np.ndarray, **changes) -> bytes:
 def test_a_part_says_which_it_is_and_leads_back(stage: Stage) -> None:
     weights = weights_of()
     stage.mount("head").show(part(weights))
-    assert stage.text(".map .note") == "Exact weights: queries 30 to 34 of 75, keys 40 to 46 of 107."
+    assert (
+        stage.text(".map .note") == "Exact weights: queries 30 to 34 of 75, keys 40 to 46 of 107."
+    )
     assert not stage.hidden(".whole")
     stage.click(".whole")
     assert stage.sent == [["tile", {}]]
@@ -202,7 +239,9 @@ def test_a_part_says_which_it_is_and_leads_back(stage: Stage) -> None:
 def test_in_a_part_tokens_keep_their_places_in_the_text(stage: Stage) -> None:
     stage.mount("head").show(part(weights_of(), lock="q32"))
     assert stage.data(".head")["lock"] == "q32"
-    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=query]", "class")] == [i == 2 for i in range(ROWS)]
+    assert [
+        "locked" in name for name in stage.attrs("svg text.token[data-side=query]", "class")
+    ] == [i == 2 for i in range(ROWS)]
     stage.click("svg rect[data-side=key]", n=3)
     stage.click("svg rect[data-side=query]", n=0)
     assert stage.sent == [["lock", {"token": "k43"}], ["lock", {"token": "q30"}]]
@@ -213,12 +252,18 @@ def test_in_a_part_tokens_keep_their_places_in_the_text(stage: Stage) -> None:
 
 def test_in_a_part_rows_are_drawn_by_the_largest_weight_of_the_whole_row(stage: Stage) -> None:
     weights = weights_of()
-    stage.mount("head").show(part(weights, scale="row", sinks=[41], sinkNames=["[end]"], hides=True))
+    stage.mount("head").show(
+        part(weights, scale="row", sinks=[41], sinkNames=["[end]"], hides=True)
+    )
     at, pixels = grid(stage), stage.pixels(CELLS)
     for q in range(1, ROWS):
         for k in range(COLS):
-            seen = pixels.at(at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"])
-            assert alike(seen, LINE if k == 1 else weight_colour(min(1.0, float(weights[q, k]) / 0.8)), 2)
+            seen = pixels.at(
+                at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"]
+            )
+            assert alike(
+                seen, LINE if k == 1 else weight_colour(min(1.0, float(weights[q, k]) / 0.8)), 2
+            )
 
 
 def test_escape_lets_go_and_no_other_key_is_kept_from_the_browser(stage: Stage) -> None:
@@ -228,4 +273,10 @@ def test_escape_lets_go_and_no_other_key_is_kept_from_the_browser(stage: Stage) 
         " root.querySelector('canvas.cells').focus(); }"
     )
     stage.press("a", "F5", "Escape", " ", "Tab")
-    assert stage.js("() => kept") == [["a", False], ["F5", False], ["Escape", True], [" ", False], ["Tab", False]]
+    assert stage.js("() => kept") == [
+        ["a", False],
+        ["F5", False],
+        ["Escape", True],
+        [" ", False],
+        ["Tab", False],
+    ]

@@ -39,19 +39,32 @@ TOP, ROW = 40, 22  # px: the heads of the columns, one row
 
 
 @functools.cache
-def payload(component: str = "walk", site: str = CROSS, query: int = QUERY, key: int = KEY, source: str = letters.SOURCE) -> bytes:
+def payload(
+    component: str = "walk",
+    site: str = CROSS,
+    query: int = QUERY,
+    key: int = KEY,
+    source: str = letters.SOURCE,
+) -> bytes:
     trace = letters.trace(source)
-    return getattr(inside_cell, component)(trace, inside_cell.chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS)
+    return getattr(inside_cell, component)(
+        trace, inside_cell.chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS
+    )
 
 
-def shown(stage: Stage, component: str = "walk", width: int = 1000, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def shown(
+    stage: Stage, component: str = "walk", width: int = 1000, **how: Any
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     data = payload({"choice": "token_choice"}.get(component, component), **how)
     stage.mount(component, width).show(data)
     return unpack(data)
 
 
 def columns(stage: Stage) -> dict[str, dict[str, Any]]:
-    return {one["id"]: one for one in stage.js("(root) => root.querySelector('.attnscope').view.table.columns")}
+    return {
+        one["id"]: one
+        for one in stage.js("(root) => root.querySelector('.attnscope').view.table.columns")
+    }
 
 
 def to_stage(stage: Stage, n: int) -> None:
@@ -80,7 +93,9 @@ def strip_colours(stage: Stage, column: dict[str, Any], line: int, size: int) ->
     return [pixels.at(column["x"] + column["width"] * (i + 0.5) / size, y) for i in range(size)]
 
 
-def assert_strip(stage: Stage, column: dict[str, Any], line: int, values: np.ndarray, scale: float) -> None:
+def assert_strip(
+    stage: Stage, column: dict[str, Any], line: int, values: np.ndarray, scale: float
+) -> None:
     seen = strip_colours(stage, column, line, len(values))
     for colour, value in zip(seen, values, strict=True):
         assert alike(colour, signed_colour(float(value), scale), 2), (column["id"], line)
@@ -100,7 +115,11 @@ def test_every_stage_shows_its_vectors_and_numbers_row_by_row(stage: Stage) -> N
         for name, at in placed.items():
             column = header["columns"][name]
             kinds.add(column["kind"])
-            (title,) = [one for one in texts if one["y"] == 11 and one["x"] == at["x"] and one["align"] == "left"]
+            (title,) = [
+                one
+                for one in texts
+                if one["y"] == 11 and one["x"] == at["x"] and one["align"] == "left"
+            ]
             assert title["text"] == column["title"]
             assert title["font"].startswith("600 12.5px")
             assert title["colour"] == INK
@@ -118,14 +137,19 @@ def test_every_stage_shows_its_vectors_and_numbers_row_by_row(stage: Stage) -> N
                 (said,) = [
                     one
                     for one in texts
-                    if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1 and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
+                    if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1
+                    and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
                 ]
                 assert said["align"] == "center"
                 assert said["font"] == "12px sans-serif"
                 if column["kind"] == "number":
                     assert said["text"] == brief(float(values))
                 else:
-                    assert said["text"] == ("0" if header["blocked"][i] else f"{values:.{3 if 0 < values < 0.0995 else 2}f}")
+                    assert said["text"] == (
+                        "0"
+                        if header["blocked"][i]
+                        else f"{values:.{3 if 0 < values < 0.0995 else 2}f}"
+                    )
                 within = stage.pixels(CELLS).within(at["x"] + 3, y + 5, 8, ROW - 10)
                 if values == -math.inf or (column["kind"] == "weight" and header["blocked"][i]):
                     assert within == {PAPER, HATCH}
@@ -145,23 +169,53 @@ def test_the_rows_are_the_query_then_its_keys_then_their_sum(stage: Stage) -> No
     header, arrays = shown(stage, site=SELF)
     for number, told in enumerate(header["stages"][:-1]):
         to_stage(stage, number)
-        names = [one for one in stage.drawn(CELLS, "text") if one["align"] == "right" and one["y"] > TOP]
-        expected = [header["queryLabel"], *header["keyLabels"], *([[told["foot"], "", False]] if told["foot"] else [])]
+        names = [
+            one for one in stage.drawn(CELLS, "text") if one["align"] == "right" and one["y"] > TOP
+        ]
+        expected = [
+            header["queryLabel"],
+            *header["keyLabels"],
+            *([[told["foot"], "", False]] if told["foot"] else []),
+        ]
         assert [one["text"] for one in names] == [label[0] for label in expected]
-        assert [one["y"] for one in names] == [TOP + ROW * i + ROW / 2 for i in range(len(expected))]
-        assert [one["colour"] for one in names] == [QUIET if label[2] else INK for label in expected]
+        assert [one["y"] for one in names] == [
+            TOP + ROW * i + ROW / 2 for i in range(len(expected))
+        ]
+        assert [one["colour"] for one in names] == [
+            QUIET if label[2] else INK for label in expected
+        ]
         assert [one["font"].startswith("600") for one in names] == [
             i == 0 or i > len(header["indices"]) for i in range(len(expected))
         ]
         assert near((one["x"] for one in names), 118 - 10)
-        asides = {one["text"]: one for one in stage.drawn(CELLS, "text") if one["text"] in ("reads", "is read")}
-        assert {name: one["y"] for name, one in asides.items()} == {"reads": TOP + ROW / 2, "is read": TOP + 1.5 * ROW}
+        asides = {
+            one["text"]: one
+            for one in stage.drawn(CELLS, "text")
+            if one["text"] in ("reads", "is read")
+        }
+        assert {name: one["y"] for name, one in asides.items()} == {
+            "reads": TOP + ROW / 2,
+            "is read": TOP + 1.5 * ROW,
+        }
         (head,) = [one for one in stage.drawn(CELLS, "text") if one["text"] == "token"]
-        assert (head["y"], head["align"], head["colour"], head["font"]) == (TOP - 12, "right", QUIET, "12px sans-serif")
+        assert (head["y"], head["align"], head["colour"], head["font"]) == (
+            TOP - 12,
+            "right",
+            QUIET,
+            "12px sans-serif",
+        )
         rules = [one["y"] for one in stage.drawn(CELLS, "rect") if one["h"] == 1 and one["w"] > 900]
-        assert rules == [TOP + ROW - 1] + ([TOP + ROW * (len(expected) - 1)] if told["foot"] else [])
+        assert rules == [TOP + ROW - 1] + (
+            [TOP + ROW * (len(expected) - 1)] if told["foot"] else []
+        )
         if told["foot"]:
-            assert_strip(stage, columns(stage)["parts"], len(expected) - 1, arrays["b"], header["columns"]["parts"]["scale"])
+            assert_strip(
+                stage,
+                columns(stage)["parts"],
+                len(expected) - 1,
+                arrays["b"],
+                header["columns"]["parts"]["scale"],
+            )
     assert any(told["foot"] for told in header["stages"])
 
 
@@ -171,8 +225,13 @@ def test_keys_left_out_are_counted_and_summed_up(stage: Stage) -> None:
     assert n == 12 < header["n_keys"]
     number = next(i for i, told in enumerate(header["stages"]) if told["rest"] and told["foot"])
     to_stage(stage, number)
-    names = [one for one in stage.drawn(CELLS, "text") if one["align"] == "right" and one["y"] > TOP]
-    assert [one["text"] for one in names[1 + n :]] == [f"{header['n_keys'] - n} others", header["stages"][number]["foot"]]
+    names = [
+        one for one in stage.drawn(CELLS, "text") if one["align"] == "right" and one["y"] > TOP
+    ]
+    assert [one["text"] for one in names[1 + n :]] == [
+        f"{header['n_keys'] - n} others",
+        header["stages"][number]["foot"],
+    ]
     assert names[1 + n]["colour"] == QUIET
     assert [one["text"] for one in names[1 : 1 + n]] == [label[0] for label in header["keyLabels"]]
     at, scale = columns(stage)["parts"], header["columns"]["parts"]["scale"]
@@ -192,7 +251,9 @@ def test_a_stage_says_what_happens_in_words_and_as_a_formula(stage: Stage) -> No
     assert stage.texts(".names button") == [told["name"] for told in header["stages"]]
     assert stage.attrs(".names button", "title") == [told["title"] for told in header["stages"]]
     assert stage.attr("input", "max") == str(len(header["stages"]) - 1)
-    assert stage.js("(root) => root.querySelector('input').style.getPropertyValue('--stops')") == str(len(header["stages"]))
+    assert stage.js(
+        "(root) => root.querySelector('input').style.getPropertyValue('--stops')"
+    ) == str(len(header["stages"]))
     for number, told in enumerate(header["stages"]):
         to_stage(stage, number)
         ends = " " if told["title"][-1] in "?!" else ". "
@@ -200,15 +261,27 @@ def test_a_stage_says_what_happens_in_words_and_as_a_formula(stage: Stage) -> No
         assert stage.texts(".sentence b") == [told["title"] + ends]
         assert stage.text(".formula") == re.sub(r"[_^]\{([^}]*)\}", r"\1", told["formula"])
         for mark, tag in (("_", "sub"), ("^", "sup")):
-            assert stage.texts(f".formula {tag}") == re.findall(rf"\{mark}{{([^}}]*)}}", told["formula"])
-        assert stage.attrs(".names button", "aria-current") == ["" if i == number else None for i in range(len(header["stages"]))]
+            assert stage.texts(f".formula {tag}") == re.findall(
+                rf"\{mark}{{([^}}]*)}}", told["formula"]
+            )
+        assert stage.attrs(".names button", "aria-current") == [
+            "" if i == number else None for i in range(len(header["stages"]))
+        ]
         data = stage.data(".walk")
         assert (data["stage"], data["name"]) == (str(number), told["name"])
-        disabled = [stage.js("(root, one) => root.querySelector(one).disabled", one) for one in (".back", ".on")]
+        disabled = [
+            stage.js("(root, one) => root.querySelector(one).disabled", one)
+            for one in (".back", ".on")
+        ]
         assert disabled == [number == 0, number == len(header["stages"]) - 1]
         assert stage.js("(root) => root.querySelector('input').value") == str(number)
         assert stage.attr(CELLS, "aria-label") == f"{header['title']}. {told['title']}"
-    assert (data["site"], data["head"], data["query"], data["key"]) == (CROSS, str(HEAD), str(QUERY), str(KEY))
+    assert (data["site"], data["head"], data["query"], data["key"]) == (
+        CROSS,
+        str(HEAD),
+        str(QUERY),
+        str(KEY),
+    )
 
 
 def test_a_question_keeps_its_mark(stage: Stage) -> None:
@@ -232,16 +305,29 @@ def test_the_chain_lights_each_number_at_its_stage(stage: Stage) -> None:
         row = header["indices"].index(header["key"])
         for number in range(len(header["stages"])):
             to_stage(stage, number)
-            assert stage.text(".chain .token") == f"{header['queryLabel'][0]} → {header['keyLabels'][row][0]}"
+            assert (
+                stage.text(".chain .token")
+                == f"{header['queryLabel'][0]} → {header['keyLabels'][row][0]}"
+            )
             links = stage.texts(".chain .link")
             assert len(links) == len(header["links"]) == 4
             for (name, title, since), link, how in zip(
-                header["links"], links, stage.attrs(".chain .link", "class", "data-name", "data-value", "title"), strict=True
+                header["links"],
+                links,
+                stage.attrs(".chain .link", "class", "data-name", "data-value", "title"),
+                strict=True,
             ):
                 value = arrays[name][row]
                 assert link == f"{title} = " + f"{value:.4f}".replace("-", "−")
-                assert (how["data-name"], np.float32(how["data-value"]), value_of(how["title"])) == (name, value, value)
-                assert ("reached" in how["class"].split(), "now" in how["class"].split()) == (number >= since, number == since)
+                assert (
+                    how["data-name"],
+                    np.float32(how["data-value"]),
+                    value_of(how["title"]),
+                ) == (name, value, value)
+                assert ("reached" in how["class"].split(), "now" in how["class"].split()) == (
+                    number >= since,
+                    number == since,
+                )
 
 
 def test_a_blocked_key_is_minus_infinity_in_the_chain(stage: Stage) -> None:
@@ -270,7 +356,9 @@ def test_the_tip_says_what_a_number_is_and_what_it_comes_from(stage: Stage) -> N
                 assert tip["cell"] == (str(cell) if values.ndim == 2 else "")
                 called = column["names"][1] if any(column["names"]) else column["title"]
                 number_of = f", number {cell + 1}" if values.ndim == 2 else ""
-                assert stage.text(".tip .what") == f"{header['keyLabels'][i][0]}: {called}{number_of}"
+                assert (
+                    stage.text(".tip .what") == f"{header['keyLabels'][i][0]}: {called}{number_of}"
+                )
                 why = stage.text(".tip .why")
                 said[name, i] = why
                 if header["blocked"][i] and name in ("masked", "weights"):
@@ -315,7 +403,9 @@ def test_the_tip_says_what_a_number_is_and_what_it_comes_from(stage: Stage) -> N
     assert any(header["blocked"])
 
 
-def test_pointing_outlines_the_chosen_row_and_the_numbers_that_belong_together(stage: Stage) -> None:
+def test_pointing_outlines_the_chosen_row_and_the_numbers_that_belong_together(
+    stage: Stage,
+) -> None:
     header, arrays = shown(stage, width=1250)
     (chosen,) = stage.drawn(MARKS)
     row = header["indices"].index(KEY)
@@ -332,15 +422,27 @@ def test_pointing_outlines_the_chosen_row_and_the_numbers_that_belong_together(s
             point(stage, name, 3, 2, size)
             frames = stage.drawn(MARKS)[1:]
             together = [
-                c for c in columns(stage).values() if c["id"] == name or (column["family"] and c["family"] == column["family"])
+                c
+                for c in columns(stage).values()
+                if c["id"] == name or (column["family"] and c["family"] == column["family"])
             ]
             places = set()
             top = header["stages"][number]["top"]
             for one in together:
                 for line in {3} | ({0} if column["family"] and one["id"] in top else set()):
-                    long = arrays[top[one["id"]]].size if line == 0 else arrays[header["columns"][one["id"]]["array"]].shape[1]
+                    long = (
+                        arrays[top[one["id"]]].size
+                        if line == 0
+                        else arrays[header["columns"][one["id"]]["array"]].shape[1]
+                    )
                     step = one["width"] / long
-                    places.add((round(one["x"] + 2 * step - 1, 2), TOP + line * ROW + 2, round(max(step, 2) + 2, 2)))
+                    places.add(
+                        (
+                            round(one["x"] + 2 * step - 1, 2),
+                            TOP + line * ROW + 2,
+                            round(max(step, 2) + 2, 2),
+                        )
+                    )
             assert {(round(one["x"], 2), one["y"], round(one["w"], 2)) for one in frames} == places
             assert {(one["colour"], one["h"]) for one in frames} == {(INK, ROW - 4)}
     stage.away()
@@ -386,7 +488,10 @@ def test_stepping_is_told_once_it_rests(stage: Stage) -> None:
     assert stage.data(".walk")["stage"] == "1"
     stage.page.wait_for_function("stage.sent.length")
     assert stage.sent == [["news", {"stage": 1}]]
-    stage.js("(root, n) => { const range = root.querySelector('input'); range.value = n; range.oninput(); }", last)
+    stage.js(
+        "(root, n) => { const range = root.querySelector('input'); range.value = n; range.oninput(); }",
+        last,
+    )
     assert stage.data(".walk")["stage"] == str(last)
     stage.click(".on")
     assert stage.data(".walk")["stage"] == str(last)
@@ -395,20 +500,28 @@ def test_stepping_is_told_once_it_rests(stage: Stage) -> None:
     assert stage.data(".walk")["key"] == "1"
 
 
-def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_hand(stage: Stage) -> None:
+def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_hand(
+    stage: Stage,
+) -> None:
     shown(stage)
 
     def answered(number: int) -> str:
         stage.show(stage.change(payload(), stage=number))
         return stage.data(".walk")["stage"]
 
-    assert [answered(number) for number in (5, 2, 99)] == ["5", "2", str(len(unpack(payload())[0]["stages"]) - 1)]
+    assert [answered(number) for number in (5, 2, 99)] == [
+        "5",
+        "2",
+        str(len(unpack(payload())[0]["stages"]) - 1),
+    ]
     to_stage(stage, 3)
     to_stage(stage, 4)
     assert [answered(number) for number in (2, 3, 4, 1)] == ["4", "4", "4", "1"]
     to_stage(stage, 6)
     stage.click(CELLS, 300, TOP + ROW * 5.5)
-    assert stage.sent == [["news", {"query": QUERY, "key": 4, "stage": 6}]]       # what is clicked meanwhile takes it along
+    assert stage.sent == [
+        ["news", {"query": QUERY, "key": 4, "stage": 6}]
+    ]  # what is clicked meanwhile takes it along
 
 
 def test_back_ends_what_the_hand_has_begun(stage: Stage) -> None:
@@ -417,14 +530,22 @@ def test_back_ends_what_the_hand_has_begun(stage: Stage) -> None:
     stage.js("() => dispatchEvent(new PopStateEvent('popstate'))")
     stage.show(stage.change(payload(), stage=0))
     assert stage.data(".walk")["stage"] == "0"
-    stage.js("() => new Promise((done) => setTimeout(done, 350))")      # begun after the walk's own, so it ends after it
+    stage.js(
+        "() => new Promise((done) => setTimeout(done, 350))"
+    )  # begun after the walk's own, so it ends after it
     assert stage.sent == []
 
 
 def test_the_last_stage_adds_up_the_heads(stage: Stage) -> None:
     header, arrays = shown(stage)
     to_stage(stage, len(header["stages"]) - 1)
-    assert_heads_table(stage, header, arrays, {"head_out": "b of each head", "added": "b · W_O", "norm": "length"}, "of the vector")
+    assert_heads_table(
+        stage,
+        header,
+        arrays,
+        {"head_out": "b of each head", "added": "b · W_O", "norm": "length"},
+        "of the vector",
+    )
     point(stage, "added", 2, 3, header["d_model"])
     assert stage.text(".tip .what") == "head 3, b · W_O, number 4"
     assert value_of(stage.text(".tip .value")) == arrays["added"][2, 3]
@@ -434,26 +555,42 @@ def test_the_last_stage_adds_up_the_heads(stage: Stage) -> None:
     assert stage.drawn(MARKS)[0]["y"] == TOP + HEAD * ROW + 0.5
 
 
-def assert_heads_table(stage: Stage, header: dict, arrays: dict, titles: dict[str, str], length: str) -> None:
+def assert_heads_table(
+    stage: Stage, header: dict, arrays: dict, titles: dict[str, str], length: str
+) -> None:
     """One row a head, then the bias, the output and the stream, each with its vector and its length."""
     n, scales, placed = header["n_heads"], header["headScales"], columns(stage)
     texts = stage.drawn(CELLS, "text")
     assert {name: placed[name]["title"] for name in titles} == titles
     each = " each" if length == "of the vector" else ""
-    assert placed["head_out"]["note"] == f"{header['d_head']} numbers{each}, ±{brief(scales['head_out'])}"
+    assert (
+        placed["head_out"]["note"]
+        == f"{header['d_head']} numbers{each}, ±{brief(scales['head_out'])}"
+    )
     assert placed["added"]["note"] == f"{header['d_model']} numbers, ±{brief(scales['added'])}"
     assert placed["norm"]["note"] == length
     for name in titles:
-        assert [one["text"] for one in texts if one["x"] == placed[name]["x"] and one["y"] in (11, 27)] == [
+        assert [
+            one["text"] for one in texts if one["x"] == placed[name]["x"] and one["y"] in (11, 27)
+        ] == [
             titles[name],
             placed[name]["note"],
         ]
     names = [one for one in texts if one["align"] == "right" and one["y"] > TOP]
-    labels = [*(f"head {h + 1}" for h in range(n)), "+ bias", "= output", *(["added to"] if "residual" in arrays else [])]
+    labels = [
+        *(f"head {h + 1}" for h in range(n)),
+        "+ bias",
+        "= output",
+        *(["added to"] if "residual" in arrays else []),
+    ]
     assert [one["text"] for one in names] == labels
-    assert [one["text"] for one in texts if one["align"] == "right" and one["y"] == TOP - 12] == ["head"]
+    assert [one["text"] for one in texts if one["align"] == "right" and one["y"] == TOP - 12] == [
+        "head"
+    ]
     marks = [one for one in stage.drawn(CELLS, "rect") if (one["x"], one["w"]) == (2, 8)]
-    assert [(one["colour"], one["y"]) for one in marks] == [(HEADS[h], TOP + ROW * h + 6) for h in range(n)]
+    assert [(one["colour"], one["y"]) for one in marks] == [
+        (HEADS[h], TOP + ROW * h + 6) for h in range(n)
+    ]
     for h in range(n):
         assert_strip(stage, placed["head_out"], h, arrays["head_out"][h], scales["head_out"])
         assert_strip(stage, placed["added"], h, arrays["added"][h], scales["added"])
@@ -461,19 +598,27 @@ def assert_heads_table(stage: Stage, header: dict, arrays: dict, titles: dict[st
     assert_strip(stage, placed["added"], n + 1, arrays["total"], scales["added"])
     if "residual" in arrays:
         assert_strip(stage, placed["added"], n + 2, arrays["residual"], scales["residual"])
-        (aside,) = [one for one in texts if one["text"] == f"±{brief(scales['residual'])}" and one["x"] == 4]
+        (aside,) = [
+            one for one in texts if one["text"] == f"±{brief(scales['residual'])}" and one["x"] == 4
+        ]
         assert aside["y"] == TOP + ROW * (n + 2.5)
         assert aside["colour"] == QUIET
     at, longest = placed["norm"], arrays["sizes"].max()
     for line, size in enumerate(arrays["sizes"]):
         y = TOP + ROW * line
-        (bar,) = [one for one in stage.drawn(CELLS, "rect") if (one["x"], one["y"]) == (at["x"], y + 5) and one["colour"] == ACCENT]
+        (bar,) = [
+            one
+            for one in stage.drawn(CELLS, "rect")
+            if (one["x"], one["y"]) == (at["x"], y + 5) and one["colour"] == ACCENT
+        ]
         assert bar["w"] == pytest.approx((at["width"] - 44) * float(size / longest), abs=0.01)
         assert bar["h"] == ROW - 10
         (said,) = [
             one
             for one in texts
-            if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1 and at["x"] <= one["x"] <= at["x"] + at["width"] and one["align"] == "left"
+            if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1
+            and at["x"] <= one["x"] <= at["x"] + at["width"]
+            and one["align"] == "left"
         ]
         assert said["text"] == brief(float(size))
         assert said["x"] == pytest.approx(at["x"] + bar["w"] + 5, abs=0.01)
@@ -481,7 +626,17 @@ def assert_heads_table(stage: Stage, header: dict, arrays: dict, titles: dict[st
 
 def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) -> None:
     header, _ = unpack(payload())
-    order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
+    order = {
+        "a": 3,
+        "k": 2,
+        "sides": 2,
+        "raw": 2,
+        "v": 2,
+        "products": 1,
+        "terms": 1,
+        "scores": 1,
+        "masked": 1,
+    }
     order |= {"weights": 0, "parts": 0}
     seen = {}
     for width in (1250, 900, 620, 480, 330):
@@ -494,7 +649,9 @@ def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) 
             assert [name for name in told["columns"] if name in ids] == ids or not told["columns"]
             assert set(told["main"]) <= set(ids)
             for one in placed if told["columns"] else ():
-                assert one.get("drop") == (0 if one["id"] in told["main"] else order.get(one["id"])), one["id"]
+                assert one.get("drop") == (
+                    0 if one["id"] in told["main"] else order.get(one["id"])
+                ), one["id"]
             start = min(118, width * 0.3)
             assert placed[0]["x"] == pytest.approx(start)
             for one, following in itertools.pairwise(placed):
@@ -506,28 +663,44 @@ def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) 
                 if sum(c["min"] + 12 for c in placed) <= width - start - 2:
                     assert one["width"] >= one["min"] - 0.01
             roomy = sum(c["min"] + 12 for c in placed) <= width - start - 2
-            if roomy and any(c.get("grow") for c in placed) and all(c["width"] < c.get("max", 1e9) for c in placed):
-                assert sum(c["width"] + 12 for c in placed) == pytest.approx(width - start - 2, abs=0.6)
+            if (
+                roomy
+                and any(c.get("grow") for c in placed)
+                and all(c["width"] < c.get("max", 1e9) for c in placed)
+            ):
+                assert sum(c["width"] + 12 for c in placed) == pytest.approx(
+                    width - start - 2, abs=0.6
+                )
     assert all(
-        set(seen[480, n]) <= set(seen[620, n]) <= set(seen[900, n]) <= set(seen[1250, n]) for n in range(len(header["stages"]))
+        set(seen[480, n]) <= set(seen[620, n]) <= set(seen[900, n]) <= set(seen[1250, n])
+        for n in range(len(header["stages"]))
     )
     assert seen[330, 3] != seen[1250, 3]
 
 
-Room = tuple[str, float, float, float, int]  # a column's name, least width, share of what is over, greatest width, rank to go
+Room = tuple[
+    str, float, float, float, int
+]  # a column's name, least width, share of what is over, greatest width, rank to go
 
 
 def laid(width: float, wanted: list[Room]) -> dict[str, tuple[float, float]]:
     """Where the columns that find room begin, and how wide they are."""
     start, kept = min(118, 0.3 * width), list(wanted)
     room = width - start - 2
-    while sum(least + 12 for _, least, *_ in kept) > room and len(kept) > 1 and any(rank for *_, rank in kept):
+    while (
+        sum(least + 12 for _, least, *_ in kept) > room
+        and len(kept) > 1
+        and any(rank for *_, rank in kept)
+    ):
         kept.remove(max(kept, key=lambda one: one[4]))
     needed = sum(least + 12 for _, least, *_ in kept)
     squeeze, shares, x, places = min(1, room / needed), sum(one[2] for one in kept), start, {}
     for name, least, share, most, _ in kept:
         over = max(0, room - needed) * share / shares if shares else 0
-        places[name] = (pytest.approx(x, abs=0.01), pytest.approx(min(most, least * squeeze + over), abs=0.01))
+        places[name] = (
+            pytest.approx(x, abs=0.01),
+            pytest.approx(min(most, least * squeeze + over), abs=0.01),
+        )
         x += min(most, least * squeeze + over) + 12 * squeeze
     return places
 
@@ -542,7 +715,17 @@ WIDTHS = (1250, 1000, 760, 620, 480, 330, 200)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_walks_columns_have_the_room_they_need(stage: Stage, width: int) -> None:
     header, _ = shown(stage, width=width)
-    order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
+    order = {
+        "a": 3,
+        "k": 2,
+        "sides": 2,
+        "raw": 2,
+        "v": 2,
+        "products": 1,
+        "terms": 1,
+        "scores": 1,
+        "masked": 1,
+    }
     order |= {"weights": 0, "parts": 0}
     kinds = {"strip": (100, 1, 620), "number": (66, 0, math.inf), "weight": (70, 0, math.inf)}
     for number, told in enumerate(header["stages"]):
@@ -552,23 +735,38 @@ def test_the_walks_columns_have_the_room_they_need(stage: Stage, width: int) -> 
             least, share, most = kinds[header["columns"][name]["kind"]]
             if i == 0 and name == "a" and len(told["columns"]) > 1:
                 least, share = 110, 3
-            wanted.append((name, least, share, most, 0 if name in told["main"] else order.get(name, 0)))
-        heads = [("head_out", 80, 1, 300, 1), ("added", 110, 3, math.inf, 0), ("norm", 96, 0, math.inf, 0)]
+            wanted.append(
+                (name, least, share, most, 0 if name in told["main"] else order.get(name, 0))
+            )
+        heads = [
+            ("head_out", 80, 1, 300, 1),
+            ("added", 110, 3, math.inf, 0),
+            ("norm", 96, 0, math.inf, 0),
+        ]
         assert places(stage) == laid(width, wanted or heads), number
 
 
-@pytest.mark.parametrize("n", [1, 6, 7])  # the columns of as many numbers as there are heads or tokens grow up to a limit
+@pytest.mark.parametrize(
+    "n", [1, 6, 7]
+)  # the columns of as many numbers as there are heads or tokens grow up to a limit
 @pytest.mark.parametrize("width", [1900, *WIDTHS])
 def test_the_heads_columns_have_the_room_they_need(stage: Stage, width: int, n: int) -> None:
     _, arrays = unpack(payload("heads"))
     tokens, rng = 3 * n, np.random.default_rng(n)
     made = {
-        name: rng.standard_normal((n, *arrays[name].shape[1:])) for name in ("head_out", "added", "along_total", "along_residual")
+        name: rng.standard_normal((n, *arrays[name].shape[1:]))
+        for name in ("head_out", "added", "along_total", "along_residual")
     }
-    made |= {"between": rng.standard_normal((n, n)), "lengths": rng.random((n, tokens)), "sizes": rng.random(n + 3)}
+    made |= {
+        "between": rng.standard_normal((n, n)),
+        "lengths": rng.random((n, tokens)),
+        "sizes": rng.random(n + 3),
+    }
     queries = [[f"q{i}", "", False] for i in range(tokens)]
     more = {name: values.astype(np.float32) for name, values in made.items()}
-    stage.mount("heads", width).show(stage.change(payload("heads"), more, n_heads=n, queries=queries, head=0))
+    stage.mount("heads", width).show(
+        stage.change(payload("heads"), more, n_heads=n, queries=queries, head=0)
+    )
     assert places(stage) == laid(width, [
         ("head_out", 80, 1, 240, 3), ("added", 100, 2, 520, 1), ("norm", 96, 0, math.inf, 0), ("along_total", 74, 0, math.inf, 0),
         ("along_residual", 74, 0, math.inf, 0), ("between", min(120, 20 * n), 0, math.inf, 4),
@@ -576,7 +774,9 @@ def test_the_heads_columns_have_the_room_they_need(stage: Stage, width: int, n: 
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize(("room", "kept"), [(1000, "abcd"), (470, "abd"), (360, "bd"), (250, "b"), (100, "b")])
+@pytest.mark.parametrize(
+    ("room", "kept"), [(1000, "abcd"), (470, "abd"), (360, "bd"), (250, "b"), (100, "b")]
+)
 def test_columns_that_find_no_room_go_by_their_rank(stage: Stage, room: int, kept: str) -> None:
     shown(stage)
     kept_ids = stage.js(
@@ -599,16 +799,27 @@ def test_more_numbers_than_pixels_show_the_one_furthest_from_0(stage: Stage) -> 
     wide[2, 1500], wide[2, 1501], wide[3, 700] = -1, 0.4, 1
     column = {**header["columns"]["v"], "scale": 1.0}
     told = [{**header["stages"][0], "columns": ["v"], "main": ["v"], "top": {}}]
-    stage.mount("walk", 900).show(stage.change(payload(), {column["array"]: wide}, stages=told, columns={"v": column}, links=[]))
+    stage.mount("walk", 900).show(
+        stage.change(
+            payload(), {column["array"]: wide}, stages=told, columns={"v": column}, links=[]
+        )
+    )
     at, pixels = columns(stage)["v"], stage.pixels(CELLS)
     for line, cell, colour in ((3, 1500, ORANGE), (4, 700, ACCENT)):
         x = at["x"] + at["width"] * cell / 2999
-        assert any(alike(one, colour, 2) for one in pixels.within(x - 1, TOP + ROW * line + 8, 2.5, 4))
-    assert stage.text(".note").endswith(" Where a strip has more numbers than pixels, a pixel shows the one furthest from 0.")
+        assert any(
+            alike(one, colour, 2) for one in pixels.within(x - 1, TOP + ROW * line + 8, 2.5, 4)
+        )
+    assert stage.text(".note").endswith(
+        " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0."
+    )
     shown(stage)
     assert stage.text(".note").endswith("click a row to choose it.")
     assert not stage.text(".note").startswith(" ")
-    assert "± the strongest colour. Point at a strip for exact numbers; click a row to choose it." in stage.text(".note")
+    assert (
+        "± the strongest colour. Point at a strip for exact numbers; click a row to choose it."
+        in stage.text(".note")
+    )
 
 
 def test_signed_colours_of_a_dark_page(stage: Stage) -> None:
@@ -619,7 +830,9 @@ def test_signed_colours_of_a_dark_page(stage: Stage) -> None:
     at, column = columns(stage)["k"], header["columns"]["k"]
     seen = strip_colours(stage, at, 1, 5)
     for colour, value in zip(seen, arrays["k"][0], strict=True):
-        assert alike(colour, signed_colour(float(value), column["scale"], paper, accent, "#ff9654"), 2)
+        assert alike(
+            colour, signed_colour(float(value), column["scale"], paper, accent, "#ff9654"), 2
+        )
 
 
 def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> None:
@@ -628,9 +841,13 @@ def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> No
     scores = np.linspace(-1, 1, n).astype(np.float32)
     weights = np.linspace(0, 1, n).astype(np.float32)
     made = {name: {**header["columns"][name], "scale": 1.0} for name in ("scores", "weights")}
-    told = [{**header["stages"][0], "columns": ["scores", "weights"], "main": ["scores"], "top": {}}]
+    told = [
+        {**header["stages"][0], "columns": ["scores", "weights"], "main": ["scores"], "top": {}}
+    ]
     stage.mount("walk", 900).show(
-        stage.change(payload(), {"scores": scores, "weights": weights}, stages=told, columns=made, links=[])
+        stage.change(
+            payload(), {"scores": scores, "weights": weights}, stages=told, columns=made, links=[]
+        )
     )
     texts = stage.drawn(CELLS, "text")
 
@@ -649,10 +866,19 @@ def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> No
             (said,) = [
                 one
                 for one in texts
-                if abs(one["y"] - TOP - ROW * (i + 1.5) - 0.5) < 0.1 and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
+                if abs(one["y"] - TOP - ROW * (i + 1.5) - 0.5) < 0.1
+                and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
             ]
-            fill = weight_colour(float(value)) if name == "weights" else signed_colour(float(value), 1.0)
-            best = PAPER if contrast(fill, PAPER) > (contrast(fill, INK) if name == "weights" else 3.2) else INK
+            fill = (
+                weight_colour(float(value))
+                if name == "weights"
+                else signed_colour(float(value), 1.0)
+            )
+            best = (
+                PAPER
+                if contrast(fill, PAPER) > (contrast(fill, INK) if name == "weights" else 3.2)
+                else INK
+            )
             assert said["colour"] == best, (name, value)
     frames = [one for one in stage.drawn(CELLS, "frame") if one["h"] == ROW - 5]
     assert len(frames) == 2 * n
@@ -664,9 +890,16 @@ def test_on_a_phone_a_row_is_as_tall_as_a_finger(stage: Stage) -> None:
     try:
         header, _ = shown(stage, width=400)
         assert stage.box(CELLS)["height"] == 40 + 40 * header["lines"] + 6
-        stage.click(CELLS, 60, 40 + 2.5 * 40)            # the second key
+        stage.click(CELLS, 60, 40 + 2.5 * 40)  # the second key
         assert stage.sent[-1] == ["news", {"query": QUERY, "key": header["indices"][1]}]
-        assert min(stage.box(one)[side] for one in (".steps .back", ".steps .on") for side in ("width", "height")) >= 40
+        assert (
+            min(
+                stage.box(one)[side]
+                for one in (".steps .back", ".steps .on")
+                for side in ("width", "height")
+            )
+            >= 40
+        )
     finally:
         stage.page.set_viewport_size({"width": 1280, "height": 1600})
 
@@ -677,10 +910,13 @@ def test_the_walk_as_a_file(stage: Stage) -> None:
     name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.stage2.png"
     title, *keys = [one for one in drawn if one["op"] == "text"]
-    assert [one["text"] for one in keys[:2]] == ["−", "+ every column on its own scale: ± the number at its head"]
-    lines = 1 + len(header["indices"])                       # and no room for keys that there are not
+    assert [one["text"] for one in keys[:2]] == [
+        "−",
+        "+ every column on its own scale: ± the number at its head",
+    ]
+    lines = 1 + len(header["indices"])  # and no room for keys that there are not
     assert keys[0]["y"] == pytest.approx(30 + 40 + 22 * lines + 6 + 11)
-    assert stage.box(CELLS)["height"] == 40 + 22 * header["lines"] + 6       # on the page it is kept
+    assert stage.box(CELLS)["height"] == 40 + 22 * header["lines"] + 6  # on the page it is kept
     assert title["text"] == f"{header['title']} ({header['stages'][2]['title']})"
     on_page, at = stage.pixels(CELLS), columns(stage)
     for one in at.values():
@@ -694,7 +930,9 @@ def test_a_new_table_has_no_tip_of_the_old_one(stage: Stage, component: str) -> 
     shown(stage, component)
     pixels = stage.pixels(CELLS)
     wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
-    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {
+        PAPER
+    }
     point(stage, next(iter(columns(stage))), 2)
     stage.show(payload(component))
     assert stage.hidden(".tip")
@@ -707,11 +945,17 @@ def test_a_table_has_its_place_its_frames_over_it_and_its_words_in_the_middle_of
     stage: Stage, component: str, width: int
 ) -> None:
     header, _ = shown(stage, component, width)
-    lines = 12 + 3 if component == "walk" else header["n_heads"] + 3      # as many as there may be keys: typing moves nothing
+    lines = (
+        12 + 3 if component == "walk" else header["n_heads"] + 3
+    )  # as many as there may be keys: typing moves nothing
     assert stage.box(CELLS) == stage.box(MARKS) == stage.box(".stage")
     assert (stage.box(CELLS)["width"], stage.box(CELLS)["height"]) == (width, TOP + ROW * lines + 6)
     cells, marks = stage.pixels(CELLS), stage.pixels(MARKS)
-    assert (cells.wide, cells.tall) == (marks.wide, marks.tall) == (width * RATIO, (TOP + ROW * lines + 6) * RATIO)
+    assert (
+        (cells.wide, cells.tall)
+        == (marks.wide, marks.tall)
+        == (width * RATIO, (TOP + ROW * lines + 6) * RATIO)
+    )
     assert {one["baseline"] for one in stage.drawn(CELLS, "text")} == {"middle"}
     assert cells.within(0, cells.tall / RATIO - 4, width, 4) == {PAPER}
     assert stage.attr(CELLS, "tabindex") == "0"
@@ -744,7 +988,9 @@ def test_the_heads_table_holds_every_number(stage: Stage) -> None:
     }  # fmt: skip
     assert list(placed) == ["head_out", "added", "norm", *told]
     for name, (title, note) in told.items():
-        assert [one["text"] for one in texts if one["x"] == placed[name]["x"] and one["y"] == 27] == [note]
+        assert [
+            one["text"] for one in texts if one["x"] == placed[name]["x"] and one["y"] == 27
+        ] == [note]
         (said,) = [one["text"] for one in texts if one["x"] == placed[name]["x"] and one["y"] == 11]
         assert placed[name]["title"] == title
         assert re.fullmatch(re.escape(said).replace("…", ".*"), title)
@@ -753,7 +999,10 @@ def test_the_heads_table_holds_every_number(stage: Stage) -> None:
         for name in ("along_total", "along_residual"):
             at, y = placed[name], TOP + ROW * h
             (said,) = [
-                one for one in texts if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1 and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
+                one
+                for one in texts
+                if abs(one["y"] - y - ROW / 2 - 0.5) < 0.1
+                and abs(one["x"] - at["x"] - at["width"] / 2) < 0.1
             ]
             assert said["text"] == brief(float(arrays[name][h]))
             assert alike(pixels.at(at["x"] + 3, y + 6), signed_colour(float(arrays[name][h]), 1.0))
@@ -793,7 +1042,11 @@ def test_pointing_into_the_heads_table_says_what_stands_there(stage: Stage) -> N
         tip = point(stage, column, line, cell, size)
         assert stage.text(".tip .what") == what
         assert value_of(stage.text(".tip .value")) == value
-        assert (tip["column"], tip["line"], tip["cell"]) == (column, str(line), str(cell) if size > 1 else "")
+        assert (tip["column"], tip["line"], tip["cell"]) == (
+            column,
+            str(line),
+            str(cell) if size > 1 else "",
+        )
         assert np.float32(tip["value"]) == value
     stage.away()
     assert stage.hidden(".tip")
@@ -809,21 +1062,34 @@ def test_without_a_stream_its_columns_are_left_out(stage: Stage) -> None:
 
     data = pack(
         fields,
-        **{name: v for name, v in arrays.items() if name not in ("residual", "along_residual")} | {"sizes": arrays["sizes"][:-1]},
+        **{name: v for name, v in arrays.items() if name not in ("residual", "along_residual")}
+        | {"sizes": arrays["sizes"][:-1]},
     )
     stage.mount("heads", 1200).show(data)
     assert "along_residual" not in columns(stage)
-    names = [one["text"] for one in stage.drawn(CELLS, "text") if one["align"] == "right" and one["y"] > TOP]
+    names = [
+        one["text"]
+        for one in stage.drawn(CELLS, "text")
+        if one["align"] == "right" and one["y"] > TOP
+    ]
     assert names[-2:] == ["+ bias", "= output"]
     assert "Added to" not in stage.text(".note")
 
 
 def test_other_heads_of_the_same_width_are_drawn_anew(stage: Stage) -> None:
     header, arrays = shown(stage, "heads", 1200)
-    data = stage.change(payload("heads"), {"bias": -arrays["bias"]}, title="Another", sentence="Of another.", head=2)
+    data = stage.change(
+        payload("heads"), {"bias": -arrays["bias"]}, title="Another", sentence="Of another.", head=2
+    )
     stage.show(data)
     assert (stage.text(".title"), stage.text(".sentence")) == ("Another", "Of another.")
-    assert_strip(stage, columns(stage)["added"], header["n_heads"], -arrays["bias"], header["headScales"]["added"])
+    assert_strip(
+        stage,
+        columns(stage)["added"],
+        header["n_heads"],
+        -arrays["bias"],
+        header["headScales"]["added"],
+    )
     assert stage.drawn(MARKS)[0]["y"] == TOP + 2 * ROW + 0.5
     assert stage.attr(CELLS, "aria-label") == "Another"
 
@@ -833,8 +1099,15 @@ def test_the_heads_as_a_file(stage: Stage) -> None:
     name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.png"
     said = [one["text"] for one in drawn if one["op"] == "text"]
-    assert said[:3] == [header["title"], "−", "+ every column on its own scale: ± the number at its head"]
-    assert [text.strip() for text in said[3:5]] == ["0", "the lengths' scale, whose end stands at its head"]
+    assert said[:3] == [
+        header["title"],
+        "−",
+        "+ every column on its own scale: ± the number at its head",
+    ]
+    assert [text.strip() for text in said[3:5]] == [
+        "0",
+        "the lengths' scale, whose end stands at its head",
+    ]
     assert picture.at(6, TOP + ROW + 10 + 30) == HEADS[1]
 
 
@@ -860,10 +1133,16 @@ def test_the_choice_shades_keys_by_the_weights_of_the_query(stage: Stage) -> Non
     assert stage.texts(".axis") == [header["queryAxis"], header["keyAxis"]]
     for side, chosen in (("queries", 2), ("keys", 1)):
         assert stage.texts(f".{side} button") == [label[0] for label in header[side]]
-        assert stage.attrs(f".{side} button", "aria-pressed") == [str(i == chosen).lower() for i in range(len(header[side]))]
-        assert stage.attrs(f".{side} button", "class") == ["special" if label[2] else "" for label in header[side]]
+        assert stage.attrs(f".{side} button", "aria-pressed") == [
+            str(i == chosen).lower() for i in range(len(header[side]))
+        ]
+        assert stage.attrs(f".{side} button", "class") == [
+            "special" if label[2] else "" for label in header[side]
+        ]
     assert stage.attrs(".queries button", "title") == [label[1] for label in header["queries"]]
-    for j, (weight, title) in enumerate(zip(arrays["weights"], stage.attrs(".keys button", "title"), strict=True)):
+    for j, (weight, title) in enumerate(
+        zip(arrays["weights"], stage.attrs(".keys button", "title"), strict=True)
+    ):
         note = f"; {header['keys'][j][1]}" if header["keys"][j][1] else ""
         if header["blocked"][j]:
             assert title == f"blocked by: {', '.join(header['blocked'][j])}{note}"
@@ -873,7 +1152,10 @@ def test_the_choice_shades_keys_by_the_weights_of_the_query(stage: Stage) -> Non
         else:
             said = title.removesuffix(note).removeprefix("weight ")
             assert np.float32(said) == weight
-            assert alike(hex_of(stage.css(".keys button", "backgroundColor")[j]), weight_colour(float(weight)))
+            assert alike(
+                hex_of(stage.css(".keys button", "backgroundColor")[j]),
+                weight_colour(float(weight)),
+            )
             assert stage.css(".keys button", "backgroundImage")[j] == "none"
     assert any(header["blocked"])
     assert not all(header["blocked"])
@@ -890,9 +1172,13 @@ def test_strong_keys_are_written_in_the_pages_colour(stage: Stage) -> None:
 
 
 def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
-    weights = (np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254).astype(np.float32)
+    weights = (
+        np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254
+    ).astype(np.float32)
     keys = [["k", "", False]] * len(weights)
-    data = stage.change(payload("token_choice"), {"weights": weights}, keys=keys, blocked=[[]] * len(weights), key=0)
+    data = stage.change(
+        payload("token_choice"), {"weights": weights}, keys=keys, blocked=[[]] * len(weights), key=0
+    )
     stage.mount("choice", 700).show(data)
     shades = [hex_of(one) for one in stage.css(".keys button", "backgroundColor")]
     steps = [ramp(step / 254) for step in range(255)]

@@ -20,7 +20,12 @@ GPT_SELF = "decoder.layers.1.self_attn"
 
 
 @functools.cache
-def payload(family: str = "gpt", texts: tuple[str, ...] = (TEXT,), position: int | None = 3, site: str = GPT_SELF) -> bytes:
+def payload(
+    family: str = "gpt",
+    texts: tuple[str, ...] = (TEXT,),
+    position: int | None = 3,
+    site: str = GPT_SELF,
+) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run(*texts))
     pictures, _ = next_token(run, run.trace.next_token, Choices(position, Focus(site, 1)))
@@ -34,7 +39,9 @@ def shown(stage: Stage, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarra
 
 def colours(stage: Stage, selector: str) -> list[str]:
     """Of those that have one."""
-    return [hex_of(colour) for colour in stage.css(selector, "backgroundColor") if "rgba" not in colour]
+    return [
+        hex_of(colour) for colour in stage.css(selector, "backgroundColor") if "rgba" not in colour
+    ]
 
 
 def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
@@ -47,7 +54,10 @@ def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
     first, *rest, last = stage.attrs(".place", "title")
     assert first == "[start]: nothing stands before it"
     assert last == "What comes next?"
-    said = [re.fullmatch(r"(.): (\S+) bits, probability (\S+), rank (\d+)", title).groups() for title in rest]
+    said = [
+        re.fullmatch(r"(.): (\S+) bits, probability (\S+), rank (\d+)", title).groups()
+        for title in rest
+    ]
     assert [token for token, *_ in said] == [*TEXT]
     for name, column in (("surprisal", 1), ("probability", 2), ("rank", 3)):
         assert [np.float32(one[column]) for one in said] == arrays[name].tolist()
@@ -58,7 +68,9 @@ def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
 
 def test_the_chosen_place_and_the_token_that_answers_are_marked(stage: Stage) -> None:
     shown(stage)
-    assert stage.attrs(".place", "aria-pressed") == ["true" if i == 4 else "false" for i in range(9)]
+    assert stage.attrs(".place", "aria-pressed") == [
+        "true" if i == 4 else "false" for i in range(9)
+    ]
     assert stage.texts(".place.reads b") == ["c"]
     assert stage.texts(".read.reads b") == ["c"]
     assert stage.data(".answers")["position"] == "3"
@@ -67,9 +79,17 @@ def test_the_chosen_place_and_the_token_that_answers_are_marked(stage: Stage) ->
 def test_a_click_and_the_arrow_keys_choose_a_place(stage: Stage) -> None:
     shown(stage)
     stage.click(".place", n=6)
-    stage.press("ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")
+    stage.press(
+        "ArrowLeft",
+        "ArrowLeft",
+        "ArrowRight",
+        "ArrowRight",
+        "ArrowRight",
+        "ArrowRight",
+        "ArrowRight",
+    )
     asked = [value["position"] for name, value in stage.sent if name == "pick"]
-    assert asked == [5, 4, 3, 4, 5, 6, 7]       # 7 is what comes next; behind it there is nothing
+    assert asked == [5, 4, 3, 4, 5, 6, 7]  # 7 is what comes next; behind it there is nothing
     assert stage.texts('.place[aria-pressed="true"] b') == ["?"]
 
 
@@ -99,24 +119,38 @@ def test_the_distribution_is_listed_with_what_follows(stage: Stage) -> None:
     follows = [i for i, row in enumerate(rows) if row[2]]
     rank = int(arrays["ranks"][follows[0]])
     assert stage.texts(".bar.taken .mark") == ["follows" + (f", rank {rank}" if rank > 1 else "")]
-    widths = stage.js("(root) => [...root.querySelectorAll('.bar i')].map((e) => parseFloat(e.style.width))")
+    widths = stage.js(
+        "(root) => [...root.querySelectorAll('.bar i')].map((e) => parseFloat(e.style.width))"
+    )
     assert widths == pytest.approx((100 * arrays["p"]).tolist(), rel=1e-4)
     parts = {".answer h4": "title", ".fact": "fact", ".rest": "rest"}
-    assert {part: stage.text(part) for part in parts} == {part: header["answer"][key] for part, key in parts.items()}
+    assert {part: stage.text(part) for part in parts} == {
+        part: header["answer"][key] for part, key in parts.items()
+    }
 
 
-def test_the_row_of_attention_is_shaded_by_weight_and_hatched_where_it_is_masked(stage: Stage) -> None:
+def test_the_row_of_attention_is_shaded_by_weight_and_hatched_where_it_is_masked(
+    stage: Stage,
+) -> None:
     header, arrays = shown(stage)
     assert stage.texts(".read b") == ["[start]", *TEXT]
     assert stage.attrs(".read", "data-state") == ["open"] * 4 + ["masked"] * 4
-    assert stage.texts(".read small") == [*(f"{w:.2f}" for w in arrays["weights"][:4]), *["\u00a0"] * 4]
+    assert stage.texts(".read small") == [
+        *(f"{w:.2f}" for w in arrays["weights"][:4]),
+        *["\u00a0"] * 4,
+    ]
     for colour, weight in zip(colours(stage, ".read"), arrays["weights"][:4], strict=True):
         assert alike(colour, weight_colour(float(weight)))
-    assert all("repeating-linear-gradient" in image for image in stage.css(".read", "backgroundImage")[4:])
+    assert all(
+        "repeating-linear-gradient" in image for image in stage.css(".read", "backgroundImage")[4:]
+    )
     titles = stage.attrs(".read", "title")
     assert titles[5] == "b: masked (look-ahead)"
     assert np.float32(titles[1].removeprefix("a: weight ")) == arrays["weights"][1]
-    assert [stage.text(".reading h4"), stage.text(".note")] == [header["reading"]["title"], header["reading"]["note"]]
+    assert [stage.text(".reading h4"), stage.text(".note")] == [
+        header["reading"]["title"],
+        header["reading"]["note"],
+    ]
 
 
 def test_a_written_text_shows_a_card_at_every_place(stage: Stage) -> None:
@@ -129,7 +163,9 @@ def test_a_written_text_shows_a_card_at_every_place(stage: Stage) -> None:
     assert [np.float32(p) for p in stage.attrs(".card > span", "data-p")] == expected
     for colour, p in zip(colours(stage, ".card > span"), expected, strict=True):
         assert alike(colour, weight_colour(float(p)))
-    assert stage.texts(".card .rank") == [f"rank {rank}" if rank > 1 else "" for rank in arrays["rank"]]
+    assert stage.texts(".card .rank") == [
+        f"rank {rank}" if rank > 1 else "" for rank in arrays["rank"]
+    ]
     assert len(set(arrays["rank"].tolist())) > 1
     assert stage.attrs(".card", "aria-pressed") == ["false", "false", "true", "false"]
     assert stage.texts(".place.reads") == []
@@ -150,11 +186,18 @@ def test_one_kind_of_picture_follows_another(stage: Stage) -> None:
 
 def test_a_token_keeps_the_keyboard_while_the_text_is_typed(stage: Stage) -> None:
     shown(stage)
-    assert stage.keeps_the_keyboard('.place[data-position="2"]', payload(texts=("abca",), position=2))
+    assert stage.keeps_the_keyboard(
+        '.place[data-position="2"]', payload(texts=("abca",), position=2)
+    )
 
 
 def test_markup_in_a_text_is_text(stage: Stage) -> None:
-    data = stage.change(payload(), title="<b>t</b>", summary="<img src=x>", places=[["<i>x</i>", "", False]] * 7 + [None])
+    data = stage.change(
+        payload(),
+        title="<b>t</b>",
+        summary="<img src=x>",
+        places=[["<i>x</i>", "", False]] * 7 + [None],
+    )
     stage.mount("answers", 900).show(data)
     assert stage.text("h3") == "<b>t</b>"
     assert stage.texts(".place b")[1] == "<i>x</i>"

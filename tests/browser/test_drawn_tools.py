@@ -8,7 +8,8 @@ from stage import Stage
 def tools(stage: Stage, clipboard: str = "resolve", by_command: bool = True, **boxes: str) -> None:
     """The buttons, on a page with these texts in its boxes, in a browser that lets a page copy or does not."""
     stage.mount("tools")
-    stage.page.evaluate("""([clipboard, byCommand, boxes]) => {
+    stage.page.evaluate(
+        """([clipboard, byCommand, boxes]) => {
       history.replaceState({}, "", "/masks?checkpoint=dates&source=a&target=b#part");
       window.copies = [];
       const allowed = (text) => (copies.push(text), Promise.resolve()), refused = () => Promise.reject(new Error("no"));
@@ -22,18 +23,27 @@ def tools(stage: Stage, clipboard: str = "resolve", by_command: bool = True, **b
         box.firstChild.value = text;
         document.body.append(box);
       }
-    }""", [clipboard, by_command, boxes])
+    }""",
+        [clipboard, by_command, boxes],
+    )
     stage.show({"presents": False, "fields": ["source", "target"]})
 
 
-@pytest.mark.parametrize(("clipboard", "by_command"), [("resolve", False), ("reject", True), ("", True)])
-def test_the_link_is_copied_with_what_was_typed_a_moment_ago(stage: Stage, clipboard: str, by_command: bool) -> None:
+@pytest.mark.parametrize(
+    ("clipboard", "by_command"), [("resolve", False), ("reject", True), ("", True)]
+)
+def test_the_link_is_copied_with_what_was_typed_a_moment_ago(
+    stage: Stage, clipboard: str, by_command: bool
+) -> None:
     tools(stage, clipboard, by_command, source="a new & longer\ntext", target="")
     stage.click(".copy")
     stage.page.wait_for_function("copies.length === 1")
     expect(stage.page.get_by_role("button", name="Link copied")).to_be_visible()
     assert stage.hidden(".by-hand")
-    assert stage.page.evaluate("copies[0]") == "http://stage.test/masks?checkpoint=dates&source=a+new+%26+longer%0Atext#part"
+    assert (
+        stage.page.evaluate("copies[0]")
+        == "http://stage.test/masks?checkpoint=dates&source=a+new+%26+longer%0Atext#part"
+    )
 
 
 def test_where_a_page_may_not_copy_the_link_lies_selected(stage: Stage) -> None:
@@ -60,5 +70,5 @@ def test_the_button_and_the_key_ask_for_a_presentation_once(stage: Stage) -> Non
     stage.press("p")
     assert stage.sent[2:] == [["present", False]]
     stage.page.evaluate("stage.end()")
-    stage.press("p")        # nobody listens any more
+    stage.press("p")  # nobody listens any more
     assert len(stage.sent) == 3

@@ -21,23 +21,34 @@ def shown(stage: Stage, width: int = 900, **changes: Any) -> None:
         "bottleneck": {"title": "The bottleneck", "note": "What it is.", "vector": "h(m)", "bars": "How much.", "scale": 2.0,
                        "labels": [["p", "", False], ["q", "a note", False], [".", "", False]]},
     } | changes  # fmt: skip
-    arrays = {"vector": np.array([0.5, -2.0, 1.0, 0.0], np.float32), "change": CHANGE} if header["bottleneck"] else {}
+    arrays = (
+        {"vector": np.array([0.5, -2.0, 1.0, 0.0], np.float32), "change": CHANGE}
+        if header["bottleneck"]
+        else {}
+    )
     stage.mount("versions", width).show(pack(header, **arrays))
 
 
 def texts(stage: Stage, selector: str) -> list[str]:
-    return stage.js("(root, s) => [...root.querySelectorAll(s)].map((e) => e.textContent)", selector)
+    return stage.js(
+        "(root, s) => [...root.querySelectorAll(s)].map((e) => e.textContent)", selector
+    )
 
 
 def test_the_texts_stand_side_by_side_with_what_differs_marked(stage: Stage) -> None:
     shown(stage)
     assert texts(stage, ".asked") == ["p <i>q</i>  →  it should say: a c d"]
     assert texts(stage, ".card h3") == ["One", "Two"]
-    assert texts(stage, ".card .text") == ["a <b>x</b>", "24"]          # what is typed is text, never markup
+    assert texts(stage, ".card .text") == [
+        "a <b>x</b>",
+        "24",
+    ]  # what is typed is text, never markup
     assert texts(stage, ".invented") == ["<b>x</b>", "4"]
     assert texts(stage, ".missing") == ["Lost: c d", "Nothing lost."]
     assert texts(stage, ".lost") == ["c", "d"]
-    tops = stage.js("(root) => [...root.querySelectorAll('.card')].map((e) => e.getBoundingClientRect().top)")
+    tops = stage.js(
+        "(root) => [...root.querySelectorAll('.card')].map((e) => e.getBoundingClientRect().top)"
+    )
     assert tops[0] == tops[1]
     shown(stage, reference=None, cards=CARDS[:1])
     assert (texts(stage, ".asked"), texts(stage, ".card h3")) == (["p <i>q</i>"], ["One"])
@@ -69,6 +80,11 @@ def test_longer_texts_make_nothing_higher(stage: Stage) -> None:
     shown(stage)
     whole = "(root) => root.querySelector('.versions').getBoundingClientRect().height"
     before = stage.js(whole)
-    long = {**CARDS[0], "words": [["word", True]] * 60, "lost": ["word"] * 60, "whose": "mine " * 40}
+    long = {
+        **CARDS[0],
+        "words": [["word", True]] * 60,
+        "lost": ["word"] * 60,
+        "whose": "mine " * 40,
+    }
     shown(stage, source="p " * 300, cards=[long, CARDS[1]])
     assert stage.js(whole) == before

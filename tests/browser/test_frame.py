@@ -4,7 +4,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from served_app import go, in_url, rested, visit
 
-START = {"checkpoint": "dates", "source": "24/07/69", "site": "decoder.layers.1.cross_attn", "head": "2"}
+START = {
+    "checkpoint": "dates",
+    "source": "24/07/69",
+    "site": "decoder.layers.1.cross_attn",
+    "head": "2",
+}
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}
 # The sizes of what is written in the frame: in the sidebar, the header and the app's own lines of text
 SIZES = """() => {
@@ -21,7 +26,9 @@ SIZES = """() => {
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
-def test_a_scrolled_page_passes_under_an_opaque_navigation(browser: Browser, scheme: str, width: int) -> None:
+def test_a_scrolled_page_passes_under_an_opaque_navigation(
+    browser: Browser, scheme: str, width: int
+) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 720})
     page = context.new_page()
     visit(page, **START)
@@ -42,7 +49,7 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     assert min(size for size, _ in small) >= 12, sorted(small)[:3]
     box = page.get_by_role("textbox", name="Date, in any format (type here)")
     box.press("End")
-    box.press("p")      # where one types it is a letter
+    box.press("p")  # where one types it is a letter
     expect(box).to_have_value("24/07/69p")
     box.press("Backspace")
     in_url(page, "source", "24/07/69")
@@ -56,10 +63,10 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     assert page.locator(".head").bounding_box()["width"] > picture["width"] + 200
     assert min(size for size, _ in page.evaluate(SIZES)) >= 15
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
-    page.get_by_role("link", name="Masks").first.click()        # it goes on on another page
+    page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
     page.wait_for_url("**/masks*present=1*")
     expect(sidebar).to_be_hidden()
-    rested(page)        # its address is written last
+    rested(page)  # its address is written last
     page.go_back()
     page.wait_for_selector(".head[data-painted]")
     rested(page)
@@ -80,7 +87,9 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     ("", ".head .map .stage"), ("inside", ".walk .stage"), ("masks", ".masks .stage.paintable"),
     ("decoding", ".panel.serial .bars"),
 ])  # fmt: skip
-def test_presented_the_picture_is_in_sight_of_a_small_projector(page: Page, path: str, picture: str) -> None:
+def test_presented_the_picture_is_in_sight_of_a_small_projector(
+    page: Page, path: str, picture: str
+) -> None:
     go(page, path, picture, present="1", checkpoint="dates", source="24/07/69")
     page.wait_for_selector("html[data-present]", state="attached")
     rested(page)
@@ -90,7 +99,9 @@ def test_presented_the_picture_is_in_sight_of_a_small_projector(page: Page, path
 
 
 def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
-    context = browser.new_context(viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True)
+    context = browser.new_context(
+        viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
+    )
     page = context.new_page()
     visit(page, **START)
     opens = page.locator("[data-testid=stExpandSidebarButton]")
@@ -111,7 +122,9 @@ def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser:
     sidebar = page.locator("[data-testid=stSidebar]")
     expect(sidebar.get_by_role("link", name="Decoding")).to_be_visible()
     within = "document.querySelectorAll('[data-testid=stSidebar] :is(a, button, input, textarea)')"
-    page.wait_for_function(f"() => !({small})([...{within}]).length")       # once it has slid into its place
+    page.wait_for_function(
+        f"() => !({small})([...{within}]).length"
+    )  # once it has slid into its place
     page.locator("[data-testid=stSidebarCollapseButton] button").tap()
     expect(opens).to_be_visible()
     context.close()

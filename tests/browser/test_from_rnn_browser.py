@@ -9,7 +9,16 @@ from served_app import go, in_url
 from small import Reversal, random_model
 
 import models
-from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.analysis.reach import (
+    BIDIRECTIONAL,
+    CNN,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Choice,
+    Reach,
+    reach,
+)
 from models.checkpoint import save_checkpoint
 
 TEXT = "abcde"
@@ -20,13 +29,21 @@ SEED = 3
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Transformer with random weights, of a task for which nothing is shipped."""
     folder = tmp_path_factory.mktemp("browser") / "small"
-    save_checkpoint(folder, random_model(vocab_size=9, n_ctx=97), Reversal().tokenizer, {"step": 0, "task": "reversal"})
+    save_checkpoint(
+        folder,
+        random_model(vocab_size=9, n_ctx=97),
+        Reversal().tokenizer,
+        {"step": 0, "task": "reversal"},
+    )
     return folder
 
 
 def asked(folder: Path, **params: str) -> dict[str, str]:
     """What stands in the URL of this page."""
-    link = {f"from-rnn-{name}": value for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()}
+    link = {
+        f"from-rnn-{name}": value
+        for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()
+    }
     return {"checkpoint": str(folder), "source": TEXT, **link}
 
 
@@ -37,7 +54,11 @@ def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **param
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
     scope = models.load(folder, device="cpu")
-    return reach(scope.model, scope.given_ids(text), Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes))
+    return reach(
+        scope.model,
+        scope.given_ids(text),
+        Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes),
+    )
 
 
 def point(page: Page, which: int, row: int, column: int) -> dict:
@@ -63,7 +84,12 @@ def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
     assert "output y_i: 5 e, input x_j: 2 b" in told["text"]
     assert "0: nothing arrives" in point(page, 0, 1, 4)["text"]
     said = page.locator(".maps figcaption span").all_inner_texts()
-    assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [True, True, True, False]
+    assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_typing_and_the_knobs_draw_anew(page, checkpoint):
@@ -84,24 +110,44 @@ def test_a_long_text_leaves_the_picture_and_says_why(page, checkpoint):
     opened(page, checkpoint)
     page.locator(".st-key-source textarea").fill("ab" * 40)
     expect(page.get_by_text("This sentence has 81 tokens")).to_be_visible()
-    assert point(page, 0, 4, 1)["value"] == pytest.approx(float(computed(checkpoint, RNN).norms[4, 1]), rel=1e-4)
+    assert point(page, 0, 4, 1)["value"] == pytest.approx(
+        float(computed(checkpoint, RNN).norms[4, 1]), rel=1e-4
+    )
 
 
 def test_times_are_measured_when_asked_and_can_be_taken_away(page, checkpoint):
-    opened(page, checkpoint, ".st-key-from-rnn-measure button", section="Parallel and cost", d="16", repetitions="1")
+    opened(
+        page,
+        checkpoint,
+        ".st-key-from-rnn-measure button",
+        section="Parallel and cost",
+        d="16",
+        repetitions="1",
+    )
     expect(page.get_by_text("Nothing is measured before")).to_be_visible()
     page.get_by_text("Measure on this machine").click()
     expect(page.get_by_text("32 of 32: done")).to_be_visible()
     expect(page.get_by_text("In the upper half of the lengths time grows as")).to_be_visible()
     with page.expect_download() as table:
         page.get_by_text("The times, CSV").click()
-    rows = [row for row in table.value.path().read_text().splitlines() if not row.startswith(("# ", '"# '))]
+    rows = [
+        row
+        for row in table.value.path().read_text().splitlines()
+        if not row.startswith(("# ", '"# '))
+    ]
     assert len(rows) == 1 + 32
     assert rows[1].startswith("RNN,8,0,")
 
 
 def test_measuring_can_be_stopped_and_what_is_there_stays(page, checkpoint):
-    opened(page, checkpoint, ".st-key-from-rnn-measure button", section="Parallel and cost", d="512", repetitions="25")
+    opened(
+        page,
+        checkpoint,
+        ".st-key-from-rnn-measure button",
+        section="Parallel and cost",
+        d="512",
+        repetitions="25",
+    )
     page.get_by_text("Measure on this machine").click()
     expect(page.get_by_text(": measuring")).to_be_visible()
     page.locator(".st-key-from-rnn-stop button").click()
@@ -113,9 +159,16 @@ def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
     with page.expect_download() as picture:
         page.locator(".maps .save").click()
     scope = models.load(checkpoint)
-    assert picture.value.suggested_filename == f"{scope.name}.step{scope.training['step']}.what-reaches-what.png"
+    assert (
+        picture.value.suggested_filename
+        == f"{scope.name}.step{scope.training['step']}.what-reaches-what.png"
+    )
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
     with page.expect_download() as numbers:
         page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())
-    np.testing.assert_allclose(held["bidirectional-RNN.norms"], computed(checkpoint, BIDIRECTIONAL).norms.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(
+        held["bidirectional-RNN.norms"],
+        computed(checkpoint, BIDIRECTIONAL).norms.numpy(),
+        rtol=1e-4,
+    )

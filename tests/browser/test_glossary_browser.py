@@ -31,7 +31,13 @@ POINTED = {
     "a label": ("decoding", {}, "Layer", ".st-key-which label", GLOSSARY["layer"]),
     "prose": ("inside", {}, "weights", ".st-key-explanation", GLOSSARY["weight"]),
     "a component": ("inside", {}, "token", ".walk .sentence", GLOSSARY["token"]),
-    "a symbol in prose": ("decoding", {"decoding-how": "beam"}, "α", ".st-key-which label", SYMBOLS["α"]),
+    "a symbol in prose": (
+        "decoding",
+        {"decoding-how": "beam"},
+        "α",
+        ".st-key-which label",
+        SYMBOLS["α"],
+    ),
     "a check": ("inside", {}, "v", ".checks", SYMBOLS["v"]),
 }
 
@@ -44,7 +50,7 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str)
     expect(tip).to_be_hidden()
     place = page.evaluate(FIND, [word, within])
     assert place
-    page.wait_for_timeout(300)      # what it has scrolled has come to rest
+    page.wait_for_timeout(300)  # what it has scrolled has come to rest
     page.mouse.move(*place)
     expect(tip).to_be_visible()
     expect(tip).to_contain_text(said)
@@ -55,13 +61,15 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str)
 def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
     go(page, "inside", ".walk[data-painted]")
     page.locator(".walk .names button").nth(3).click()
-    rested(page)        # Python's explanation of the step stands, and what is pointed at is not replaced
+    rested(page)  # Python's explanation of the step stands, and what is pointed at is not replaced
     formula = page.locator(".walk .formula")
     assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
     formula.hover(position={"x": 15, "y": 10})
     tip = page.locator(".tools .glossary")
     expect(tip).to_be_visible()
-    assert dict.fromkeys(tip.locator("b").all_text_contents()) == dict.fromkeys(["α", "i", "j", "q", "·", "k", "√", "d_k"])
+    assert dict.fromkeys(tip.locator("b").all_text_contents()) == dict.fromkeys(
+        ["α", "i", "j", "q", "·", "k", "√", "d_k"]
+    )
     expect(tip).to_contain_text(SYMBOLS["d_k"])
     expect(tip).to_contain_text(LETTERS["i"])
     katex = page.locator(".st-key-explanation .katex").last

@@ -44,7 +44,9 @@ def address(shelf: Path) -> Iterator[str]:
 def wanted(folder: Path) -> tuple[list[str], np.ndarray]:
     """The tokens of SENTENCE, and the weights of all layers and heads, as the library gives them itself."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    module = transformers.AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, attn_implementation="eager").eval()
+    module = transformers.AutoModelForMaskedLM.from_pretrained(
+        folder, local_files_only=True, attn_implementation="eager"
+    ).eval()
     row = tokenizer(SENTENCE, return_tensors="pt")
     with torch.no_grad():
         weights = module(**row, output_attentions=True).attentions
@@ -53,7 +55,9 @@ def wanted(folder: Path) -> tuple[list[str], np.ndarray]:
 
 def shown(page: Page) -> tuple[list[str], np.ndarray]:
     """The tokens and the weights of the head that the page was sent."""
-    sent = page.locator(".head").evaluate("({ view: { picture } }) => [picture.keys.map(([key]) => key), [...picture.weights]]")
+    sent = page.locator(".head").evaluate(
+        "({ view: { picture } }) => [picture.keys.map(([key]) => key), [...picture.weights]]"
+    )
     return sent[0], np.array(sent[1]).reshape(len(sent[0]), -1)
 
 
@@ -65,7 +69,9 @@ def pick(page: Page, name: str) -> Locator:
     return page.locator(".st-key-note-checkpoint")
 
 
-def test_a_folder_is_picked_and_shows_the_librarys_own_weights(page: Page, address: str, shelf: Path) -> None:
+def test_a_folder_is_picked_and_shows_the_librarys_own_weights(
+    page: Page, address: str, shelf: Path
+) -> None:
     tokens, weights = wanted(shelf / "whole")
     page.goto(f"http://{address}/?checkpoint=dates")
     page.wait_for_selector(".head[data-painted]")
@@ -81,17 +87,26 @@ def test_a_folder_is_picked_and_shows_the_librarys_own_weights(page: Page, addre
     np.testing.assert_allclose(painted, weights[1, 1], atol=1e-6)
     page.get_by_role("link", name="Models", exact=True).click()
     card = page.locator("div.card")
-    for line in ("It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention."):
+    for line in (
+        "It answers the token behind each mask.",
+        "Attention: 2 layers × 2 heads of encoder self-attention.",
+    ):
         expect(card.get_by_text(line, exact=True)).to_have_count(1)
     expect(page.locator(".cards .card").first).to_have_attribute("data-name", "whole")
 
 
-def test_a_folder_that_was_cut_off_is_said_beside_the_picker_and_the_picture_stays(page: Page, address: str, shelf: Path) -> None:
-    page.goto(f"http://{address}/?checkpoint={shelf / 'whole'}&text={SENTENCE}&site={SITE}&head=1")     # as one types a path
+def test_a_folder_that_was_cut_off_is_said_beside_the_picker_and_the_picture_stays(
+    page: Page, address: str, shelf: Path
+) -> None:
+    page.goto(
+        f"http://{address}/?checkpoint={shelf / 'whole'}&text={SENTENCE}&site={SITE}&head=1"
+    )  # as one types a path
     page.wait_for_selector(".head[data-painted]")
     before = shown(page)
     np.testing.assert_allclose(before[1], wanted(shelf / "whole")[1][1, 1], atol=1e-6)
-    expect(pick(page, str(shelf / "cut")).get_by_role("alert")).to_contain_text("model.safetensors was cut off")
+    expect(pick(page, str(shelf / "cut")).get_by_role("alert")).to_contain_text(
+        "model.safetensors was cut off"
+    )
     expect(page.locator(".written .stale")).not_to_have_text("")
     labels, painted = shown(page)
     assert labels == before[0]

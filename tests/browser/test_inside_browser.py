@@ -42,7 +42,9 @@ def trace(folder) -> Trace:
 def opened(page: Page, folder: Path) -> Callable[..., Page]:
     """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
 
-    page.set_viewport_size({"width": 1280, "height": 1100})      # the whole table, so that the pointer reaches it
+    page.set_viewport_size(
+        {"width": 1280, "height": 1100}
+    )  # the whole table, so that the pointer reaches it
 
     def open_page(component: str = "walk", **params: str) -> Page:
         link = {
@@ -120,7 +122,9 @@ def test_the_products_on_the_page_add_up_to_the_score(opened, trace):
 
 def test_the_chain_of_the_chosen_weight(opened, trace):
     page, w = opened(), walk_of(trace)
-    links = page.locator(".walk .link").evaluate_all("all => all.map(e => [e.dataset.name, e.dataset.value])")
+    links = page.locator(".walk .link").evaluate_all(
+        "all => all.map(e => [e.dataset.name, e.dataset.value])"
+    )
     assert [name for name, _ in links] == ["raw", "scores", "masked", "weights"]
     for name, value in links:
         assert near(value, getattr(w, name)[KEY]), name
@@ -166,13 +170,23 @@ def test_a_link_shows_the_same_in_another_browser(opened, page):
     in_url(page, "inside-stage", "6")
     url = page.url
     asked = parse_qs(urlparse(url).query)
-    assert (asked["inside-stage"], asked["inside-key"], asked["lock"]) == (["6"], ["4"], [f"q{QUERY}"])
+    assert (asked["inside-stage"], asked["inside-key"], asked["lock"]) == (
+        ["6"],
+        ["4"],
+        [f"q{QUERY}"],
+    )
     other = page.context.new_page()
     other.goto(url)
     other.wait_for_selector(".walk[data-painted]")
     data = other.locator(".walk").evaluate("root => ({...root.dataset})")
     other.close()
-    assert (data["stage"], data["key"], data["query"], data["head"], data["site"]) == ("6", "4", str(QUERY), str(HEAD), SITE)
+    assert (data["stage"], data["key"], data["query"], data["head"], data["site"]) == (
+        "6",
+        "4",
+        str(QUERY),
+        str(HEAD),
+        SITE,
+    )
 
 
 def test_the_head_and_the_step_survive_a_change_of_page(opened):
@@ -184,7 +198,13 @@ def test_the_head_and_the_step_survive_a_change_of_page(opened):
     page.get_by_role("link", name="Inside a head").first.click()
     expect(page.locator(".walk")).to_have_attribute("data-stage", "5")
     expect(page.locator(".walk")).to_have_attribute("data-query", str(QUERY))
-    for name, value in {"site": SITE, "head": HEAD, "lock": f"q{QUERY}", "inside-key": KEY, "inside-stage": 5}.items():
+    for name, value in {
+        "site": SITE,
+        "head": HEAD,
+        "lock": f"q{QUERY}",
+        "inside-key": KEY,
+        "inside-stage": 5,
+    }.items():
         in_url(page, name, str(value))
 
 
@@ -211,7 +231,7 @@ def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
     rested(page)
     assert walk.locator("input").input_value() == "7"
     stages.nth(3).click()
-    page.go_back()      # before the walk has told where it stands
+    page.go_back()  # before the walk has told where it stands
     expect(walk).to_have_attribute("data-head", str(HEAD))
     expect(walk).to_have_attribute("data-stage", "5")
     rested(page)
@@ -231,13 +251,22 @@ def boxes(page: Page) -> list[str]:
     """Where the tokens, the picture, its parts and what stands below are."""
     drawn = ".walk .stage, .walk .foot, .matrices .equations, .matrices .foot, .several .strands, .several .scroll"
     parts = page.locator(f".choice .tokens, {drawn}, .st-key-explanation")
-    return parts.evaluate_all("(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))")
+    return parts.evaluate_all(
+        "(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))"
+    )
 
 
 def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 720})
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
-        go(page, "inside", f".{component}[data-painted]", checkpoint="eng-fra", source="She is", **{"inside-view": view})
+        go(
+            page,
+            "inside",
+            f".{component}[data-painted]",
+            checkpoint="eng-fra",
+            source="She is",
+            **{"inside-view": view},
+        )
         before, painted = boxes(page), page.locator(f".{component}").get_attribute("data-painted")
         assert len(before) > 2
         if view == "walk":
@@ -277,9 +306,16 @@ def test_the_matrices_hold_the_models_numbers(opened, trace, convention):
         figure = root.locator("figure.pick").filter(has_text=f"{name} ").first
         box = figure.locator("canvas").bounding_box()
         for query, key in ((0, 1), (QUERY, KEY), (n_query - 1, n_key - 1)):
-            down, across = (query / n_query, key / n_key) if convention == "rows" else (key / n_key, query / n_query)
+            down, across = (
+                (query / n_query, key / n_key)
+                if convention == "rows"
+                else (key / n_key, query / n_query)
+            )
             step_down, step_across = (n_query, n_key) if convention == "rows" else (n_key, n_query)
-            position = {"x": box["width"] * (across + 0.5 / step_across), "y": box["height"] * (down + 0.5 / step_down)}
+            position = {
+                "x": box["width"] * (across + 0.5 / step_across),
+                "y": box["height"] * (down + 0.5 / step_down),
+            }
             figure.locator("canvas").hover(position=position)
             tip = root.locator(".tip").evaluate("tip => ({...tip.dataset})")
             assert (tip["first"], tip["second"]) == (str(query), str(key))
@@ -295,11 +331,15 @@ def test_the_sum_of_the_heads(opened, folder):
     added, total, stream = _added_by_hand(folder)
     n_heads = len(added)
     for head, part in enumerate(added):
-        assert near(pointed(page, "norm", head)["value"], math.sqrt(sum(v * v for v in part.tolist())))
+        assert near(
+            pointed(page, "norm", head)["value"], math.sqrt(sum(v * v for v in part.tolist()))
+        )
         assert near(pointed(page, "along_total", head)["value"], _cosine(part, total))
         assert near(pointed(page, "along_residual", head)["value"], _cosine(part, stream))
         for other in range(n_heads):
-            assert near(pointed(page, "between", head, other, n_heads)["value"], _cosine(part, added[other]))
+            assert near(
+                pointed(page, "between", head, other, n_heads)["value"], _cosine(part, added[other])
+            )
         assert near(pointed(page, "added", head, 4, len(total))["value"], part[4])
     assert near(pointed(page, "added", n_heads + 1, 4, len(total))["value"], total[4])
     assert near(pointed(page, "added", n_heads + 2, 4, len(total))["value"], stream[4])
@@ -315,12 +355,18 @@ def _added_by_hand(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     attention = scope.model.get_submodule(SITE)
     seen = {}
     attention.register_forward_pre_hook(lambda module, given: seen.update(stream=given[0]))
-    attention.W_O.register_forward_hook(lambda module, given, made: seen.update(concat=given[0], total=made))
+    attention.W_O.register_forward_hook(
+        lambda module, given, made: seen.update(concat=given[0], total=made)
+    )
     scope.run(SOURCE, TARGET)
-    concat, total, stream = (seen[name][0, QUERY].detach().double().numpy() for name in ("concat", "total", "stream"))
+    concat, total, stream = (
+        seen[name][0, QUERY].detach().double().numpy() for name in ("concat", "total", "stream")
+    )
     weight = attention.W_O.weight.detach().double().numpy()
     d_head = len(concat) // N_HEADS
-    parts = np.stack([weight[:, h : h + d_head] @ concat[h : h + d_head] for h in range(0, len(concat), d_head)])
+    parts = np.stack(
+        [weight[:, h : h + d_head] @ concat[h : h + d_head] for h in range(0, len(concat), d_head)]
+    )
     return parts, total, stream
 
 
@@ -333,7 +379,9 @@ def test_what_the_scaling_does(opened, trace):
     w = walk_of(trace)
     first = page.locator("table tr").nth(1).locator("td")
     assert float(first.nth(1).inner_text()) == pytest.approx(float(w.weights.max()), rel=1e-3)
-    assert float(first.nth(2).inner_text()) == pytest.approx(float(w.raw.softmax(-1).max()), rel=1e-3)
+    assert float(first.nth(2).inner_text()) == pytest.approx(
+        float(w.raw.softmax(-1).max()), rel=1e-3
+    )
     entropy = page.locator("table tr").nth(2).locator("td").nth(1).inner_text()
     assert float(entropy) == pytest.approx(float(softmax.entropy(w.weights)), rel=1e-3)
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(3)
@@ -350,7 +398,9 @@ def test_what_can_be_taken_away(opened, trace, tmp_path):
     table.value.save_as(tmp_path / "walk.csv")
     lines = (tmp_path / "walk.csv").read_text("utf-8").splitlines()
     rows = list(csv.DictReader(line for line in lines if not line.startswith(("# ", '"# '))))
-    np.testing.assert_allclose([float(row["weight"]) for row in rows], w.weights.numpy(), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        [float(row["weight"]) for row in rows], w.weights.numpy(), rtol=1e-4, atol=1e-7
+    )
 
 
 def test_another_similarity_runs_the_same_weights(opened, folder):

@@ -8,11 +8,21 @@ WORDS = ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
 
 
 def keys(page: Page) -> list[str]:
-    return page.locator(".head").evaluate("({ view: { picture } }) => picture.keys.map(([key]) => key)")
+    return page.locator(".head").evaluate(
+        "({ view: { picture } }) => picture.keys.map(([key]) => key)"
+    )
 
 
 def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
-    go(page, "", ".head[data-painted]", checkpoint="gpt", text="The unbelievably hungry doggy", site=SITE, head="2")
+    go(
+        page,
+        "",
+        ".head[data-painted]",
+        checkpoint="gpt",
+        text="The unbelievably hungry doggy",
+        site=SITE,
+        head="2",
+    )
     tokens = len(keys(page))
     assert tokens == 12
     switch = page.get_by_role("checkbox", name="join sub-words to words")
@@ -20,7 +30,9 @@ def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
     expect(page.locator(".head")).to_have_attribute("data-cols", "5")
     assert keys(page) == WORDS
     in_url(page, "words", "true")
-    expect(page.locator(".overview .joins")).to_contain_text("a word's row is the mean of its tokens' rows, its column the sum")
+    expect(page.locator(".overview .joins")).to_contain_text(
+        "a word's row is the mean of its tokens' rows, its column the sum"
+    )
     expect(page.locator(".head figure.map .note")).to_contain_text("Sub-words joined to words")
     longer = "The unbelievably hungry doggy was unbelievably there"
     page.get_by_role("textbox", name="Text (type here)").fill(longer)
@@ -38,4 +50,6 @@ def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(page: 
     switch = page.get_by_role("checkbox", name="join sub-words to words")
     expect(switch).to_be_disabled()
     expect(switch).not_to_be_checked()
-    expect(page.locator(".overview .join")).to_have_attribute("title", "Its tokenizer does not say which tokens are of one word.")
+    expect(page.locator(".overview .join")).to_have_attribute(
+        "title", "Its tokenizer does not say which tokens are of one word."
+    )

@@ -13,7 +13,9 @@ SOURCE, TARGET = "3 May 1999", "1999-12-03"
 def boxes(page: Page) -> list[str]:
     """Where the parts of the picture stand."""
     parts = page.locator(".layer .tokens, .layer svg, .layer .firing, .layer .note")
-    return parts.evaluate_all("(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))")
+    return parts.evaluate_all(
+        "(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))"
+    )
 
 
 def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
@@ -25,14 +27,22 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
     in_url(page, "lock", "q5")
     page.wait_for_selector('.layer[data-position="5"]')
     trace = models.load("dates", device="cpu").run(SOURCE, TARGET)
-    picture = page.locator(".layer").evaluate("(root) => root.view.picture.stops.map((stop) => stop.length)")
-    names = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_mid", "resid_mid_cross", "resid_post")]
+    picture = page.locator(".layer").evaluate(
+        "(root) => root.view.picture.stops.map((stop) => stop.length)"
+    )
+    names = [
+        f"decoder.layers.{n}.{name}"
+        for n in (0, 1)
+        for name in ("resid_mid", "resid_mid_cross", "resid_post")
+    ]
     lengths = [float(trace.activations[name].value[0, 5].norm()) for name in names]
     np.testing.assert_allclose(picture[1:], lengths, rtol=1e-4)
     page.get_by_role("radio", name="Encoder").click()
     page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
-    expect(page.locator(".layer .without")).to_contain_text("The encoder cannot be asked what the model would say")
-    rested(page)        # painted before the address has it
+    expect(page.locator(".layer .without")).to_contain_text(
+        "The encoder cannot be asked what the model would say"
+    )
+    rested(page)  # painted before the address has it
     page.go_back()
     page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 

@@ -17,7 +17,7 @@ from models.trace import AttentionSite
 
 N, BLOCK, TILE = 4096, 16, 64
 NAME, HEAD = "decoder.layers.1.self_attn", 1
-TEXT = "".join(Random(5).choices("abcde", k=N - 1))     # <s> stands before it
+TEXT = "".join(Random(5).choices("abcde", k=N - 1))  # <s> stands before it
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +42,27 @@ def shape(page: Page) -> tuple[str, ...]:
 def point(page: Page, query: int, key: int) -> tuple[float, float]:
     """The pointer on a cell of the picture; where that is in the heatmap."""
     cells = page.locator(".head canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
     place = at["left"] + (key + 0.5) * at["wide"], at["top"] + (query + 0.5) * at["tall"]
     cells.hover(position=dict(zip("xy", place, strict=True)))
     return place
 
 
-def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(page: Page, folder: Path, site: AttentionSite) -> None:
+def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
+    page: Page, folder: Path, site: AttentionSite
+) -> None:
     sizes: list[int] = []
     page.on("websocket", lambda ws: ws.on("framereceived", lambda frame: sizes.append(len(frame))))
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
     rested(page)
     assert shape(page) == ("256", "256", str(BLOCK), "0 0")
-    assert "largest of 16 × 16 weights; hidden: the other 255" in page.locator(".head .map .note").text_content()
-    assert sum(sizes) < 4_000_000        # all 4,096² weights of one head are 67 MB
+    assert (
+        "largest of 16 × 16 weights; hidden: the other 255"
+        in page.locator(".head .map .note").text_content()
+    )
+    assert sum(sizes) < 4_000_000  # all 4,096² weights of one head are 67 MB
     weights = site.weights(HEAD, rows=slice(96 * BLOCK, 97 * BLOCK)).numpy()
     point(page, 96, 40)
     said = page.locator(".head .tip")
@@ -65,7 +72,9 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(page: Pag
     assert block == pytest.approx(weights[:, column * BLOCK : (column + 1) * BLOCK].max(), abs=1e-6)
 
     sizes.clear()
-    page.locator(".head canvas.cells").click(position=dict(zip("xy", point(page, 96, 40), strict=True)))
+    page.locator(".head canvas.cells").click(
+        position=dict(zip("xy", point(page, 96, 40), strict=True))
+    )
     expect(page.locator(".head")).to_have_attribute("data-block", "1")
     rested(page)
     middle = [96 * BLOCK + BLOCK // 2, column * BLOCK + BLOCK // 2]
@@ -73,12 +82,16 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(page: Pag
     first = [place - TILE // 2 for place in middle]
     assert shape(page) == ("64", "64", "1", f"{first[0]} {first[1]}")
     assert sum(sizes) < 1_000_000
-    exact = site.weights(HEAD, rows=slice(first[0], first[0] + TILE)).numpy()[:, first[1] : first[1] + TILE]
+    exact = site.weights(HEAD, rows=slice(first[0], first[0] + TILE)).numpy()[
+        :, first[1] : first[1] + TILE
+    ]
     for query, key in ((0, 0), (7, 41), (63, 63)):
         point(page, query, key)
         expect(said).to_have_attribute("data-key", str(key))
         assert int(said.get_attribute("data-query")) == query
-        assert np.float32(said.get_attribute("data-weight")) == pytest.approx(exact[query, key], abs=1e-6)
+        assert np.float32(said.get_attribute("data-weight")) == pytest.approx(
+            exact[query, key], abs=1e-6
+        )
         assert said.locator(".token.key").text_content() == TEXT[first[1] + key - 1]
         read, written = TEXT[first[0] + query - 1 : first[0] + query + 1]
         assert said.locator(".token.query").text_content() == f"{read} → {written}"
@@ -88,18 +101,27 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(page: Pag
     in_url(page, "tile", "")
 
 
-def test_the_files_of_a_long_text_come_while_they_are_made(page: Page, folder: Path, site: AttentionSite) -> None:
+def test_the_files_of_a_long_text_come_while_they_are_made(
+    page: Page, folder: Path, site: AttentionSite
+) -> None:
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
     rested(page)
     buttons = page.locator(".st-key-downloads")
     expect(buttons.get_by_text("This head, npz")).to_be_visible()
-    assert "all 16,777,216 weights" in page.locator("[data-testid=stCaptionContainer]", has_text="Of this head").text_content()
+    assert (
+        "all 16,777,216 weights"
+        in page.locator("[data-testid=stCaptionContainer]", has_text="Of this head").text_content()
+    )
     link = buttons.locator("a", has_text="This head, npz")
-    link.evaluate("a => a.target = '_self'")        # a download from a new tab belongs to no page of the test
+    link.evaluate(
+        "a => a.target = '_self'"
+    )  # a download from a new tab belongs to no page of the test
     with page.expect_download() as saved:
         link.click()
     with np.load(saved.value.path()) as held:
         assert held["weights"].shape == (N, N)
         some = slice(1000, 1064)
-        np.testing.assert_allclose(held["weights"][some], site.weights(HEAD, rows=some).numpy(), atol=1e-6)
+        np.testing.assert_allclose(
+            held["weights"][some], site.weights(HEAD, rows=some).numpy(), atol=1e-6
+        )
         assert held["about"].tolist()[0] == "model: long"

@@ -30,16 +30,27 @@ def dates() -> Scope:
 @pytest.fixture
 def opened(page: Page) -> Page:
     """The page with both texts."""
-    page.set_viewport_size({"width": 1280, "height": 1300})     # all of it, so that the pointer reaches it
-    go(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
+    page.set_viewport_size(
+        {"width": 1280, "height": 1300}
+    )  # all of it, so that the pointer reaches it
+    go(
+        page,
+        "masks",
+        ".masks[data-painted]",
+        **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT},
+    )
     return page
 
 
 def cell(page: Page, query: int, key: int) -> tuple[float, float]:
     """Where a cell of the mask to paint on is, in the window."""
     box = page.locator(".paintable canvas.cells").bounding_box()
-    at = page.locator(".masks").evaluate("e => Object.fromEntries(Object.entries(e.dataset).map(([k, v]) => [k, +v]))")
-    return box["x"] + at["left"] + (key + 0.5) * at["wide"], box["y"] + at["top"] + (query + 0.5) * at["tall"]
+    at = page.locator(".masks").evaluate(
+        "e => Object.fromEntries(Object.entries(e.dataset).map(([k, v]) => [k, +v]))"
+    )
+    return box["x"] + at["left"] + (key + 0.5) * at["wide"], box["y"] + at["top"] + (
+        query + 0.5
+    ) * at["tall"]
 
 
 def settled(page: Page, story: str) -> None:
@@ -49,7 +60,9 @@ def settled(page: Page, story: str) -> None:
 
 def computed(scope: Scope, changes: Edits, row: int = 0) -> tuple[MaskedRun, MaskedRun]:
     own = run_masked(scope, [(LONG, None), (SHORT, None)])
-    return own[row], run_masked(scope, [tuple(run.trace.streams.values()) for run in own], changes)[row]
+    return own[row], run_masked(scope, [tuple(run.trace.streams.values()) for run in own], changes)[
+        row
+    ]
 
 
 def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
@@ -62,7 +75,9 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
     for name, run in (("before", before), ("after", after)):
         weights = run.trace.attention[site].weights(head).flatten()
         torch.testing.assert_close(torch.tensor(values[name]), weights, atol=1e-5, rtol=1e-4)
-        assert float(root.get_attribute(f"data-{name}")) == pytest.approx(run.log_prob, rel=1e-4, abs=1e-5)
+        assert float(root.get_attribute(f"data-{name}")) == pytest.approx(
+            run.log_prob, rel=1e-4, abs=1e-5
+        )
         column = page.locator(f".masks .tokens td.{name}").all_inner_texts()
         for text, value in zip(column, [run.log_prob, *run.log_probs], strict=True):
             assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.0051)
@@ -86,13 +101,20 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     opened.mouse.click(*cell(opened, 0, 2))
     settled(opened, "6 cells forbidden, 1 cell allowed")
     forbidden = ((3, 3), *((5, key) for key in range(5)))
-    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
+    compare(
+        opened,
+        *computed(
+            dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))
+        ),
+    )
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     rested(opened)
     assert opened.evaluate("places.size") == 1
-    opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
+    opened.mouse.click(*cell(opened, 3, 3))  # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
-    in_url(opened, "decoder-mask", "f5.0-4_a0.2")     # the account is painted before the address has it
+    in_url(
+        opened, "decoder-mask", "f5.0-4_a0.2"
+    )  # the account is painted before the address has it
     opened.reload()
     opened.wait_for_selector(".masks[data-painted]")
     settled(opened, "5 cells forbidden, 1 cell allowed")
@@ -122,7 +144,9 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
     settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
 
 
-def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(opened: Page, dates: Scope) -> None:
+def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(
+    opened: Page, dates: Scope
+) -> None:
     opened.locator(".masks .group[data-kind=cross]").click()
     expect(opened.locator(".masks[data-kind=cross]")).to_be_visible()
     x, _ = cell(opened, 0, 0)
@@ -136,7 +160,13 @@ def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(opened: Page,
 
 def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
     opened.locator(".paintable canvas.cells").focus()
-    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight", " "):     # the first one only shows where one is
+    for key in (
+        "ArrowRight",
+        "ArrowDown",
+        "ArrowDown",
+        "ArrowRight",
+        " ",
+    ):  # the first one only shows where one is
         opened.keyboard.press(key)
     settled(opened, "1 cell forbidden")
     compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 1),)))))

@@ -38,7 +38,12 @@ def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "blob:")) else None)
+        page.on(
+            "request",
+            lambda asked: (
+                wrong.append(asked.url) if not asked.url.startswith(("file:", "blob:")) else None
+            ),
+        )
         path = tmp_path / f"{len(contexts)}.html"
         picture.save(path) if isinstance(picture, Picture) else path.write_text(picture, "utf-8")
         page.goto(path.as_uri())
@@ -53,12 +58,26 @@ def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 def point(page: Page | FrameLocator, query: int, key: int) -> np.float32:
     """Move onto a cell of the head; its weight as the tip says it."""
     cells = page.locator(".head canvas.cells")
-    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
-    cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
-    return np.float32(page.locator(".head .tip .value").inner_text().removeprefix("largest ").removeprefix("weight "))
+    at = {
+        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
+    cells.hover(
+        position={
+            "x": at["left"] + (key + 0.5) * at["wide"],
+            "y": at["top"] + (query + 0.5) * at["tall"],
+        }
+    )
+    return np.float32(
+        page.locator(".head .tip .value")
+        .inner_text()
+        .removeprefix("largest ")
+        .removeprefix("weight ")
+    )
 
 
-def test_a_heads_page_says_the_runs_numbers_and_is_locked(run: Trace, offline: Callable[..., Page]) -> None:
+def test_a_heads_page_says_the_runs_numbers_and_is_locked(
+    run: Trace, offline: Callable[..., Page]
+) -> None:
     page, site = offline(head(run, 2, 3)), run.attention["decoder.layers.1.cross_attn"]
     weights = site.weights(2).numpy()
     expect(page.locator(".head")).to_have_attribute("data-site", site.name)
@@ -74,7 +93,9 @@ def test_a_heads_page_says_the_runs_numbers_and_is_locked(run: Trace, offline: C
     assert page.title() == head(run, 2, 3).title
 
 
-def test_a_click_on_a_head_opens_it_with_its_numbers(run: Trace, offline: Callable[..., Page]) -> None:
+def test_a_click_on_a_head_opens_it_with_its_numbers(
+    run: Trace, offline: Callable[..., Page]
+) -> None:
     page = offline(heads(run))
     weights = run.attention["decoder.layers.1.self_attn"].weights(0).numpy()
     page.locator('button[data-site="decoder.layers.1.self_attn"][data-head="0"]').click()
@@ -121,12 +142,19 @@ def test_a_head_that_is_not_carried_is_named_by_its_call(
     page = offline(heads(run))
     expect(page.locator(".call")).to_be_hidden()
     page.locator('button[data-site="decoder.layers.1.self_attn"][data-head="2"]').click()
-    expect(page.locator(".call code")).to_have_text('head(run, layer=2, head=3, kind="decoder_self")')
+    expect(page.locator(".call code")).to_have_text(
+        'head(run, layer=2, head=3, kind="decoder_self")'
+    )
 
 
-def test_blocks_of_a_long_text_hide_what_is_to_be_hidden_and_name_their_part(offline: Callable[..., Page]) -> None:
+def test_blocks_of_a_long_text_hide_what_is_to_be_hidden_and_name_their_part(
+    offline: Callable[..., Page],
+) -> None:
     long = letters("gpt", n_ctx=700).run("abcde" * 120)
-    page, weights = offline(head(long, 1, 2)), next(iter(long.attention.values())).weights(1).numpy()
+    page, weights = (
+        offline(head(long, 1, 2)),
+        next(iter(long.attention.values())).weights(1).numpy(),
+    )
     expect(page.locator(".head")).to_have_attribute("data-block", "3")
     assert point(page, 40, 0) == weights[120:123, 0:3].max()
     page.locator(".head .sinks input").check()
@@ -147,7 +175,9 @@ def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page
     page.locator(".several thead button", has_text="Diagonal").click()
     expect(view).to_have_attribute("data-measure", "diagonal")
     page.locator(".several tbody tr", has_text="1.1").locator("input").click()
-    expect(page.locator(".call code")).to_have_text('lines(run, [(1, 1), (1, 2), (2, 3)], kind="decoder_self")')
+    expect(page.locator(".call code")).to_have_text(
+        'lines(run, [(1, 1), (1, 2), (2, 3)], kind="decoder_self")'
+    )
 
 
 def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> None:
@@ -155,10 +185,15 @@ def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> No
     page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
     view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
     expect(view).to_have_attribute("data-kind", "cross")
-    at = {name: float(view.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    at = {
+        name: float(view.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
+    }
 
     def place(query: int, key: int) -> dict[str, float]:
-        return {"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]}
+        return {
+            "x": at["left"] + (key + 0.5) * at["wide"],
+            "y": at["top"] + (query + 0.5) * at["tall"],
+        }
 
     for query, key, reads in ((2, 3, "may not read"), (2, 4, "may read")):
         cells.click(position=place(query, key))
@@ -177,18 +212,32 @@ def test_two_pictures_in_one_notebook_are_of_its_theme(
     run: Trace, offline: Callable[..., Page], letters_of: str, theme: str
 ) -> None:
     one, other = head(run, 1, 1), head(run, 2, 3)
-    page = offline(f'<body style="color: {letters_of}">{one._repr_html_()}<p>between</p>{other._repr_html_()}</body>')
+    page = offline(
+        f'<body style="color: {letters_of}">{one._repr_html_()}<p>between</p>{other._repr_html_()}</body>'
+    )
     for n, number in enumerate((0, 2)):
         frame = page.frame_locator("iframe").nth(n)
         expect(frame.locator("html")).to_have_attribute("data-theme", theme)
-        assert point(frame, 3, 2) == run.attention[f"decoder.layers.{n}.cross_attn"].weights(number).numpy()[3, 2]
-    page.frame_locator("iframe").nth(0).locator('.head rect[data-side="query"][data-index="1"]').click()
-    expect(page.frame_locator("iframe").nth(0).locator(".head")).to_have_attribute("data-lock", "q1")
+        assert (
+            point(frame, 3, 2)
+            == run.attention[f"decoder.layers.{n}.cross_attn"].weights(number).numpy()[3, 2]
+        )
+    page.frame_locator("iframe").nth(0).locator(
+        '.head rect[data-side="query"][data-index="1"]'
+    ).click()
+    expect(page.frame_locator("iframe").nth(0).locator(".head")).to_have_attribute(
+        "data-lock", "q1"
+    )
     expect(page.frame_locator("iframe").nth(1).locator(".head")).to_have_attribute("data-lock", "")
-    assert page.locator("body").evaluate("(e) => getComputedStyle(e).backgroundColor") == "rgba(0, 0, 0, 0)"
+    assert (
+        page.locator("body").evaluate("(e) => getComputedStyle(e).backgroundColor")
+        == "rgba(0, 0, 0, 0)"
+    )
 
 
-def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(run: Trace, offline: Callable[..., Page]) -> None:
+def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(
+    run: Trace, offline: Callable[..., Page]
+) -> None:
     page = offline(heads(run), "dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     painted = int(page.locator(".head").get_attribute("data-painted"))
@@ -204,16 +253,21 @@ def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(run: Tra
     assert frame.evaluate("(e) => e.scrollHeight - innerHeight") == 0
 
 
-def test_what_fits_itself_to_a_frame_does_not_grow_with_it(run: Trace, offline: Callable[..., Page]) -> None:
+def test_what_fits_itself_to_a_frame_does_not_grow_with_it(
+    run: Trace, offline: Callable[..., Page]
+) -> None:
     """As wide as a cell of JupyterLab: the frame is as high as what it holds, the picture keeps the height it began with."""
     pictures = [heads(run), head(run, 2, 3), mask(run)]
-    book = offline(f"<body>{''.join(picture._repr_html_() for picture in pictures)}</body>", size={"width": 848, "height": 720})
+    book = offline(
+        f"<body>{''.join(picture._repr_html_() for picture in pictures)}</body>",
+        size={"width": 848, "height": 720},
+    )
     stages = (".head .stage", ".head .stage", ".masks .stage.paintable")
     for n, (stage, tall) in enumerate(zip(stages, (380, 380, 400), strict=True)):
         frame = book.frame_locator("iframe").nth(n)
         expect(frame.locator(stage).first).to_be_visible()
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
-        book.wait_for_timeout(300)          # a frame that grows without end has done so by now
+        book.wait_for_timeout(300)  # a frame that grows without end has done so by now
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
         assert frame.locator("html").evaluate("(e) => e.scrollHeight - innerHeight") == 0
         held = frame.locator("body").evaluate("(e) => e.getBoundingClientRect().height")

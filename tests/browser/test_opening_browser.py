@@ -11,7 +11,7 @@ from served_app import in_url
 from tests.benchmarks.serving import APP, served
 from viz_app import checkpoints
 
-SLOW = '''
+SLOW = """
 import time
 from pathlib import Path
 import torch
@@ -25,7 +25,7 @@ def make_scope():
         loading.report_progress(loading.PLACED, 3, 12)
         time.sleep(0.05)
     return make_at_once()
-'''
+"""
 
 
 @pytest.fixture
@@ -57,7 +57,9 @@ def pick(page: Page, name: str) -> None:
     box.press("Enter")
 
 
-def test_the_old_model_stays_and_answers_until_the_new_one_stands(page: Page, address: str, module: str, gate: Path) -> None:
+def test_the_old_model_stays_and_answers_until_the_new_one_stands(
+    page: Page, address: str, module: str, gate: Path
+) -> None:
     page.goto(f"http://{address}/?checkpoint=dates&source=3+May+1999")
     page.wait_for_selector(".head[data-painted]")
     site = page.locator(".head").get_attribute("data-site")

@@ -18,36 +18,63 @@ def xlnet() -> Scope:
 def compare(page: Page, scope: Scope, order: list[int]) -> None:
     """The bits under every token, the listed probabilities and the row that was read, against a run made here."""
     trace = scope.run(TEXT, order=order)
-    output, position = trace.outputs["token in order"], int(page.locator(".order").get_attribute("data-position"))
-    shown = page.locator(".order .row .place").evaluate_all("all => all.map((e) => [e.dataset.position, e.dataset.bits])")
+    output, position = (
+        trace.outputs["token in order"],
+        int(page.locator(".order").get_attribute("data-position")),
+    )
+    shown = page.locator(".order .row .place").evaluate_all(
+        "all => all.map((e) => [e.dataset.position, e.dataset.bits])"
+    )
     assert [int(place) for place, _ in shown] == order
-    assert [float(bits) for _, bits in shown] == pytest.approx(output.surprisal[order].tolist(), rel=1e-4)
-    bars = page.locator(".order .bar").evaluate_all("all => all.map((e) => [e.dataset.id, e.dataset.p])")
+    assert [float(bits) for _, bits in shown] == pytest.approx(
+        output.surprisal[order].tolist(), rel=1e-4
+    )
+    bars = page.locator(".order .bar").evaluate_all(
+        "all => all.map((e) => [e.dataset.id, e.dataset.p])"
+    )
     p = output.log_probs[position].exp()
-    assert [float(value) for _, value in bars] == pytest.approx([float(p[int(token)]) for token, _ in bars], rel=1e-4)
+    assert [float(value) for _, value in bars] == pytest.approx(
+        [float(p[int(token)]) for token, _ in bars], rel=1e-4
+    )
     site = trace.attention["encoder.layers.3.query_attn"]
     read = page.locator(".order .read").evaluate_all("all => all.map((e) => e.dataset.weight)")
     weights = [float(weight) if weight else 0.0 for weight in read]
     assert weights == pytest.approx(site.weights(1)[position].tolist(), rel=1e-4, abs=1e-6)
-    cells = page.locator(".order .seen section").evaluate_all("all => all.map((e) => e.dataset.allowed)")
-    masks = [trace.attention[f"encoder.layers.0.{stream}_attn"].allowed().int() for stream in ("content", "query")]
+    cells = page.locator(".order .seen section").evaluate_all(
+        "all => all.map((e) => e.dataset.allowed)"
+    )
+    masks = [
+        trace.attention[f"encoder.layers.0.{stream}_attn"].allowed().int()
+        for stream in ("content", "query")
+    ]
     assert cells == ["".join(map(str, mask.flatten().tolist())) for mask in masks]
 
 
-@pytest.mark.parametrize("text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."])
+@pytest.mark.parametrize(
+    "text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."]
+)
 def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text):
     page.set_viewport_size({"width": 1280, "height": 720})
     visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=text)
     rested(page)
-    boxes = page.locator(".st-key-which, .order .row, .order .seen canvas, .order .seen .who").evaluate_all(
-        "all => all.map((e) => e.getBoundingClientRect().bottom)")
+    boxes = page.locator(
+        ".st-key-which, .order .row, .order .seen canvas, .order .seen .who"
+    ).evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
     assert len(boxes) == 6
     assert max(boxes) <= 720, boxes
 
 
 def test_a_token_is_dragged_and_all_follows(page, xlnet):
     n = len(xlnet.encode(TEXT)["text"].ids)
-    visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=TEXT, site="encoder.layers.3.query_attn", head="1")
+    visit(
+        page,
+        "task",
+        ".order[data-painted]",
+        checkpoint="xlnet",
+        text=TEXT,
+        site="encoder.layers.3.query_attn",
+        head="1",
+    )
     compare(page, xlnet, list(range(n)))
     places = page.locator(".order .row .place")
     first, third = (places.nth(i).bounding_box() for i in (0, 2))

@@ -39,7 +39,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(folder: Path, **params: str) -> dict[str, str]:
     """What stands in the URL of this page."""
-    return {"checkpoint": str(folder), "source": TEXT, **{f"positions-{name}": value for name, value in params.items()}}
+    return {
+        "checkpoint": str(folder),
+        "source": TEXT,
+        **{f"positions-{name}": value for name, value in params.items()},
+    }
 
 
 def opened(page: Page, folder: Path, **params: str) -> None:
@@ -67,7 +71,9 @@ def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
     end = time.monotonic() + PATIENCE / 1000
     while True:
         found = np.array(rects.evaluate_all("all => all.map((e) => Number(e.dataset.value))"))
-        if found.size == wanted.size and np.allclose(found.reshape(wanted.shape), wanted, atol=1e-3):
+        if found.size == wanted.size and np.allclose(
+            found.reshape(wanted.shape), wanted, atol=1e-3
+        ):
             return found.reshape(wanted.shape)
         assert time.monotonic() < end, (found, wanted)
         page.wait_for_timeout(50)
@@ -109,15 +115,25 @@ def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
         np.testing.assert_allclose(drawn, positioned.change.T.numpy(), atol=1e-5)
     bare = shuffle_test(without_positions(scope.model), ids, order)
     assert moved(page, "map1", bare.change.T.numpy()).max() < 1e-4
-    expect(page.locator(".explained")).to_contain_text(f"{100 * float(positioned.mean[-1]):.0f} % of its length")
-    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(change_text(float(positioned.change[1, 0])))
-    lines = page.locator(".shuffle line[data-moves]").evaluate_all("all => all.map((e) => e.dataset.moves.split(' ').map(Number))")
+    expect(page.locator(".explained")).to_contain_text(
+        f"{100 * float(positioned.mean[-1]):.0f} % of its length"
+    )
+    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(
+        change_text(float(positioned.change[1, 0]))
+    )
+    lines = page.locator(".shuffle line[data-moves]").evaluate_all(
+        "all => all.map((e) => e.dataset.moves.split(' ').map(Number))"
+    )
     assert lines == [[from_, to] for to, from_ in enumerate(order)]
-    bars = page.locator(".shuffle rect[data-bar]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
+    bars = page.locator(".shuffle rect[data-bar]").evaluate_all(
+        "all => all.map((e) => Number(e.dataset.value))"
+    )
     np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
     cell = page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
     cell.hover(force=True)
-    expect(page.locator(".st-key-positions-shuffle .tip")).to_contain_text(cell.get_attribute("data-value"))
+    expect(page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
+        cell.get_attribute("data-value")
+    )
     with page.expect_download() as picture:
         page.locator(".st-key-positions-shuffle .save.svg").click()
     drawing = ElementTree.parse(picture.value.path())
@@ -136,7 +152,15 @@ def test_typing_reorders_the_new_text(page, checkpoint):
 
 
 def test_a_link_shows_the_same_view(fresh, checkpoint):
-    opened(fresh, checkpoint, section="Curves", dims="3", d_model="8", length="60", table=say.NAMES["sin-sin"])
+    opened(
+        fresh,
+        checkpoint,
+        section="Curves",
+        dims="3",
+        d_model="8",
+        length="60",
+        table=say.NAMES["sin-sin"],
+    )
     expect(fresh.locator(".st-key-positions-dims")).to_contain_text("3")
     expect(fresh.get_by_test_id("stVegaLiteChart")).to_have_count(2)
     expect(fresh.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
@@ -157,25 +181,48 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
     assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
 
 
-def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(page: Page, tmp_path: Path) -> None:
+def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
+    page: Page, tmp_path: Path
+) -> None:
     """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
     BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
     page.set_viewport_size({"width": 1280, "height": 720})
-    params = {"checkpoint": str(tmp_path / "llama"), "text": "7 11 5 23 41", "positions-section": "Rotation"}
+    params = {
+        "checkpoint": str(tmp_path / "llama"),
+        "text": "7 11 5 23 41",
+        "positions-section": "Rotation",
+    }
     visit(page, "positions", ".st-key-positions-rotation .annotation", **params)
     waves = "[data-testid=stVegaLiteChart]"
     page.wait_for_selector(waves)
     rested(page)
-    whole = [".st-key-positions-length", ".st-key-positions-rotation", ".st-key-positions-rotation .annotation", waves]
+    whole = [
+        ".st-key-positions-length",
+        ".st-key-positions-rotation",
+        ".st-key-positions-rotation .annotation",
+        waves,
+    ]
     boxes = [page.locator(part).first.bounding_box() for part in whole]
-    begin = [page.locator(part).first.bounding_box() for part in (".st-key-explanation p", ".st-key-checks")]
+    begin = [
+        page.locator(part).first.bounding_box()
+        for part in (".st-key-explanation p", ".st-key-checks")
+    ]
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= 720 for box in boxes), boxes
     assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
 
 
 def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 720})
-    visit(page, "positions", ".shuffle[data-painted]", checkpoint="eng-fra", source="She is reading a book.")
+    visit(
+        page,
+        "positions",
+        ".shuffle[data-painted]",
+        checkpoint="eng-fra",
+        source="She is reading a book.",
+    )
     rested(page)
     named = page.locator(".shuffle svg text", has_text="moved by")
-    assert [box["y"] + box["height"] <= 720 for box in (named.nth(n).bounding_box() for n in range(named.count()))] == [True, True]
+    assert [
+        box["y"] + box["height"] <= 720
+        for box in (named.nth(n).bounding_box() for n in range(named.count()))
+    ] == [True, True]

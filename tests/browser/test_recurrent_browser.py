@@ -26,16 +26,26 @@ WATCH = """() => {      // what the picture of the states looks like, frame by f
 }"""
 
 
-def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None: 
-    visit(page, "decoding", ready=".stepper .panel.serial canvas.vector", checkpoint="dates-bahdanau", source=DATE)
+def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None:
+    visit(
+        page,
+        "decoding",
+        ready=".stepper .panel.serial canvas.vector",
+        checkpoint="dates-bahdanau",
+        source=DATE,
+    )
     trace = models.load("dates-bahdanau", device="cpu").run(DATE)
     strip = page.locator('.stepper .panel.serial canvas[data-vector="decoder.states"]')
     first = trace.activations["decoder.states"].value[0, 0, 0]
-    assert float(strip.get_attribute("data-first")) == pytest.approx(float(first), rel=1e-4, abs=1e-5)
+    assert float(strip.get_attribute("data-first")) == pytest.approx(
+        float(first), rel=1e-4, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("path", ["", "inside"])
-def test_the_states_of_a_model_without_attention_stand_while_someone_types(page: Page, path: str) -> None: 
+def test_the_states_of_a_model_without_attention_stand_while_someone_types(
+    page: Page, path: str
+) -> None:
     """In no frame of the browser the picture is gone, empty or of another height; each letter is drawn, the last one too."""
     visit(page, path, ready=".states[data-painted]", checkpoint="eng-fra-rnn", source="I")
     rested(page)
@@ -45,7 +55,7 @@ def test_the_states_of_a_model_without_attention_stand_while_someone_types(page:
     box.press("End")
     box.press_sequentially(" saw a cat", delay=60)
     page.wait_for_selector(".states[data-rows='5']")
-    page.wait_for_timeout(2500)        # the rerun that follows when typing rests
+    page.wait_for_timeout(2500)  # the rerun that follows when typing rests
     rested(page)
     ((height, canvas, filled),) = page.evaluate("[...looks.values()]")
     assert (height > canvas > 400, filled) == (True, True)

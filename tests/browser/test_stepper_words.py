@@ -30,7 +30,7 @@ def words_at(page: Page, model: Model, step: int) -> str:
     """What stands on the stepper of a model that was given and writes some letters."""
     scope = Scope(Checkpoint(Path("small"), model, TOKENIZER, {}), torch.device("cpu"))
     run = CurrentRun(scope, scope.run("abcde", "edcba"))
-    forced = ((0, 4), (1, 5), (2, 6))                       # untrained, it might end at once
+    forced = ((0, 4), (1, 5), (2, 6))  # untrained, it might end at once
     return mounted(page, run, Method(forced=forced), step)
 
 
@@ -59,7 +59,10 @@ def test_what_a_position_does_not_read_is_explained_by_what_the_decoder_is(page,
     assert text.count("(the rest is") == 1
 
 
-@pytest.mark.parametrize(("layers", "where"), [(1, "(in the decoder's one layer)"), (2, "(in each of the decoder's 2 layers)")])
+@pytest.mark.parametrize(
+    ("layers", "where"),
+    [(1, "(in the decoder's one layer)"), (2, "(in each of the decoder's 2 layers)")],
+)
 def test_keys_and_values_are_counted(page, layers, where):
     model = sized(random_model, n_decoder_layers=layers)
     first = words_at(page, model, 0)
@@ -80,33 +83,51 @@ def test_steps_of_a_recurrence_are_counted(page):
 
 
 def language_model() -> Scope:
-    return Scope(Checkpoint(Path("small"), sized(random_gpt), TOKENIZER, {"task": "language"}), torch.device("cpu"))
+    return Scope(
+        Checkpoint(Path("small"), sized(random_gpt), TOKENIZER, {"task": "language"}),
+        torch.device("cpu"),
+    )
 
 
 def chips(page: Page, lane: str) -> list[list[str]]:
     """(state, token) of what the decoder may read of its own text."""
     found = page.locator(f".panel.{lane} .chips[data-side=self] .chip-token")
-    return found.evaluate_all('all => all.map((chip) => [chip.dataset.state, chip.querySelector("b").textContent.trim()])')
+    return found.evaluate_all(
+        'all => all.map((chip) => [chip.dataset.state, chip.querySelector("b").textContent.trim()])'
+    )
 
 
 @pytest.mark.parametrize("continuation", ["ed", None])
 def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, continuation):
     scope = language_model()
-    run, method = CurrentRun(scope, scope.run("abc", continuation)), Method(forced=((0, 4), (1, 5), (2, 6)), max_new=3)
+    run, method = (
+        CurrentRun(scope, scope.run("abc", continuation)),
+        Method(forced=((0, 4), (1, 5), (2, 6)), max_new=3),
+    )
     first, later = (mounted(page, run, method, step) for step in (0, 1))
     shown = {lane: chips(page, lane) for lane in ("parallel", "serial")}
     assert "Given to both: [start] a b c" in " ".join(first.split())
-    assert "With the cache: 0 keys and values kept, 4 computed now (in each of the decoder's 2 layers)." in first
+    assert (
+        "With the cache: 0 keys and values kept, 4 computed now (in each of the decoder's 2 layers)."
+        in first
+    )
     assert "Without it: the same 4." in first
     assert "With the cache: 4 keys and values kept, 1 computed now" in later
     assert "Without it: all 5 computed, 4 of them again." in later
     assert "source" not in later
-    own, typed = "Nothing is typed under “What follows”, so the model's own stands", "The given text is the one typed on the left."
+    own, typed = (
+        "Nothing is typed under “What follows”, so the model's own stands",
+        "The given text is the one typed on the left.",
+    )
     assert (own in later, typed in later) == (continuation is None, continuation is not None)
     n = len(continuation or "aaa")
     assert [state for state, _ in shown["parallel"]] == ["open"] * 5 + ["masked"] * (n - 2)
     assert [state for state, _ in shown["serial"]] == ["open"] * 5 + ["unknown"]
-    assert [text for _, text in shown["serial"]] == ["[start]", *"abca", ""]        # the fourth letter is the first that was forced
+    assert [text for _, text in shown["serial"]] == [
+        "[start]",
+        *"abca",
+        "",
+    ]  # the fourth letter is the first that was forced
     assert [text for _, text in shown["parallel"]][:4] == ["[start]", *"abc"]
     if continuation:
         assert [text for _, text in shown["parallel"]][4:] == ["e"]

@@ -16,26 +16,48 @@ def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
     trace = scope.run(SOURCE, TARGET)
     p = trace.next_token.logits.double().softmax(-1)
     go(
-        page, "task", ".answers[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET, site=SITE, head="1",
+        page,
+        "task",
+        ".answers[data-painted]",
+        checkpoint="dates",
+        source=SOURCE,
+        target=TARGET,
+        site=SITE,
+        head="1",
         **{"task-position": "0"},
     )
     for position in (5, 9):
         page.locator(f'.answers .place[data-position="{position}"]').click()
         in_url(page, "task-position", str(position))
         page.wait_for_selector(f'.answers[data-position="{position}"]')
-        label, before = trace.streams["target"].ids[position + 1 : position + 2], trace.streams["target"].ids[position]
-        expect(page.locator(".answer h4")).to_have_text(f"Expected after “{scope.tokenizer.token(before)}”")
-        for bar, (mine, token) in zip(page.locator(".answers .bar").all(), zip(*p[position].topk(10), strict=True), strict=False):
+        label, before = (
+            trace.streams["target"].ids[position + 1 : position + 2],
+            trace.streams["target"].ids[position],
+        )
+        expect(page.locator(".answer h4")).to_have_text(
+            f"Expected after “{scope.tokenizer.token(before)}”"
+        )
+        for bar, (mine, token) in zip(
+            page.locator(".answers .bar").all(),
+            zip(*p[position].topk(10), strict=True),
+            strict=False,
+        ):
             assert float(bar.get_attribute("data-p")) == pytest.approx(float(mine), rel=1e-4)
             assert int(bar.get_attribute("data-id")) == int(token)
         (follows,) = label
         marked = page.locator(".answers .bar.taken")
         expect(marked).to_have_count(1)
-        assert float(marked.get_attribute("data-p")) == pytest.approx(float(p[position, follows]), rel=1e-3)
-        expect(page.locator(".answer .fact")).to_contain_text(f"{-math.log2(float(p[position, follows])):.2f} bits")
+        assert float(marked.get_attribute("data-p")) == pytest.approx(
+            float(p[position, follows]), rel=1e-3
+        )
+        expect(page.locator(".answer .fact")).to_contain_text(
+            f"{-math.log2(float(p[position, follows])):.2f} bits"
+        )
         weights = trace.attention[SITE].weights(1)[position].tolist()
         shown = page.locator(".answers .read").all()
-        assert [float(box.get_attribute("data-weight")) for box in shown] == pytest.approx(weights, abs=1e-6)
+        assert [float(box.get_attribute("data-weight")) for box in shown] == pytest.approx(
+            weights, abs=1e-6
+        )
     page.keyboard.press("ArrowLeft")
     in_url(page, "task-position", "8")
     page.go_back()
@@ -45,35 +67,60 @@ def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_picture_fits_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 720})
-    go(page, "task", ".answers[data-painted]", source="The little dog that I saw yesterday was very hungry.")
+    go(
+        page,
+        "task",
+        ".answers[data-painted]",
+        source="The little dog that I saw yesterday was very hungry.",
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if width == 1280:
         box = page.locator(".answers").bounding_box()
         assert 300 < box["y"] + box["height"] <= 720
-    for box in page.locator(".answers small, .answers .number, .answers .mark, .answers em").all()[:40]:
+    for box in page.locator(".answers small, .answers .number, .answers .mark, .answers em").all()[
+        :40
+    ]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
     page.set_viewport_size({"width": 1280, "height": 720})
 
 
 def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
     """Bars, and the row that [extract] reads, are those of the run that is chosen."""
-    said, names = "The film was long and I nearly fell asleep.", ("gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1")
+    said, names = (
+        "The film was long and I nearly fell asleep.",
+        ("gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1"),
+    )
     site, head = "decoder.layers.2.self_attn", 3
     runs = {name: models.load(name, device="cpu").run(said) for name in names}
-    p = {name: run.outputs["classes"].logits.double().softmax(-1).tolist() for name, run in runs.items()}
+    p = {
+        name: run.outputs["classes"].logits.double().softmax(-1).tolist()
+        for name, run in runs.items()
+    }
 
     def shown(box: str, value: str) -> list[float]:
         return [float(one.get_attribute(value)) for one in page.locator(box).all()]
 
-    go(page, "task", ".classes[data-painted]", checkpoint="gpt-sentiment", text=said, site=site, head=str(head))
+    go(
+        page,
+        "task",
+        ".classes[data-painted]",
+        checkpoint="gpt-sentiment",
+        text=said,
+        site=site,
+        head=str(head),
+    )
     for chosen in ("gpt-sentiment", "gpt-sentiment-1", "gpt-sentiment-0"):
         if chosen != "gpt-sentiment":
             page.locator(f'.classes .run[data-name="{chosen}"] .choose').click()
             in_url(page, "checkpoint", chosen)
         expect(page.locator('.classes .run[data-chosen="true"] .choose span')).to_have_text(chosen)
-        assert [one.get_attribute("data-name") for one in page.locator(".classes .run").all()] == list(names)
+        assert [
+            one.get_attribute("data-name") for one in page.locator(".classes .run").all()
+        ] == list(names)
         for name in names:
-            assert shown(f'.classes .run[data-name="{name}"] .bar', "data-p") == pytest.approx(p[name], abs=1e-5)
+            assert shown(f'.classes .run[data-name="{name}"] .bar', "data-p") == pytest.approx(
+                p[name], abs=1e-5
+            )
         expect(page.locator(".pair .list .number").first).to_have_text(f"{p[chosen][0]:.3f}")
         assert shown(".pair .list .bar", "data-p") == pytest.approx(p[chosen], abs=1e-5)
         row = runs[chosen].attention[site].weights(head)[-1].tolist()

@@ -22,7 +22,9 @@ RUN = [*TINY, "--validate-every", "3", "--score-cases", "2", "--save-every", "2"
 def few_cases(monkeypatch):
     """The whole test split would take an untrained model, which never writes </s>, half a minute."""
     held_out, validation = DatesTask.held_out, DatesTask.validation
-    monkeypatch.setattr(DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 11, **how))
+    monkeypatch.setattr(
+        DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 11, **how)
+    )
     monkeypatch.setattr(DatesTask, "validation", lambda self: validation(self)[:53])
 
 
@@ -39,7 +41,7 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     out = capsys.readouterr()
     assert "step 3: validation loss" in out.out
     assert f"over 11 cases; checkpoint in {folder}" in out.out
-    assert "5/5" in out.err   # the progress bar
+    assert "5/5" in out.err  # the progress bar
     for part in ("loss=", "tokens_s=", "step/s"):
         assert part in out.err
     record = json.loads((folder / "training.json").read_text())
@@ -54,17 +56,23 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
 
     assert main(["evaluate", str(folder), "--limit", "7", "--device", "cpu"]) == 0
     out = capsys.readouterr()
-    assert out.out == f"exact match {record['scores']['held-out exact match']:.2f} over 7 held-out cases\n"
+    assert (
+        out.out
+        == f"exact match {record['scores']['held-out exact match']:.2f} over 7 held-out cases\n"
+    )
     assert "not the data" not in out.err
 
     assert sum(group["cases"] for group in record["by_length"]) == 11
     kept = (folder / "training.json").read_text()
-    (folder / "training.json").write_text(json.dumps(record | {"scores": {}, "by_length": []}, indent=1))
+    (folder / "training.json").write_text(
+        json.dumps(record | {"scores": {}, "by_length": []}, indent=1)
+    )
     assert main(["evaluate", str(folder), "--by-length", "--record"]) == 0
     assert json.loads((folder / "training.json").read_text()) == json.loads(kept)
     lines = capsys.readouterr().out.splitlines()[1:]
     assert lines == [
-        f"  {g['least']:2}-{g['most']:2} words  exact match {g['score']:6.2f}  {g['cases']:5} cases" for g in record["by_length"]
+        f"  {g['least']:2}-{g['most']:2} words  exact match {g['score']:6.2f}  {g['cases']:5} cases"
+        for g in record["by_length"]
     ]
 
     assert main(["inspect", str(folder)]) == 0
@@ -75,11 +83,15 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     for line in [*(f"  {name:18} {value}" for name, value in shown.items()), "5.0 % of the dates"]:
         assert line in out
     rows = [row for row in record["curve"] if "validation loss" in row]
-    assert out.splitlines()[-len(rows) :] == ["  " + "  ".join(f"{name} {value}" for name, value in row.items()) for row in rows]
+    assert out.splitlines()[-len(rows) :] == [
+        "  " + "  ".join(f"{name} {value}" for name, value in row.items()) for row in rows
+    ]
     for name in ("command", "averaged_steps", "training_seconds", "data", "licence", "scores"):
         assert f"  {name:18} {record[name]}\n" in out
     for name, weights in model.items():
-        assert f"  {name:48} {' × '.join(map(str, weights.shape)):>12} {weights.numel():>10,}" in out
+        assert (
+            f"  {name:48} {' × '.join(map(str, weights.shape)):>12} {weights.numel():>10,}" in out
+        )
 
 
 def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
@@ -94,8 +106,28 @@ def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
 def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{e.source}\t{e.target}\n" for e in training_examples(1, 1, 211)))
-    small = [*TINY[:-4], "--device", "cpu", "--max-tokens", "97", "--vocab-size", "150", "--licence", "public domain"]
-    command = ["train", "translation", "--data", str(data), "--out", str(tmp_path / "run"), "--steps", "2", *small]
+    small = [
+        *TINY[:-4],
+        "--device",
+        "cpu",
+        "--max-tokens",
+        "97",
+        "--vocab-size",
+        "150",
+        "--licence",
+        "public domain",
+    ]
+    command = [
+        "train",
+        "translation",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        "2",
+        *small,
+    ]
     assert main([*command, "--score-cases", "0", "--n-ctx", "61"]) == 0
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["licence"] == "public domain"
@@ -110,19 +142,47 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
     assert "note: this is not the data the checkpoint was trained on" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run")]) == 1
-    assert "translation needs a tab-separated file of sentence pairs (--data FILE)" in capsys.readouterr().err
+    assert (
+        "translation needs a tab-separated file of sentence pairs (--data FILE)"
+        in capsys.readouterr().err
+    )
 
 
 def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     """What is in them is taken out of training, and said; the score is over the test file, with sacrebleu's signature."""
     rows = [(e.source, e.target) for e in training_examples(1, 1, 223)]
-    data, test, sides = tmp_path / "pairs.tsv", tmp_path / "test.tsv", (tmp_path / "valid.a", tmp_path / "valid.b")
+    data, test, sides = (
+        tmp_path / "pairs.tsv",
+        tmp_path / "test.tsv",
+        (tmp_path / "valid.a", tmp_path / "valid.b"),
+    )
     data.write_text("".join(f"{s}\t{t}\n" for s, t in rows))
     test.write_text("".join(f"{s.upper()} !\t{t}\n" for s, t in rows[:7]))
     for n, side in enumerate(sides):
         side.write_text("".join(f"{row[n]}\n" for row in rows[7:10]))
-    command = ["train", "translation", "--data", str(data), "--valid", *map(str, sides), "--test", str(test), "--steps", "2"]
-    small = [*TINY[:-4], "--device", "cpu", "--vocab-size", "150", "--score-cases", "0", "--n-ctx", "61"]
+    command = [
+        "train",
+        "translation",
+        "--data",
+        str(data),
+        "--valid",
+        *map(str, sides),
+        "--test",
+        str(test),
+        "--steps",
+        "2",
+    ]
+    small = [
+        *TINY[:-4],
+        "--device",
+        "cpu",
+        "--vocab-size",
+        "150",
+        "--score-cases",
+        "0",
+        "--n-ctx",
+        "61",
+    ]
     assert main([*command, *small, "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     assert "213 pairs to train on, 3 to validate on, 7 to test on\n" in out
@@ -142,12 +202,16 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     assert lines[0] == f"BLEU {record['scores']['held-out BLEU']:.2f} over 7 held-out cases"
     assert lines[1].startswith(f"sacrebleu's signature: {signature}")
     assert "note" not in out.err
-    assert main(["evaluate", str(tmp_path / "run"), "--test", *map(str, sides), "--limit", "2"]) == 0
+    assert (
+        main(["evaluate", str(tmp_path / "run"), "--test", *map(str, sides), "--limit", "2"]) == 0
+    )
     out = capsys.readouterr()
     assert "over 2 held-out cases" in out.out
     assert "these pairs were not named when it was trained" in out.err
     assert main(["evaluate", str(tmp_path / "run"), "--test", str(data), "--record"]) == 1
-    assert "--record is for the test pairs that were kept from its training" in capsys.readouterr().err
+    assert (
+        "--record is for the test pairs that were kept from its training" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("few", "wanted"), [
@@ -162,7 +226,16 @@ def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_scre
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{e.source}\t{e.target}\n" for e in training_examples(1, 1, 211)))
     flags = "--d-model 22 --n-heads 2 --d-ff 23 --max-tokens 97 --vocab-size 150 --score-cases 0 --n-ctx 61 --device cpu".split()
-    command = ["train", "translation", "--data", str(data), "--out", str(tmp_path / "run"), "--steps", "1"]
+    command = [
+        "train",
+        "translation",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        "1",
+    ]
     assert main([*command, *flags]) == 0
     count, said = capsys.readouterr().out.splitlines()[0].split(" pairs: ")
     assert count == "211"
@@ -170,7 +243,9 @@ def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_scre
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     recipe = json.loads((tmp_path / "run" / "training.json").read_text())["recipe"]
     held = config | recipe | {"max_tokens": 97}
-    assert {name: value.replace(",", "") for name, value in said.items()} == {name: str(held[name]) for name in said}
+    assert {name: value.replace(",", "") for name, value in said.items()} == {
+        name: str(held[name]) for name in said
+    }
     assert wanted.items() | {"d_model": 22, "d_ff": 23, "steps": 1}.items() <= held.items()
     assert wanted.keys() <= said.keys()
 
@@ -178,13 +253,29 @@ def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_scre
 def test_a_run_that_stops_early_says_so_and_warns(tmp_path, monkeypatch, capsys):
     losses = iter([3.0, 4.0, 4.0, 4.0, 2.0])
     entropy = {"cross-attention entropy": 0.9876}
-    monkeypatch.setattr(Trainer, "_validate", lambda self: {"validation loss": next(losses)} | entropy)
-    command = ["train", "dates", "--out", str(tmp_path / "run"), "--steps", "9", *TINY, "--validate-every", "1", "--patience", "3"]
+    monkeypatch.setattr(
+        Trainer, "_validate", lambda self: {"validation loss": next(losses)} | entropy
+    )
+    command = [
+        "train",
+        "dates",
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        "9",
+        *TINY,
+        "--validate-every",
+        "1",
+        "--patience",
+        "3",
+    ]
     assert main([*command, "--warmup", "2"]) == 0
     out = capsys.readouterr().out
     assert "step 4: validation loss 4.000, cross-attention entropy 0.988" in out
     assert "warning: cross-attention is flat (0.988 of the largest entropy)" in out
-    assert out.index("step 3:") < out.index("warning: cross-attention is flat")   # not while it warms up
+    assert out.index("step 3:") < out.index(
+        "warning: cross-attention is flat"
+    )  # not while it warms up
     assert "warning: the validation loss has not fallen since step 1 (3.000)" in out
     assert "stopped early at step 4; the weights of step 1 are kept" in out
     assert json.loads((tmp_path / "run" / "training.json").read_text())["step"] == 1
@@ -192,15 +283,43 @@ def test_a_run_that_stops_early_says_so_and_warns(tmp_path, monkeypatch, capsys)
 
 SMALL = {
     "rnn": ("seq2seq", ["--d-model", "11", "--d-hidden", "7"]),
-    "bahdanau": ("seq2seq", ["--d-model", "11", "--d-hidden", "7", "--d-align", "5", "--cell", "tanh", "--no-bidirectional"]),
-    "attention": ("attention only", ["--d-model", "21", "--n-heads", "3", "--n-self-layers", "1", "--similarity", "cosine"]),
+    "bahdanau": (
+        "seq2seq",
+        [
+            "--d-model",
+            "11",
+            "--d-hidden",
+            "7",
+            "--d-align",
+            "5",
+            "--cell",
+            "tanh",
+            "--no-bidirectional",
+        ],
+    ),
+    "attention": (
+        "attention only",
+        ["--d-model", "21", "--n-heads", "3", "--n-self-layers", "1", "--similarity", "cosine"],
+    ),
 }
 
 
 @pytest.mark.parametrize("model", SMALL)
 def test_every_model_trains_and_is_inspected(tmp_path, capsys, model):
     architecture, sizes = SMALL[model]
-    command = ["train", "dates", "--model", model, *sizes, "--batch-size", "5", "--steps", "2", "--score-cases", "0"]
+    command = [
+        "train",
+        "dates",
+        "--model",
+        model,
+        *sizes,
+        "--batch-size",
+        "5",
+        "--steps",
+        "2",
+        "--score-cases",
+        "0",
+    ]
     assert main([*command, "--out", str(tmp_path / "run"), "--device", "cpu"]) == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["architecture"] == architecture
@@ -213,13 +332,30 @@ def test_every_model_trains_and_is_inspected(tmp_path, capsys, model):
 def test_a_vocabulary_is_taken_from_another_checkpoint(tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{e.source}\t{e.target}\n" for e in training_examples(1, 1, 211)))
-    rest = ["--data", str(data), "--steps", "1", "--score-cases", "0", *TINY[:-4], "--device", "cpu"]
-    assert main(["train", "translation", "--out", str(tmp_path / "first"), "--vocab-size", "150", *rest]) == 0
+    rest = [
+        "--data",
+        str(data),
+        "--steps",
+        "1",
+        "--score-cases",
+        "0",
+        *TINY[:-4],
+        "--device",
+        "cpu",
+    ]
+    assert (
+        main(
+            ["train", "translation", "--out", str(tmp_path / "first"), "--vocab-size", "150", *rest]
+        )
+        == 0
+    )
     data.write_text(data.read_text().replace("19", "20"))
     small = ["--model", "bahdanau", "--d-model", "9", "--d-hidden", "5"]
     rest = [*rest[:6], *small, "--vocabulary", str(tmp_path / "first")]
     assert main(["train", "translation", "--out", str(tmp_path / "second"), *rest]) == 0
-    assert (tmp_path / "second" / "tokenizer.json").read_bytes() == (tmp_path / "first" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "second" / "tokenizer.json").read_bytes() == (
+        tmp_path / "first" / "tokenizer.json"
+    ).read_bytes()
 
 
 def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
@@ -235,9 +371,14 @@ def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
     monkeypatch.setattr(Trainer, "_update", interrupted)
 
 
-def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(
+    tmp_path, monkeypatch, capsys
+):
     handler = signal.getsignal(signal.SIGINT)
-    whole, cut = (["train", "dates", "--out", str(tmp_path / name), "--steps", "7", *RUN] for name in ("whole", "cut"))
+    whole, cut = (
+        ["train", "dates", "--out", str(tmp_path / name), "--steps", "7", *RUN]
+        for name in ("whole", "cut")
+    )
     assert main(whole) == 0
     with monkeypatch.context() as patch:
         interrupt_in_step(patch, 4)
@@ -260,48 +401,116 @@ def test_a_second_ctrl_c_stops_at_once_and_keeps_the_last_state(tmp_path, monkey
 
 
 ERRORS = {
-    "no checkpoint": (["decode", "nowhere", "x"], "nowhere: neither a folder nor a shipped checkpoint"),
+    "no checkpoint": (
+        ["decode", "nowhere", "x"],
+        "nowhere: neither a folder nor a shipped checkpoint",
+    ),
     "empty text": (["decode", "{folder}", "  "], "the source is empty; type some text"),
-    "long text": (["decode", "{folder}", "x" * 2000], "the source has 2,000 characters; this model reads at most 13 tokens"),
-    "no such task": (["evaluate", "{folder}"], "task 'reversal' is not one of dates, translation, language"),
+    "long text": (
+        ["decode", "{folder}", "x" * 2000],
+        "the source has 2,000 characters; this model reads at most 13 tokens",
+    ),
+    "no such task": (
+        ["evaluate", "{folder}"],
+        "task 'reversal' is not one of dates, translation, language",
+    ),
     "no data": (["train", "translation"], "translation needs a tab-separated file"),
-    "missing data": (["train", "translation", "--data", "nowhere.tsv"], "nowhere.tsv: no such file"),
-    "data for dates": (["train", "dates", "--data", "x.tsv"], "dates are generated; they take no data file"),
-    "test pairs for dates": (["train", "dates", "--test", "x.tsv"], "dates are generated; they take no data file"),
-    "three files": (["train", "translation", "--data", "a", "b", "c"], "or in two aligned ones, not in 3 files"),
-    "missing test file": (["train", "translation", "--data", "dates.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
-    "test and data": (["evaluate", "eng-fra", "--test", "a", "--data", "b"], "--test is for a translator, and instead of --data"),
+    "missing data": (
+        ["train", "translation", "--data", "nowhere.tsv"],
+        "nowhere.tsv: no such file",
+    ),
+    "data for dates": (
+        ["train", "dates", "--data", "x.tsv"],
+        "dates are generated; they take no data file",
+    ),
+    "test pairs for dates": (
+        ["train", "dates", "--test", "x.tsv"],
+        "dates are generated; they take no data file",
+    ),
+    "three files": (
+        ["train", "translation", "--data", "a", "b", "c"],
+        "or in two aligned ones, not in 3 files",
+    ),
+    "missing test file": (
+        ["train", "translation", "--data", "dates.tsv", "--test", "no.tsv"],
+        "no.tsv: no such file",
+    ),
+    "test and data": (
+        ["evaluate", "eng-fra", "--test", "a", "--data", "b"],
+        "--test is for a translator, and instead of --data",
+    ),
     "test of dates": (["evaluate", "dates", "--test", "a"], "--test is for a translator"),
-    "heads": (["train", "dates", "--n-heads", "7"], "d_model (64) must be divisible by n_heads (7)"),
-    "no heads": (["train", "dates", "--n-heads", "0"], "d_model (64) must be divisible by n_heads (0)"),
+    "heads": (
+        ["train", "dates", "--n-heads", "7"],
+        "d_model (64) must be divisible by n_heads (7)",
+    ),
+    "no heads": (
+        ["train", "dates", "--n-heads", "0"],
+        "d_model (64) must be divisible by n_heads (0)",
+    ),
     "no steps": (["train", "dates", "--steps", "0"], "steps must be at least 1, not 0"),
     "no warm-up": (["train", "dates", "--warmup", "0"], "warmup must be at least 1, not 0"),
     "norm": (["train", "dates", "--norm", "rms"], "norm must be post or pre, not 'rms'"),
-    "short context": (["train", "dates", *TINY, "--out", "{new}", "--n-ctx", "7"], "this model reads at most 7 (n_ctx)"),
-    "foreign setting": (["train", "dates", "--max-tokens", "9"], "--max-tokens is no setting of the task dates"),
-    "foreign size": (["train", "dates", "--model", "rnn", "--n-heads", "2"], "--n-heads is no setting of the model rnn"),
-    "no plan": (["train", "translation", "--model", "attention"], "no plan for the model attention on the task translation"),
-    "vocabulary": (["train", "dates", "--vocabulary", "dates"], "--vocabulary is no setting of the task dates"),
-    "cell": (["train", "dates", "--model", "rnn", "--cell", "lstm"], "cell must be tanh or gru, not 'lstm'"),
+    "short context": (
+        ["train", "dates", *TINY, "--out", "{new}", "--n-ctx", "7"],
+        "this model reads at most 7 (n_ctx)",
+    ),
+    "foreign setting": (
+        ["train", "dates", "--max-tokens", "9"],
+        "--max-tokens is no setting of the task dates",
+    ),
+    "foreign size": (
+        ["train", "dates", "--model", "rnn", "--n-heads", "2"],
+        "--n-heads is no setting of the model rnn",
+    ),
+    "no plan": (
+        ["train", "translation", "--model", "attention"],
+        "no plan for the model attention on the task translation",
+    ),
+    "vocabulary": (
+        ["train", "dates", "--vocabulary", "dates"],
+        "--vocabulary is no setting of the task dates",
+    ),
+    "cell": (
+        ["train", "dates", "--model", "rnn", "--cell", "lstm"],
+        "cell must be tanh or gru, not 'lstm'",
+    ),
     "record": (["evaluate", "dates", "--limit", "3", "--record"], "not for one with a --limit"),
-    "device": (["decode", "{folder}", "abc", "--device", "abacus"], "device 'abacus' cannot be used"),
-    "nothing to resume": (["train", "dates", *TINY, "--out", "{new}", "--resume"], "nothing to resume"),
-    "a run is there": (["train", "dates", *TINY, "--out", "{folder}"], "holds a run already (state.pt); --resume goes on"),
-    "other settings": (["train", "dates", *TINY, "--out", "{folder}", "--resume"], "keep the settings"),
-    "a wrong flag takes nothing away": (["train", "dates", "--out", "{folder}", "--overwrite", "--n-heads", "7"], "(7)"),
+    "device": (
+        ["decode", "{folder}", "abc", "--device", "abacus"],
+        "device 'abacus' cannot be used",
+    ),
+    "nothing to resume": (
+        ["train", "dates", *TINY, "--out", "{new}", "--resume"],
+        "nothing to resume",
+    ),
+    "a run is there": (
+        ["train", "dates", *TINY, "--out", "{folder}"],
+        "holds a run already (state.pt); --resume goes on",
+    ),
+    "other settings": (
+        ["train", "dates", *TINY, "--out", "{folder}", "--resume"],
+        "keep the settings",
+    ),
+    "a wrong flag takes nothing away": (
+        ["train", "dates", "--out", "{folder}", "--overwrite", "--n-heads", "7"],
+        "(7)",
+    ),
     "nothing to seal": (["seal", "nowhere"], "nowhere: neither a folder nor a shipped checkpoint"),
     "no app here": ([], "the app belongs to the command attnscope; this is the back end alone"),
 }
 
 
 @pytest.mark.parametrize(("command", "message"), ERRORS.values(), ids=ERRORS)
-def test_an_error_is_one_line_and_status_1(checkpoint, tmp_path, monkeypatch, capsys, command, message):
+def test_an_error_is_one_line_and_status_1(
+    checkpoint, tmp_path, monkeypatch, capsys, command, message
+):
     monkeypatch.chdir(tmp_path)
     Path("dates.tsv").write_text("5 March\t03-05\n")
     command = [part.format(folder=checkpoint, new=tmp_path / "new") for part in command]
     assert main(command) == 1
     err = capsys.readouterr().err
-    last = err.rpartition("\r")[2].splitlines()[-1]   # after the progress bar, if it was drawn
+    last = err.rpartition("\r")[2].splitlines()[-1]  # after the progress bar, if it was drawn
     assert last.startswith("attnscope: ")
     assert message in last
     assert "Traceback" not in err
@@ -354,7 +563,12 @@ def test_ctrl_c_elsewhere_is_no_traceback(monkeypatch, capsys):
 
 def test_the_app_is_opened_where_there_is_one():
     opened = []
-    assert main(["--port", "8999", "--no-browser"], open_app=lambda options: opened.append(options) or 0) == 0
+    assert (
+        main(
+            ["--port", "8999", "--no-browser"], open_app=lambda options: opened.append(options) or 0
+        )
+        == 0
+    )
     assert (opened[0].port, opened[0].no_browser, opened[0].device) == (8999, True, None)
 
 
@@ -362,5 +576,14 @@ def test_every_setting_of_a_run_is_a_flag(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = capsys.readouterr().out
-    for flag in ("--steps", "--resume", "--device", "--data", "--out", "--no-snapshots", "--label-smoothing", "--n-ctx"):
+    for flag in (
+        "--steps",
+        "--resume",
+        "--device",
+        "--data",
+        "--out",
+        "--no-snapshots",
+        "--label-smoothing",
+        "--n-ctx",
+    ):
         assert flag in text

@@ -19,7 +19,12 @@ SMALL = ["--d-model", "24", "--n-heads", "2", "--n-layers", "1", "--steps", "2",
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "where"
-    assert cli.main(["train", "span", *SMALL, "--batch-size", "3", "--n-snapshots", "2", "--out", str(out)]) == 0
+    assert (
+        cli.main(
+            ["train", "span", *SMALL, "--batch-size", "3", "--n-snapshots", "2", "--out", str(out)]
+        )
+        == 0
+    )
     return out
 
 
@@ -27,14 +32,33 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng, file = random.Random(1), tmp_path_factory.mktemp("texts") / "book.txt"
     words = ["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree"]
-    file.write_text(" ".join(" ".join(rng.choices(words, k=6)).capitalize() + "." for _ in range(500)))
+    file.write_text(
+        " ".join(" ".join(rng.choices(words, k=6)).capitalize() + "." for _ in range(500))
+    )
     return file
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Path:
     out = tmp_path_factory.mktemp("runs") / "bert"
-    assert cli.main(["train", "mlm", *SMALL, "--data", str(texts), "--vocab-size", "90", "--n-ctx", "32", "--out", str(out)]) == 0
+    assert (
+        cli.main(
+            [
+                "train",
+                "mlm",
+                *SMALL,
+                "--data",
+                str(texts),
+                "--vocab-size",
+                "90",
+                "--n-ctx",
+                "32",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     return out
 
 
@@ -50,48 +74,71 @@ def test_a_trained_model_carries_its_scores_and_examples(where):
     check_record(record)
     assert (record["task"], record["step"], record["scores"]["cases"]) == ("span", 2, 2000)
     assert list(record["scores"]) == [
-        "held-out answer exact match", "one-fact exact match", "two-fact exact match", "last place named exact match", "cases",
+        "held-out answer exact match",
+        "one-fact exact match",
+        "two-fact exact match",
+        "last place named exact match",
+        "cases",
     ]
     assert all(len(example) == 2 for example in record["examples"])
-    assert models.load(where, device="cpu").training["scores"] == record["scores"]     # measured on these weights
+    assert (
+        models.load(where, device="cpu").training["scores"] == record["scores"]
+    )  # measured on these weights
 
 
 def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     status, text = run(capsys, "evaluate", str(where), "--limit", "50", "--device", "cpu")
     scope = models.load(where, device="cpu")
 
-
-    found = open_task("span", tokenizer=scope.tokenizer, n_ctx=scope.n_ctx).evaluate(scope.model, 50)
+    found = open_task("span", tokenizer=scope.tokenizer, n_ctx=scope.n_ctx).evaluate(
+        scope.model, 50
+    )
     assert status == 0
     lines = [line.rsplit(maxsplit=1) for line in text.splitlines()]
-    assert [(name.strip(), value) for name, value in lines[:4]] == [(name, f"{value:,.3f}") for name, value in found.items()]
+    assert [(name.strip(), value) for name, value in lines[:4]] == [
+        (name, f"{value:,.3f}") for name, value in found.items()
+    ]
     assert "over 50 held-out cases" in text
-    status, text = run(capsys, "evaluate", str(where), "--snapshots", "--limit", "20", "--device", "cpu")
+    status, text = run(
+        capsys, "evaluate", str(where), "--snapshots", "--limit", "20", "--device", "cpu"
+    )
     assert status == 0
     steps = [line for line in text.splitlines() if ": answer exact match" in line]
     assert [line.split(":")[0] for line in steps] == ["step      0", "step      2"]
     status, text = run(capsys, "evaluate", str(where), "--by-length", "--device", "cpu")
     assert (status, "--test and --by-length are for a model that writes" in text) == (1, True)
-    status, text = run(capsys, "evaluate", str(where), "--record", "--limit", "3", "--device", "cpu")
+    status, text = run(
+        capsys, "evaluate", str(where), "--record", "--limit", "3", "--device", "cpu"
+    )
     assert (status, "not for one with a --limit" in text) == (1, True)
 
 
 def test_recorded_snapshots_say_what_they_were_measured_on(where, tmp_path, capsys):
 
-
     copy = tmp_path / "where"
     shutil.copytree(where, copy)
-    (copy / "training.json").write_text(json.dumps(json.loads((copy / "training.json").read_text()) | {"scores": {}}))
+    (copy / "training.json").write_text(
+        json.dumps(json.loads((copy / "training.json").read_text()) | {"scores": {}})
+    )
     assert cli.main(["evaluate", str(copy), "--record", "--device", "cpu"]) == 0
-    assert json.loads((copy / "training.json").read_text())["scores"] == json.loads((where / "training.json").read_text())["scores"]
+    assert (
+        json.loads((copy / "training.json").read_text())["scores"]
+        == json.loads((where / "training.json").read_text())["scores"]
+    )
 
 
 def test_a_question_is_answered(where, capsys):
     story = "Mary went to the garden. John took the milk."
     status, text = run(capsys, "decode", str(where), "Where is Mary?", story, "--device", "cpu")
-    assert (status, text.strip()) == (0, models.load(where, device="cpu").run("Where is Mary?", story).output)
+    assert (status, text.strip()) == (
+        0,
+        models.load(where, device="cpu").run("Where is Mary?", story).output,
+    )
     status, text = run(capsys, "decode", str(where), "Where is Mary?", "--device", "cpu")
-    assert (status, "the context is missing; this model needs question and context" in text) == (1, True)
+    assert (status, "the context is missing; this model needs question and context" in text) == (
+        1,
+        True,
+    )
 
 
 def test_masks_are_filled_and_a_pair_is_told_apart(bert, capsys):
@@ -100,14 +147,22 @@ def test_masks_are_filled_and_a_pair_is_told_apart(bert, capsys):
     assert (status, text.strip()) == (0, scope.run("The cat [MASK] on a mat.").output)
     status, text = run(capsys, "decode", str(bert), "The cat sat.", "A dog ran.", "--device", "cpu")
     p = scope.run("The cat sat.", "A dog ran.").outputs["next sentence"].probabilities.tolist()
-    assert text.splitlines()[-1] == f"next sentence: next {100 * p[0]:.1f} %, not next {100 * p[1]:.1f} %"
+    assert (
+        text.splitlines()[-1]
+        == f"next sentence: next {100 * p[0]:.1f} %, not next {100 * p[1]:.1f} %"
+    )
 
 
 def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, capsys):
     record = json.loads((bert / "training.json").read_text())
     assert list(record["scores"]) == [
-        "held-out masked accuracy", "masked perplexity", "unigram masked accuracy", "unigram masked perplexity",
-        "next-sentence accuracy", "always-the-same next-sentence accuracy", "cases",
+        "held-out masked accuracy",
+        "masked perplexity",
+        "unigram masked accuracy",
+        "unigram masked perplexity",
+        "next-sentence accuracy",
+        "always-the-same next-sentence accuracy",
+        "cases",
     ]
     status, text = run(capsys, "evaluate", str(bert), "--data", str(texts), "--device", "cpu")
     assert status == 0

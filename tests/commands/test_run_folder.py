@@ -32,7 +32,9 @@ with claimed(Path(sys.argv[1])):
 @pytest.fixture(autouse=True)
 def few_cases(monkeypatch):
     held_out = DatesTask.held_out
-    monkeypatch.setattr(DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 3, **how))
+    monkeypatch.setattr(
+        DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 3, **how)
+    )
 
 
 def train(folder: Path, *more: str) -> int:
@@ -40,7 +42,11 @@ def train(folder: Path, *more: str) -> int:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != ".lock"
+    }
 
 
 def test_two_runs_never_share_a_folder_and_a_killed_one_lets_go_of_it(tmp_path, capsys):
@@ -48,10 +54,16 @@ def test_two_runs_never_share_a_folder_and_a_killed_one_lets_go_of_it(tmp_path, 
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "claimed\n"
-        for more in (["--steps", "3"], ["--steps", "3", "--overwrite"], ["--steps", "3", "--resume"]):
+        for more in (
+            ["--steps", "3"],
+            ["--steps", "3", "--overwrite"],
+            ["--steps", "3", "--resume"],
+        ):
             assert train(tmp_path, *more) == 1
             said = capsys.readouterr().err.splitlines()
-            assert said == [f"attnscope: {tmp_path}: another run is writing there; wait for its end or choose another --out"]
+            assert said == [
+                f"attnscope: {tmp_path}: another run is writing there; wait for its end or choose another --out"
+            ]
         assert not files(tmp_path)
         other.send_signal(signal.SIGKILL)
     assert train(tmp_path, "--steps", "3") == 0
@@ -84,10 +96,15 @@ def test_a_new_run_into_an_old_folder_has_to_be_asked_for(tmp_path, capsys):
     assert train(tmp_path, "--steps", "5") == 0
     before = files(tmp_path)
     assert snapshots(tmp_path) == [0, 1, 2, 3, 5]
-    (tmp_path / "state.pt").unlink()        # a finished checkpoint, as somebody hands it on
+    (tmp_path / "state.pt").unlink()  # a finished checkpoint, as somebody hands it on
     assert train(tmp_path, "--steps", "4") == 1
-    assert "holds a run already (config.json); --resume goes on with it, --overwrite takes it away" in capsys.readouterr().err
-    assert files(tmp_path) == {name: content for name, content in before.items() if name != "state.pt"}
+    assert (
+        "holds a run already (config.json); --resume goes on with it, --overwrite takes it away"
+        in capsys.readouterr().err
+    )
+    assert files(tmp_path) == {
+        name: content for name, content in before.items() if name != "state.pt"
+    }
 
 
 def test_overwriting_takes_the_old_run_away_and_nothing_else(tmp_path):
@@ -100,7 +117,10 @@ def test_overwriting_takes_the_old_run_away_and_nothing_else(tmp_path):
     (old / "snapshots" / "notes.txt").write_text("mine too")
     assert train(old, "--steps", "4", "--overwrite") == 0
     assert snapshots(old) == [0, 1, 2, 4]
-    assert files(old).keys() == files(tmp_path / "fresh").keys() | {"notes.txt", "snapshots/notes.txt"}
+    assert files(old).keys() == files(tmp_path / "fresh").keys() | {
+        "notes.txt",
+        "snapshots/notes.txt",
+    }
     for name in ("model.safetensors", "snapshots/000002.safetensors"):
         assert (old / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
     record = json.loads((old / "training.json").read_text())
@@ -126,9 +146,15 @@ def test_a_checkpoint_is_sealed_by_its_command(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
     capsys.readouterr()
     assert cli.main(["inspect", str(tmp_path)]) == 1
-    assert f"attnscope: {tmp_path}/config.json: changed since the checkpoint was saved" in capsys.readouterr().err
+    assert (
+        f"attnscope: {tmp_path}/config.json: changed since the checkpoint was saved"
+        in capsys.readouterr().err
+    )
     assert cli.main(["seal", str(tmp_path)]) == 0
-    assert f"{tmp_path}: 6 files sealed: config.json, tokenizer.json, model.safetensors, snap" in capsys.readouterr().out
+    assert (
+        f"{tmp_path}: 6 files sealed: config.json, tokenizer.json, model.safetensors, snap"
+        in capsys.readouterr().out
+    )
     assert cli.main(["inspect", str(tmp_path)]) == 0
     assert "dropout            0.5" in capsys.readouterr().out
     before = (tmp_path / "training.json").read_bytes()

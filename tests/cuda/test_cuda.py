@@ -23,13 +23,15 @@ from models.trace.edits import Edits, MaskChange
 from models.trace.outputs import NextToken
 
 IDS = "5 6 7 8 9 10 11 12 14 16 18"
-WEIGHTS, LOGITS = 2e-5, 2e-3        # of float32, whose sums two devices take in another order
+WEIGHTS, LOGITS = 2e-5, 2e-3  # of float32, whose sums two devices take in another order
 CHECKPOINTS = shipped()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _cuda() -> None:
-    assert torch.cuda.is_available(), "these tests compare a GPU with the CPU: there is no CUDA here"
+    assert torch.cuda.is_available(), (
+        "these tests compare a GPU with the CPU: there is no CUDA here"
+    )
 
 
 @pytest.fixture(scope="module", params=CHECKPOINTS)
@@ -40,25 +42,35 @@ def both(request: pytest.FixtureRequest) -> tuple[Scope, Scope]:
 
 def example(scope: Scope) -> tuple[str, ...]:
     """Texts that the model was trained for."""
-    first = (scope.examples or ["March 5, 2021" if scope.task == "dates" else "She is reading a book."])[0]
+    first = (
+        scope.examples or ["March 5, 2021" if scope.task == "dates" else "She is reading a book."]
+    )[0]
     return tuple(first) if isinstance(first, list) else (first,)
 
 
 def compare(cpu: Trace, gpu: Trace) -> None:
     """The same tokens, the same weights in every head, the same logits; every check passes."""
-    assert {name: e.ids for name, e in cpu.streams.items()} == {name: e.ids for name, e in gpu.streams.items()}
+    assert {name: e.ids for name, e in cpu.streams.items()} == {
+        name: e.ids for name, e in gpu.streams.items()
+    }
     assert cpu.attention.keys() == gpu.attention.keys()
     for name, site in gpu.attention.items():
-        torch.testing.assert_close(site.weights().cpu(), cpu.attention[name].weights(), atol=WEIGHTS, rtol=1e-3)
+        torch.testing.assert_close(
+            site.weights().cpu(), cpu.attention[name].weights(), atol=WEIGHTS, rtol=1e-3
+        )
         assert site.allowed().cpu().equal(cpu.attention[name].allowed()), name
         assert [check for check in check_site(site) if not check.passed] == [], name
     assert cpu.activations.keys() == gpu.activations.keys()
     for name, activation in gpu.activations.items():
-        torch.testing.assert_close(activation.value.cpu(), cpu.activations[name].value, atol=LOGITS, rtol=1e-3, msg=name)
+        torch.testing.assert_close(
+            activation.value.cpu(), cpu.activations[name].value, atol=LOGITS, rtol=1e-3, msg=name
+        )
     assert cpu.outputs.keys() == gpu.outputs.keys()
     for name, output in gpu.outputs.items():
         if isinstance(output, NextToken):
-            torch.testing.assert_close(output.logits.cpu(), cpu.outputs[name].logits, atol=LOGITS, rtol=1e-3)
+            torch.testing.assert_close(
+                output.logits.cpu(), cpu.outputs[name].logits, atol=LOGITS, rtol=1e-3
+            )
 
 
 def test_a_run_is_the_same(both: tuple[Scope, Scope]) -> None:
@@ -74,15 +86,26 @@ def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
     compare(*(scope.run(*example(scope), edits=edits) for scope in both))
 
 
-@pytest.mark.parametrize("method", [runs.Method(max_new=17), runs.Method("beam", width=3, max_new=17)], ids=lambda m: m.how)
+@pytest.mark.parametrize(
+    "method",
+    [runs.Method(max_new=17), runs.Method("beam", width=3, max_new=17)],
+    ids=lambda m: m.how,
+)
 def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Method) -> None:
     if not both[0].model.can_write:
         pytest.skip("this model does not write")
-    ours, theirs = (runs.autoregressive(scope.model, scope.given_ids(example(scope)[0]), method) for scope in both)
+    ours, theirs = (
+        runs.autoregressive(scope.model, scope.given_ids(example(scope)[0]), method)
+        for scope in both
+    )
     assert ours.run.taken == theirs.run.taken
-    torch.testing.assert_close(theirs.run.log_probs.cpu(), ours.run.log_probs, atol=LOGITS, rtol=1e-3)
+    torch.testing.assert_close(
+        theirs.run.log_probs.cpu(), ours.run.log_probs, atol=LOGITS, rtol=1e-3
+    )
     for name, rows in theirs.run.rows.items():
-        torch.testing.assert_close(theirs.run.weights(name).cpu(), ours.run.weights(name), atol=WEIGHTS, rtol=1e-3)
+        torch.testing.assert_close(
+            theirs.run.weights(name).cpu(), ours.run.weights(name), atol=WEIGHTS, rtol=1e-3
+        )
         assert rows.weights(0).shape == ours.run.rows[name].weights(0).shape
 
 
@@ -116,7 +139,11 @@ def test_a_model_of_hugging_face_is_the_same(folders: Path, name: str) -> None:
         with models.record() as recording:
             recorded = gpu.model(*gpu.model.inputs([asked]))
     assert recording.attention
-    pairs = [(plain, recorded)] if isinstance(plain, Tensor) else [(plain[key], recorded[key]) for key in plain]
+    pairs = (
+        [(plain, recorded)]
+        if isinstance(plain, Tensor)
+        else [(plain[key], recorded[key]) for key in plain]
+    )
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -128,7 +155,10 @@ def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: st
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=13)).run
     with torch.no_grad():
         row = scope.model.module.generate(
-            torch.tensor([given], device="cuda"), do_sample=False, num_beams=1, max_new_tokens=13,
+            torch.tensor([given], device="cuda"),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=13,
             pad_token_id=scope.config.fill_id,
         )[0].tolist()
     assert list(written.taken) == row[len(given) if scope.model.writes == "text" else 1 :][:13]
@@ -138,19 +168,28 @@ def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: st
 
 def test_a_module_of_ones_own_stays_where_it_is() -> None:
     layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)
-    net = nn.Sequential(nn.Embedding(128, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)).eval()
-    cpu, gpu = (models.watch(copy.deepcopy(net).to(device), encode=lambda text: list(text.encode("ascii")))
-                for device in ("cpu", "cuda"))
+    net = nn.Sequential(
+        nn.Embedding(128, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    ).eval()
+    cpu, gpu = (
+        models.watch(copy.deepcopy(net).to(device), encode=lambda text: list(text.encode("ascii")))
+        for device in ("cpu", "cuda")
+    )
     compare(cpu.run("a small dog"), gpu.run("a small dog"))
 
 
 def test_threads_do_not_mix(folders: Path) -> None:
-    scopes = [models.load(folders / name, device="cuda") for name in ("GPT2LMHeadModel", "LlamaForCausalLM")]
+    scopes = [
+        models.load(folders / name, device="cuda")
+        for name in ("GPT2LMHeadModel", "LlamaForCausalLM")
+    ]
     texts = [" ".join(IDS.split()[:n]) for n in (3, 5, 7, 11)]
     asked = [(scope, text) for scope in scopes for text in texts] * 8
 
     def weights(pair: tuple[Scope, str]) -> Tensor:
-        return torch.cat([site.weights().flatten() for site in pair[0].run(pair[1]).attention.values()])
+        return torch.cat(
+            [site.weights().flatten() for site in pair[0].run(pair[1]).attention.values()]
+        )
 
     alone = [weights(pair) for pair in asked[:8]]
     with ThreadPoolExecutor(32) as pool:

@@ -48,12 +48,22 @@ USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape
 def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: Page) -> None:
     seen: set[str] = set()
     for path, ready, chosen in PAGES:
-        go(page, path, f"{ready}[data-painted]", **{"checkpoint": "dates", "source": "24/07/69", "lock": "q3", **chosen})
+        go(
+            page,
+            path,
+            f"{ready}[data-painted]",
+            **{"checkpoint": "dates", "source": "24/07/69", "lock": "q3", **chosen},
+        )
         names, swallowed = page.evaluate(SWALLOWED, [STRANGE, USED])
         assert swallowed == [], path
         seen |= set(names)
-    roots = (re.match(r'<div class="attnscope (\w+)"', path.read_text("utf-8")) for path in COMPONENTS.glob("*/*.html"))
-    assert seen == {root[1] for root in roots if root}      # those without such a root have nothing that takes the keyboard
+    roots = (
+        re.match(r'<div class="attnscope (\w+)"', path.read_text("utf-8"))
+        for path in COMPONENTS.glob("*/*.html")
+    )
+    assert seen == {
+        root[1] for root in roots if root
+    }  # those without such a root have nothing that takes the keyboard
 
 
 def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
@@ -61,7 +71,7 @@ def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
     held = "document.activeElement?.shadowRoot?.activeElement?.className ?? ''"
     page.locator(".head canvas.cells").click(position={"x": 200, "y": 100})
     assert page.evaluate(held) == "cells"
-    for _ in range(6):      # its four buttons lie on the way
+    for _ in range(6):  # its four buttons lie on the way
         page.keyboard.press("Tab")
     assert not page.evaluate("!!document.activeElement.shadowRoot?.querySelector('.head')")
     page.locator(".overview button").nth(5).click()
@@ -73,5 +83,11 @@ def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
 def test_keys_are_listened_to_in_one_place() -> None:
     """So that what holds for one component holds for all."""
     listens = re.compile(r"""onkey|Listener\("key""")
-    listening = {path.name for path in COMPONENTS.rglob("*.js") if listens.search(path.read_text("utf-8"))}
-    assert listening == {"keys.js", "boxes.js", "tools.js"}     # and the page has Enter in its text boxes, and P
+    listening = {
+        path.name for path in COMPONENTS.rglob("*.js") if listens.search(path.read_text("utf-8"))
+    }
+    assert listening == {
+        "keys.js",
+        "boxes.js",
+        "tools.js",
+    }  # and the page has Enter in its text boxes, and P

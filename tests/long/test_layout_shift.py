@@ -4,11 +4,9 @@ import pytest
 from playwright.sync_api import Page
 from served_app import rested, visit
 
-WORDS = (
-    "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
-)
+WORDS = "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
 
-KEYED = 6       # words that are typed key by key; of the others each is there at once
+KEYED = 6  # words that are typed key by key; of the others each is there at once
 # page → where it is, what is ready on it, and what else is in its URL; another page needs but a line here
 PAGES = {
     "states of an RNN": ("", ".states[data-painted]", {"checkpoint": "eng-fra-rnn"}),
@@ -16,7 +14,11 @@ PAGES = {
     "positions": ("positions", ".shuffle[data-painted]", {}),
     "masks": ("masks", ".masks[data-painted]", {}),
     "three models": ("from-rnn", ".versions[data-painted]", {}),
-    "what reaches what": ("from-rnn", ".maps[data-painted]", {"from-rnn-section": "What reaches what"}),
+    "what reaches what": (
+        "from-rnn",
+        ".maps[data-painted]",
+        {"from-rnn-section": "What reaches what"},
+    ),
     "two alignments": ("from-rnn", ".maps[data-painted]", {"from-rnn-section": "Two alignments"}),
     "attention": ("", ".head[data-painted]", {}),
     "walk": ("inside", ".walk[data-painted]", {}),
@@ -33,7 +35,13 @@ PAGES = {
     "decoding of a prompt": ("decoding", ".stepper[data-painted]", {"checkpoint": "gpt"}),
 }
 # checkpoint → the field that is typed into, where it is not the source
-FIELD = {"gpt": "text", "bert": "text", "xlnet": "text", "gpt-sentiment": "text", "bert-where": "question"}
+FIELD = {
+    "gpt": "text",
+    "bert": "text",
+    "xlnet": "text",
+    "gpt-sentiment": "text",
+    "bert-where": "question",
+}
 
 WATCH = """(tokensMove) => {
   window.shifts = [];
@@ -93,7 +101,7 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
             box.press_sequentially(f" {word}")
         else:
             page.keyboard.insert_text(f" {word}")
-    page.wait_for_timeout(2500)        # the rerun that follows when typing rests
+    page.wait_for_timeout(2500)  # the rerun that follows when typing rests
     rested(page)
     after = page.evaluate(BOXES)
     moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}

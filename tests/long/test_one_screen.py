@@ -4,19 +4,51 @@ import pytest
 from playwright.sync_api import Page
 from served_app import go, rested
 
-TALL = 720      # px
+TALL = 720  # px
 # page → what else stands in its URL, and what is in sight, the control and what it changes
 SCREENS = {
-    "masks": ("masks", {}, [".st-key-which", ".masks .stage.paintable", ".masks .story", ".masks .panel.after .stage"]),
+    "masks": (
+        "masks",
+        {},
+        [".st-key-which", ".masks .stage.paintable", ".masks .story", ".masks .panel.after .stage"],
+    ),
     "walk": ("inside", {}, [".st-key-which", ".walk .track", ".walk .sentence", ".walk .stage"]),
-    "matrices": ("inside", {"inside-view": "matrices"}, [".st-key-which", ".choice", ".matrices .equation >> nth=0"]),
+    "matrices": (
+        "inside",
+        {"inside-view": "matrices"},
+        [".st-key-which", ".choice", ".matrices .equation >> nth=0"],
+    ),
     "sum of heads": ("inside", {"inside-view": "heads"}, [".st-key-which", ".heads .stage"]),
-    "several heads": ("inside", {"inside-view": "several"}, [".st-key-which", ".several .ranking", ".several .strands > svg"]),
-    "scaling": ("inside", {"inside-view": "scaling"}, [".st-key-which", "[data-testid=stVegaLiteChart]"]),
-    "greedy": ("decoding", {}, [".st-key-which", ".stepper .controls", ".stepper .lanes", ".stepper .panel.serial .bars"]),
-    "sampling": ("decoding", {"decoding-how": "sampling"}, [".st-key-which", ".stepper .lanes", ".stepper .panel.serial .bars"]),
-    "forced": ("decoding", {"force": "2:30"}, [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial h4"]),
-    "beam": ("decoding", {"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .lead", ".beam .bars"]),
+    "several heads": (
+        "inside",
+        {"inside-view": "several"},
+        [".st-key-which", ".several .ranking", ".several .strands > svg"],
+    ),
+    "scaling": (
+        "inside",
+        {"inside-view": "scaling"},
+        [".st-key-which", "[data-testid=stVegaLiteChart]"],
+    ),
+    "greedy": (
+        "decoding",
+        {},
+        [".st-key-which", ".stepper .controls", ".stepper .lanes", ".stepper .panel.serial .bars"],
+    ),
+    "sampling": (
+        "decoding",
+        {"decoding-how": "sampling"},
+        [".st-key-which", ".stepper .lanes", ".stepper .panel.serial .bars"],
+    ),
+    "forced": (
+        "decoding",
+        {"force": "2:30"},
+        [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial h4"],
+    ),
+    "beam": (
+        "decoding",
+        {"decoding-how": "beam"},
+        [".st-key-which", ".beam .tree-scroll", ".beam .lead", ".beam .bars"],
+    ),
     "layer": ("layer", {}, [".st-key-which", ".layer .tokens", ".layer .all svg"]),
 }
 
@@ -34,7 +66,17 @@ def test_cause_and_effect_stand_on_one_screen(page: Page, name: str) -> None:
 
 
 def test_the_headline_stands_in_one_place_on_every_page(page: Page) -> None:
-    for path in ("", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn", "models"):
+    for path in (
+        "",
+        "task",
+        "inside",
+        "layer",
+        "positions",
+        "masks",
+        "decoding",
+        "from-rnn",
+        "models",
+    ):
         go(page, path, ".headline")
         rested(page)
         box = page.locator(".headline").bounding_box()

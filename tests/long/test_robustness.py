@@ -21,7 +21,9 @@ def test_a_damaged_checkpoint_is_refused_or_answers_as_before(sound, checksums):
     if checksums:
         assert counts[checkpoints.DIFFERENT] == 0
     else:
-        assert counts[checkpoints.DIFFERENT] > 0      # the damage is real: nothing is claimed, and other answers come
+        assert (
+            counts[checkpoints.DIFFERENT] > 0
+        )  # the damage is real: nothing is claimed, and other answers come
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")

@@ -7,8 +7,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 from served_app import go, rested, visit
 
-LEAST = 40      # px
-INSIDE, DECODING, POSITIONS, FROM_RNN = ("inside-view", "decoding-how", "positions-section", "from-rnn-section")
+LEAST = 40  # px
+INSIDE, DECODING, POSITIONS, FROM_RNN = (
+    "inside-view",
+    "decoding-how",
+    "positions-section",
+    "from-rnn-section",
+)
 # page → what else stands in its URL; every section of every page, and every kind of answer
 PAGES: list[tuple[str, dict[str, str]]] = [
     ("", {}), ("", {"checkpoint": "dates", "growth": "true"}), ("", {"checkpoint": "dates-rnn"}),
@@ -81,14 +86,22 @@ FINE = """() => {
 
 @pytest.fixture(scope="module")
 def phone(browser: Browser) -> Page:
-    context = browser.new_context(viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True)
+    context = browser.new_context(
+        viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
+    )
     page = context.new_page()
     yield page
     context.close()
 
 
-@pytest.mark.parametrize(("path", "params"), PAGES, ids=lambda one: one if isinstance(one, str) else "-".join(one.values()))
-def test_a_finger_hits_whatever_can_be_pressed(phone: Page, path: str, params: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("path", "params"),
+    PAGES,
+    ids=lambda one: one if isinstance(one, str) else "-".join(one.values()),
+)
+def test_a_finger_hits_whatever_can_be_pressed(
+    phone: Page, path: str, params: dict[str, str]
+) -> None:
     go(phone, path, ".headline", **params)
     phone.wait_for_timeout(300)
     rested(phone)
@@ -100,11 +113,18 @@ def test_a_finger_hits_whatever_can_be_pressed(phone: Page, path: str, params: d
 
 def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phone: Page) -> None:
     """What has no room is scrolled to within the picture, which stays as high as it is; and who only scrolls paints nothing."""
-    visit(phone, "masks", ".masks[data-painted]", source="She is reading a very good book about the little dog.")
+    visit(
+        phone,
+        "masks",
+        ".masks[data-painted]",
+        source="She is reading a very good book about the little dog.",
+    )
     rested(phone)
     board = phone.locator(".masks").evaluate("(root) => ({ ...root.dataset })")
     assert float(board["wide"]) == float(board["tall"]) == LEAST
-    holder, stage = (phone.locator(f".masks {part}").bounding_box() for part in (".holder", ".stage.paintable"))
+    holder, stage = (
+        phone.locator(f".masks {part}").bounding_box() for part in (".holder", ".stage.paintable")
+    )
     assert stage["width"] > holder["width"] <= 420
     assert stage["height"] > holder["height"] < 400
     cell = {"x": float(board["left"]) + 20, "y": float(board["top"]) + 20}

@@ -83,20 +83,36 @@ def test_two_processes_are_one_with_the_combined_batch(tmp_path):
     """torchrun, gloo, two processes on the CPU: same data order, same losses, same weights, within float tolerance."""
     script = tmp_path / "two.py"
     script.write_text(TWO)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        script,
+        tmp_path,
+    ]
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(part) for part in command], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     for batch_size in (1, 17):
-        alone = reversal_trainer(tmp_path / f"alone-{batch_size}", Reversal(batch_size), save_every=1, snapshots=True)
+        alone = reversal_trainer(
+            tmp_path / f"alone-{batch_size}", Reversal(batch_size), save_every=1, snapshots=True
+        )
         losses, tokens = zip(*[(r.loss, r.tokens) for r in alone.train()], strict=True)
         for rank in (0, 1):
             records = json.loads((tmp_path / f"{batch_size}-{rank}.json").read_text())
-            assert [r[0] for r in records] == pytest.approx(losses, rel=1e-4)   # sums in another order
+            assert [r[0] for r in records] == pytest.approx(
+                losses, rel=1e-4
+            )  # sums in another order
             assert [r[1] for r in records] == list(tokens)
         shared = state(tmp_path / str(batch_size))
         for name, value in alone.model.state_dict().items():
-            if not name.endswith("W_K.bias"):   # its gradient is 0 but for rounding, which Adam blows up to whole steps
+            if not name.endswith(
+                "W_K.bias"
+            ):  # its gradient is 0 but for rounding, which Adam blows up to whole steps
                 torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
         assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
         assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2

@@ -34,9 +34,22 @@ RUN = (
 
 
 def test_the_real_command_with_a_real_ctrl_c(tmp_path):
-    command = [sys.executable, "-m", "models.cli", "train", "dates", "--out", str(tmp_path), "--steps", "100000", *RUN]
+    command = [
+        sys.executable,
+        "-m",
+        "models.cli",
+        "train",
+        "dates",
+        "--out",
+        str(tmp_path),
+        "--steps",
+        "100000",
+        *RUN,
+    ]
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         for line in process.stdout:
             if line.startswith("step 3:"):
                 process.send_signal(signal.SIGINT)
@@ -53,7 +66,9 @@ def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, moment):
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     command = [sys.executable, "-c", PRESSED, moment, "inspect", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "attnscope: stopped\n")
 
 
@@ -66,9 +81,16 @@ def test_the_first_start_on_a_machine_asks_nothing_and_opens_a_browser(tmp_path)
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     packages = str(Path(viz_app.__path__[0]).parent)
-    fresh = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": packages}
+    fresh = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": packages,
+    }
     command = [sys.executable, "-m", "viz_app.command", "--port", str(port)]
-    app = subprocess.Popen(command, cwd=tmp_path, env=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    app = subprocess.Popen(
+        command, cwd=tmp_path, env=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     try:
         while not opened.exists():
             assert app.poll() is None

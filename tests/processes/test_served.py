@@ -51,7 +51,9 @@ def address(calls: Path) -> Iterator[str]:
     calls.with_name("sitecustomize.py").write_text(WATCH)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALLS", str(calls))
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(calls.parent), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([str(calls.parent), os.environ.get("PYTHONPATH", "")])
+        )
         with served(APP) as address:
             yield address
 
@@ -71,7 +73,10 @@ async def refused(url: str, **how: object) -> bool:
 
 
 def test_the_watch_sees_a_call(calls: Path, tmp_path: Path) -> None:
-    seen: dict = {"os": os, "socket": type("socket", (), {"socket": type("socket", (), {}), "getaddrinfo": None})}
+    seen: dict = {
+        "os": os,
+        "socket": type("socket", (), {"socket": type("socket", (), {}), "getaddrinfo": None}),
+    }
     for name in ("connect", "connect_ex", "sendto"):
         setattr(seen["socket"].socket, name, lambda self, *given: None)
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +87,10 @@ def test_the_watch_sees_a_call(calls: Path, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="checkip"):
             seen["socket"].getaddrinfo("checkip.example", 80)
         seen["socket"].socket().connect(("127.0.0.1", 1))
-    assert (tmp_path / "calls").read_text().splitlines() == ["connect ('8.8.8.8', 1)", "look up checkip.example"]
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "connect ('8.8.8.8', 1)",
+        "look up checkip.example",
+    ]
 
 
 def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> None:
@@ -91,7 +99,15 @@ def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> N
         {"Origin": "http://evil.example"}, {"Origin": f"http://{host}:1"}, {"Origin": "null"}, {"Host": f"evil.example:{port}"},
         {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"},
     ]  # fmt: skip
-    for path in ("/", "/decoding", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream", "/live", "/no-such-page"):
+    for path in (
+        "/",
+        "/decoding",
+        "/_stcore/health",
+        "/_stcore/host-config",
+        "/_stcore/stream",
+        "/live",
+        "/no-such-page",
+    ):
         assert [status(address, path, **headers) for headers in foreign] == [404] * len(foreign)
     for path in ("/", "/_stcore/health", "/_stcore/host-config"):
         assert status(address, path) == status(address, path, Origin=f"http://{address}") == 200
@@ -99,14 +115,21 @@ def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> N
 
     async def over_both_sockets() -> None:
         client = await arrived(address)
-        for path, offered in (("_stcore/stream", ["streamlit"]), ("live", [PROTOCOL, client.token])):
+        for path, offered in (
+            ("_stcore/stream", ["streamlit"]),
+            ("live", [PROTOCOL, client.token]),
+        ):
             url = f"ws://{address}/{path}"
             for headers in foreign[:3]:
                 assert await refused(url, subprotocols=offered, origin=headers["Origin"])
             for headers in foreign[3:]:
-                assert await refused(f"ws://evil.example:{port}/{path}", subprotocols=offered, host=host, port=int(port), **(
-                    {"origin": headers["Origin"]} if "Origin" in headers else {}
-                ))
+                assert await refused(
+                    f"ws://evil.example:{port}/{path}",
+                    subprotocols=offered,
+                    host=host,
+                    port=int(port),
+                    **({"origin": headers["Origin"]} if "Origin" in headers else {}),
+                )
             async with connect(url, subprotocols=offered, origin=f"http://{address}"):
                 pass
         await client.edit("Tom has a dog.")
@@ -118,7 +141,11 @@ def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> N
 
 async def arrived(address: str) -> Client:
     """A session with its page and its live socket."""
-    client = Client(1, address, await connect(f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None))
+    client = Client(
+        1,
+        address,
+        await connect(f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None),
+    )
     await client.arrive()
     return client
 
@@ -141,7 +168,14 @@ async def ends(socket: object, message: str | bytes) -> bool:
 def test_nonsense_ends_its_own_socket_and_nobody_elses(address: str) -> None:
     async def ask() -> None:
         one, other = await arrived(address), await arrived(address)
-        for nonsense in (b"\x00\xff", b"", "", "[" * 100_000, '{"texts": [1, ""]}', "x" * 1_000_001):
+        for nonsense in (
+            b"\x00\xff",
+            b"",
+            "",
+            "[" * 100_000,
+            '{"texts": [1, ""]}',
+            "x" * 1_000_001,
+        ):
             async with await one.open() as socket:
                 assert await ends(socket, nonsense)
             await other.edit("Tom has two dogs.")
@@ -177,7 +211,7 @@ def test_a_session_has_few_sockets_and_a_stranger_none(address: str) -> None:
         await other.edit("Tom has a cat.")
         for socket in more:
             await socket.close()
-        async with await client.open():     # there is room again
+        async with await client.open():  # there is room again
             pass
         await left(client)
         await left(other)
@@ -189,5 +223,7 @@ def test_under_load_and_beside_nonsense_everyone_gets_their_own(address: str) ->
     """The short form of `python -m tests.robustness.load`."""
     found = load.count(address, n_clients=4, n_nuisances=1, seconds=3)
     assert found["wrong answers"] == 0
-    assert found["answers"] >= 2 * 4        # one before the time runs and one when typing rests, whatever there was time for
+    assert (
+        found["answers"] >= 2 * 4
+    )  # one before the time runs and one when typing rests, whatever there was time for
     assert found["nonsense sent away"] >= 2 * len(load.NONSENSE)

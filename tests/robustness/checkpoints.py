@@ -35,7 +35,7 @@ from viz_app.views.from_rnn import learners as from_rnn_learners
 
 REFUSED, SAME, DIFFERENT = "CheckpointError", "answers as before", "answers differently"
 WRONG, FAILS = "another exception when opened", "fails at the first run"
-SECONDS = 10        # that one damaged checkpoint may take
+SECONDS = 10  # that one damaged checkpoint may take
 
 
 def small_checkpoints(folder: Path) -> list[Path]:
@@ -44,18 +44,27 @@ def small_checkpoints(folder: Path) -> list[Path]:
     by_piece.tokenizer = Tokenizer.bpe(by_piece.words() * 2, 40)
     configs = {
         "transformer": (by_letter, None),
-        "bahdanau": (by_piece, Seq2SeqConfig(by_piece.tokenizer.vocab_size, 11, 7, 5, n_ctx=17, dropout=0.0)),
-        "attention": (by_letter, AttentionOnlyConfig(by_letter.tokenizer.vocab_size, 15, 3, 1, n_ctx=17)),
+        "bahdanau": (
+            by_piece,
+            Seq2SeqConfig(by_piece.tokenizer.vocab_size, 11, 7, 5, n_ctx=17, dropout=0.0),
+        ),
+        "attention": (
+            by_letter,
+            AttentionOnlyConfig(by_letter.tokenizer.vocab_size, 15, 3, 1, n_ctx=17),
+        ),
     }
     for name, (task, config) in configs.items():
-        trainer = reversal_trainer(folder / name, task, config, steps=40, validate_every=20, snapshots=True)
+        trainer = reversal_trainer(
+            folder / name, task, config, steps=40, validate_every=20, snapshots=True
+        )
         for _ in trainer.train():
             pass
-        for step in (1, 2, 3, 5, 10):                         # three of the snapshots will do
+        for step in (1, 2, 3, 5, 10):  # three of the snapshots will do
             snapshot_path(folder / name, step).unlink()
         (folder / name / "state.pt").unlink()
         add_to_record(
-            folder / name, scores={"held-out exact match": 12.5, "cases": 8},
+            folder / name,
+            scores={"held-out exact match": 12.5, "cases": 8},
             by_length=[{"least": 1, "most": 2, "cases": 8, "score": 12.5}],
         )
     return [folder / name for name in configs]
@@ -79,14 +88,20 @@ def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
 def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     """What a checkpoint says now and at every snapshot; what the app draws from its record is drawn too."""
     record = scope.training
-    words.training_summary(record), from_rnn_learners.table([from_rnn_learners._learner(scope, "one")])
+    (
+        words.training_summary(record),
+        from_rnn_learners.table([from_rnn_learners._learner(scope, "one")]),
+    )
     attention_growth_files.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
-    answers(scope, scope.examples[:1])      # it must run; which text it is, is the record's business
+    answers(scope, scope.examples[:1])  # it must run; which text it is, is the record's business
     found = answers(scope, ["bac", "de e"])
     found["beam"] = scope.write("bac", "beam").text if scope.n_ctx > 4 else ""
-    return found | {step: answers(models.load(folder, device="cpu", snapshot=step), ["cab"]) for step in scope.snapshots}
+    return found | {
+        step: answers(models.load(folder, device="cpu", snapshot=step), ["cab"])
+        for step in scope.snapshots
+    }
 
 
 def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
@@ -105,15 +120,22 @@ def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
         return REFUSED, str(error)
     except BaseException as error:
         return FAILS, _said(error)
-    kept = {name: before.get(name) for name in after}    # a snapshot that is gone is not offered; no harm
+    kept = {
+        name: before.get(name) for name in after
+    }  # a snapshot that is gone is not offered; no harm
     return (SAME, "") if repr(after) == repr(kept) else (DIFFERENT, "")
 
 
-def count(sound: Sequence[Path], seed: int, cases: int, *, checksums: bool, show: bool = False) -> Counter:
+def count(
+    sound: Sequence[Path], seed: int, cases: int, *, checksums: bool, show: bool = False
+) -> Counter:
     """Damage copies of these checkpoints `cases` times; how often each outcome was."""
     rng, counts = Random(seed), Counter()
     with tempfile.TemporaryDirectory() as temporary:
-        made = [Path(shutil.copytree(folder, Path(temporary) / "sound" / folder.name)) for folder in sound]
+        made = [
+            Path(shutil.copytree(folder, Path(temporary) / "sound" / folder.name))
+            for folder in sound
+        ]
         for folder in made:
             if not checksums:
                 record = json.loads((folder / "training.json").read_text())
@@ -154,16 +176,27 @@ def _said(error: BaseException) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=4000, help="damaged checkpoints, half of them without checksums")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=4000,
+        help="damaged checkpoints, half of them without checksums",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", action="store_true", help="name every damage that was not refused")
+    parser.add_argument(
+        "--show", action="store_true", help="name every damage that was not refused"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         sound = small_checkpoints(Path(temporary))
         for checksums in (True, False):
-            counts = count(sound, options.seed, options.cases // 2, checksums=checksums, show=options.show)
-            print(f"{'with' if checksums else 'without'} checksums: {counts.total()} damaged checkpoints")
+            counts = count(
+                sound, options.seed, options.cases // 2, checksums=checksums, show=options.show
+            )
+            print(
+                f"{'with' if checksums else 'without'} checksums: {counts.total()} damaged checkpoints"
+            )
             for name in (REFUSED, SAME, DIFFERENT, WRONG, FAILS):
                 print(f"  {name:32} {counts[name]:5}")
 

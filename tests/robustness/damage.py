@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 JSON_FILES = ("config.json", "tokenizer.json", "training.json")
 WEIGHTS = "model.safetensors"
-Damage = Callable[[Path, Random], str]   # does it and says what was done
+Damage = Callable[[Path, Random], str]  # does it and says what was done
 
 # what no field, or hardly any, was meant to hold
 VALUES: list[Any] = [
@@ -121,7 +121,7 @@ def a_tensor(folder: Path, rng: Random) -> str:
     """A parameter of the weights or of a snapshot, written again as a sound file."""
     path = rng.choice([folder / WEIGHTS, *_snapshots(folder)])
     with safe_open(path, "pt") as file:
-        state = {name: file.get_tensor(name).clone() for name in file.keys()}   # noqa: SIM118 (not a dict)
+        state = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
         metadata = file.metadata()
     name = rng.choice(sorted(state))
     kind = rng.choice(list(_TENSORS))
@@ -144,11 +144,15 @@ def a_token(folder: Path, rng: Random) -> str:
     model = content["model"]
     vocabulary, merges = model["vocab"], model.get("merges") or []
     one, other = rng.sample(sorted(vocabulary), 2)
-    kind = rng.choice(["swapped", "renamed", "id", "twice", "gone", "merge", "merge gone", "merge of nothing"])
+    kind = rng.choice(
+        ["swapped", "renamed", "id", "twice", "gone", "merge", "merge gone", "merge of nothing"]
+    )
     if kind == "swapped":
         vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
     elif kind == "renamed":
-        vocabulary[rng.choice(["z", "<s>", "", "é", "\ud800", "ab", "x" * 5000])] = vocabulary.pop(one)
+        vocabulary[rng.choice(["z", "<s>", "", "é", "\ud800", "ab", "x" * 5000])] = vocabulary.pop(
+            one
+        )
     elif kind == "id":
         vocabulary[one] = rng.choice([-1, 10**6, 2**32, 2**64, 1.5, "7", None, len(vocabulary)])
     elif kind == "twice":
@@ -170,7 +174,11 @@ def a_token(folder: Path, rng: Random) -> str:
 def a_file(folder: Path, rng: Random) -> str:
     """A file is gone, is a folder, is another file of the checkpoint, or has another name."""
     path = rng.choice([*(folder / name for name in (*JSON_FILES, WEIGHTS)), *_snapshots(folder)])
-    others = [p for p in (*(folder / name for name in (*JSON_FILES, WEIGHTS)), *_snapshots(folder)) if p != path]
+    others = [
+        p
+        for p in (*(folder / name for name in (*JSON_FILES, WEIGHTS)), *_snapshots(folder))
+        if p != path
+    ]
     kind = rng.choice(["gone", "a folder", "another file", "empty", "renamed"])
     if kind == "another file":
         shutil.copyfile(rng.choice(others), path)
@@ -202,13 +210,24 @@ def _snapshots(folder: Path) -> list[Path]:
 
 
 def _bytes(folder: Path, rng: Random) -> tuple[Path, bytearray]:
-    names = [*(folder / name for name in JSON_FILES), folder / WEIGHTS, folder / WEIGHTS, *_snapshots(folder)[:1]]
+    names = [
+        *(folder / name for name in JSON_FILES),
+        folder / WEIGHTS,
+        folder / WEIGHTS,
+        *_snapshots(folder)[:1],
+    ]
     path = rng.choice(names)
     return path, bytearray(path.read_bytes())
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, part in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield value, key
         yield from _places(part)
 
@@ -230,14 +249,27 @@ def _near(value: Any, rng: Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return rng.choice([value + 1, value - 1, float(value), value * 2, -value, value / 3, bool(value), str(value)])
+        return rng.choice(
+            [
+                value + 1,
+                value - 1,
+                float(value),
+                value * 2,
+                -value,
+                value / 3,
+                bool(value),
+                str(value),
+            ]
+        )
     if isinstance(value, str):
         return rng.choice([value + " ", value.upper(), value[:-1], [value]])
     return rng.choice([[value], {"x": value}, None])
 
 
 def _get(holder: Any, key: Any) -> Any:
-    return holder.get(key) if isinstance(holder, dict) else holder[key] if key < len(holder) else None
+    return (
+        holder.get(key) if isinstance(holder, dict) else holder[key] if key < len(holder) else None
+    )
 
 
 def _changed(change: Callable[[torch.Tensor, Random], torch.Tensor]) -> Callable[..., Any]:
@@ -258,7 +290,9 @@ def _one(value: float) -> Callable[[torch.Tensor, Random], torch.Tensor]:
 
 
 def _renamed(state: dict, name: str, metadata: Any, rng: Random) -> Any:
-    state[rng.choice([name + "x", name.upper(), "decoder.layers.7.ff.W_1.weight"])] = state.pop(name)
+    state[rng.choice([name + "x", name.upper(), "decoder.layers.7.ff.W_1.weight"])] = state.pop(
+        name
+    )
     return metadata
 
 

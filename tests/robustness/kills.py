@@ -25,7 +25,7 @@ SETTINGS = (
     "--d-model 33 --n-heads 3 --d-ff 409 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 7 --device cpu --dropout 0.2 "
     "--steps 40 --validate-every 9 --save-every 3 --score-cases 0 --average-last 0.5"
 ).split()
-LONGEST = 0.6       # seconds from a start to its kill; a whole run takes somewhat more
+LONGEST = 0.6  # seconds from a start to its kill; a whole run takes somewhat more
 
 
 def train(folder: Path, *more: str) -> int:
@@ -51,10 +51,20 @@ def until_done(folder: Path, moments: Sequence[float]) -> int:
 
 def same(one: Path, other: Path) -> bool:
     """Whether two runs left the same weights, snapshots and record, but for the seconds they took and the folder's name."""
+
     def left(folder: Path) -> dict[str, object]:
-        paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (".lock", STATE, "training.json"))
-        record = json.loads((folder / "training.json").read_text()) | {"training_seconds": 0, "command": ""}
-        return {str(p.relative_to(folder)): p.read_bytes() for p in paths if p.suffix != ".partial"} | {"record": record}
+        paths = sorted(
+            p
+            for p in folder.rglob("*")
+            if p.is_file() and p.name not in (".lock", STATE, "training.json")
+        )
+        record = json.loads((folder / "training.json").read_text()) | {
+            "training_seconds": 0,
+            "command": "",
+        }
+        return {
+            str(p.relative_to(folder)): p.read_bytes() for p in paths if p.suffix != ".partial"
+        } | {"record": record}
 
     return left(one) == left(other)
 
@@ -63,7 +73,9 @@ def measure(runs: int, kills: int, seed: int) -> tuple[int, int]:
     """How often training was killed, and how many of the runs ended as the one left alone."""
     rng, killed, equal = Random(seed), 0, 0
     held_out = DatesTask.held_out
-    DatesTask.held_out = lambda self, n=None, **how: held_out(self, n or 3, **how)     # the score is not what is looked at
+    DatesTask.held_out = lambda self, n=None, **how: held_out(
+        self, n or 3, **how
+    )  # the score is not what is looked at
     try:
         with tempfile.TemporaryDirectory() as temporary:
             whole = Path(temporary) / "whole"
@@ -99,7 +111,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     killed, equal = measure(options.runs, options.kills, options.seed)
-    print(f"{killed} kills during training; {equal} of {options.runs} resumed runs are bit-equal to the run left alone")
+    print(
+        f"{killed} kills during training; {equal} of {options.runs} resumed runs are bit-equal to the run left alone"
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ NONSENSE = (b"\x00\xff", "", "[" * 100_000, '{"texts": "a"}', '{"texts": [1, 2]}
 
 async def nuisance(address: str, number: int, seconds: float) -> int:
     """A session of its own that opens as many sockets as it gets and sends nonsense on each; how often it was sent away."""
-    stream = await connect(f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None)
+    stream = await connect(
+        f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None
+    )
     client, sent_away = Client(number, address, stream), 0
     await client.arrive()
     end = time.monotonic() + seconds
@@ -51,8 +53,12 @@ async def _sent_away(client: Client, message: str | bytes) -> bool:
     return False
 
 
-async def _together(address: str, n_clients: int, n_nuisances: int, seconds: float) -> tuple[list[Client], list[int]]:
-    troubles = [asyncio.create_task(nuisance(address, 1_000 + i, seconds)) for i in range(n_nuisances)]
+async def _together(
+    address: str, n_clients: int, n_nuisances: int, seconds: float
+) -> tuple[list[Client], list[int]]:
+    troubles = [
+        asyncio.create_task(nuisance(address, 1_000 + i, seconds)) for i in range(n_nuisances)
+    ]
     clients = await crowd(address, 0, n_clients, seconds)
     return clients, await asyncio.gather(*troubles)
 
@@ -62,7 +68,9 @@ def count(address: str, n_clients: int, n_nuisances: int, seconds: float) -> Cou
     clients, sent_away = asyncio.run(_together(address, n_clients, n_nuisances, seconds))
     wrong = strangers(clients, models.load(CHECKPOINT, device="cpu"))
     answers = sum(len(client.answers) for client in clients)
-    return Counter({"answers": answers, "wrong answers": wrong, "nonsense sent away": sum(sent_away)})
+    return Counter(
+        {"answers": answers, "wrong answers": wrong, "nonsense sent away": sum(sent_away)}
+    )
 
 
 def main() -> None:

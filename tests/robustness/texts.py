@@ -32,7 +32,7 @@ from viz_app.session.parameters import whole
 APP = Path(viz_app.__file__).with_name("app.py")
 CHECKPOINTS = ("dates", "eng-fra")
 PLAIN = ("3 May 1999", "She is reading a book.")
-MARK = "attnscope-injected"     # a tag that no page of ours has
+MARK = "attnscope-injected"  # a tag that no page of ours has
 PASTED = [
     f"<{MARK}>", f"<img src=x class={MARK} onerror=\"window.injected=1\">", "<script>window.injected=1</script>", "</style><b>",
     f"<svg><a class={MARK} onload=window.injected=1>", f"[link](javascript:window.injected=1 '{MARK}')", "![](x)", "</div></p>",
@@ -87,7 +87,9 @@ def _any_code_points(rng: Random) -> str:
 
 def _decomposed(rng: Random) -> str:
     """A sentence taken apart into letters and marks, with signs put between."""
-    letters = unicodedata.normalize(rng.choice(["NFD", "NFKD"]), rng.choice(["Où est l'élève naïf ?", *PLAIN]))
+    letters = unicodedata.normalize(
+        rng.choice(["NFD", "NFKD"]), rng.choice(["Où est l'élève naïf ?", *PLAIN])
+    )
     between = ["", "", "", *SIGNS["no width"], *SIGNS["marks"]]
     return "".join(letter + rng.choice(between) for letter in letters)
 
@@ -104,7 +106,9 @@ def counted(found: Counter, kind: str, text: str) -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt):
             raise
         found["failed"] += 1
-        print(f"{kind}: {text[:60]!a} ({len(text)} characters)\n{''.join(traceback.format_exception(error))}")
+        print(
+            f"{kind}: {text[:60]!a} ({len(text)} characters)\n{''.join(traceback.format_exception(error))}"
+        )
 
 
 def through_models(texts: Sequence[str], found: Counter) -> None:
@@ -124,11 +128,17 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
     session = _opened(PLAIN[0]).session_state["live session"]
     for text in texts:
         with counted(found, "answered live", text):
-            sent = json.dumps({"texts": [text, ""]}, ensure_ascii=len(text) < 10_000)   # a browser escapes halves alone
-            header, _ = unpack(session.edit(*live._texts({"type": "websocket.receive", "text": sent})))
+            sent = json.dumps(
+                {"texts": [text, ""]}, ensure_ascii=len(text) < 10_000
+            )  # a browser escapes halves alone
+            header, _ = unpack(
+                session.edit(*live._texts({"type": "websocket.receive", "text": sent}))
+            )
             rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")
-            assert rows["stale"] or rows["source"] == whole(json.loads(sent)["texts"][0])     # JSON joins two halves
+            assert rows["stale"] or rows["source"] == whole(
+                json.loads(sent)["texts"][0]
+            )  # JSON joins two halves
 
 
 def through_pages(texts: Sequence[str], found: Counter) -> None:
@@ -138,7 +148,9 @@ def through_pages(texts: Sequence[str], found: Counter) -> None:
         with counted(found, "shown by a page", text):
             app.text_area(key="source").set_value(text).run()
             assert not app.exception, app.exception[0].message
-            written = [element.proto.body for element in app.get("html")] + [part.value for part in (*app.markdown, *app.caption)]
+            written = [element.proto.body for element in app.get("html")] + [
+                part.value for part in (*app.markdown, *app.caption)
+            ]
             assert not any(MARK in part or "window.injected" in part for part in written)
 
 
@@ -166,11 +178,16 @@ def through_a_browser(texts: Sequence[str], found: Counter) -> None:
 def injected(page: Page) -> int:
     """Nodes on the page that only a text could have brought, those in components counted, and scripts that have run."""
     ran = page.evaluate("() => Number(window.injected === 1)")
-    return ran + page.locator(f"{MARK}, .{MARK}, [onerror], [onload], [href^='javascript:'], img[src='x']").count()
+    return (
+        ran
+        + page.locator(
+            f"{MARK}, .{MARK}, [onerror], [onload], [href^='javascript:'], img[src='x']"
+        ).count()
+    )
 
 
 def _opened(source: str) -> AppTest:
-    opening.PATIENCE = 600      # one run of the page waits for its model
+    opening.PATIENCE = 600  # one run of the page waits for its model
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.query_params["checkpoint"], app.query_params["source"] = "dates", source
     app.run()

@@ -35,8 +35,14 @@ def tatoeba() -> TranslationTask:
 @pytest.fixture(scope="module")
 def said(tatoeba) -> dict[str, set[str]]:
     """Set → all that its sources can be read as."""
-    sources = {name: {source for source, _ in tatoeba._split[name]} for name in ("train", "validation", "test")}
-    return {name: {reading for source in texts for reading in readings(source)} for name, texts in sources.items()}
+    sources = {
+        name: {source for source, _ in tatoeba._split[name]}
+        for name in ("train", "validation", "test")
+    }
+    return {
+        name: {reading for source in texts for reading in readings(source)}
+        for name, texts in sources.items()
+    }
 
 
 def test_no_held_out_source_of_the_real_file_says_what_one_trained_on_says(tatoeba, said):
@@ -52,10 +58,12 @@ def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_wa
     everything = read_pairs(TATOEBA)
     set_of = {source: split_of(source) for source in {source for source, _ in everything}}
     trained = [pair for pair in everything if set_of[pair[0]] == "train"]
-    assert tatoeba._split["train"] == trained   # what the shipped translators were trained on
+    assert tatoeba._split["train"] == trained  # what the shipped translators were trained on
     assert data["pairs"]["train"] == len(trained) == 138_751
     assert data["left out"] == len(everything) - sum(data["pairs"].values()) > 0
     held_out = {source for name in ("test", "validation") for source, _ in tatoeba._split[name]}
     left = {source for source, name in set_of.items() if name != "train"} - held_out
     assert {"He's a DJ.", "I cannot accept this gift.", "I'm ready.", "Stop that!"} <= left
-    assert sum(bool(readings(source) & said["train"]) for source in left) > 0.95 * len(left)   # the rest: odd readings
+    assert sum(bool(readings(source) & said["train"]) for source in left) > 0.95 * len(
+        left
+    )  # the rest: odd readings

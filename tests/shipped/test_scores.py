@@ -20,7 +20,10 @@ from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot, of_weights, unmeasured
 
-SCORES, BY_LENGTH = {"held-out exact match": 50.0, "cases": 4}, [{"least": 1, "most": 2, "cases": 4, "score": 50.0}]
+SCORES, BY_LENGTH = (
+    {"held-out exact match": 50.0, "cases": 4},
+    [{"least": 1, "most": 2, "cases": 4, "score": 50.0}],
+)
 
 
 @pytest.fixture
@@ -44,11 +47,17 @@ def fingerprint_of(model: object, tokenizer: Tokenizer | None = None) -> str:
     return fingerprint(model, tokenizer or Tokenizer.characters("abc"), weights_digest(model))
 
 
-def test_a_fingerprint_changes_with_one_number_one_setting_or_one_token_and_with_nothing_else() -> None:
+def test_a_fingerprint_changes_with_one_number_one_setting_or_one_token_and_with_nothing_else() -> (
+    None
+):
     one, again = random_model(), random_model()
     assert fingerprint_of(one) == fingerprint_of(again)
     assert len(fingerprint_of(one)) == 64
-    found = {fingerprint_of(one), fingerprint_of(one, Tokenizer.characters("abd")), fingerprint_of(random_model(dropout=0.3))}
+    found = {
+        fingerprint_of(one),
+        fingerprint_of(one, Tokenizer.characters("abd")),
+        fingerprint_of(random_model(dropout=0.3)),
+    }
     assert weights_digest(random_model(dropout=0.3)) == weights_digest(one)
     for parameter in again.parameters():
         parameter.data.view(-1)[-1] += 2**-20
@@ -73,17 +82,28 @@ def test_a_fingerprint_knows_neither_folder_nor_record(dates: Path, tmp_path: Pa
     other = Path(shutil.copytree(dates, tmp_path / "other"))
     assert models.load(other, device="cpu").fingerprint == there.fingerprint
     assert models.load(other, device="cpu", snapshot=125).fingerprint != there.fingerprint
-    swapped = {there.with_similarity(name).fingerprint for name in models.layers.similarity.SIMILARITIES}
+    swapped = {
+        there.with_similarity(name).fingerprint for name in models.layers.similarity.SIMILARITIES
+    }
     assert len(swapped) == 5
-    assert there.fingerprint in swapped       # under its own similarity it is the same model
-    assert there.with_similarity("additive").fingerprint == there.with_similarity("additive").fingerprint
+    assert there.fingerprint in swapped  # under its own similarity it is the same model
+    assert (
+        there.with_similarity("additive").fingerprint
+        == there.with_similarity("additive").fingerprint
+    )
 
 
 # --- records
 
 
 def test_a_record_keeps_its_scores_for_the_weights_they_are_of() -> None:
-    known = {"step": 7, "scores": SCORES, "by_length": BY_LENGTH, "measured_on": "a", "licence": "x"}
+    known = {
+        "step": 7,
+        "scores": SCORES,
+        "by_length": BY_LENGTH,
+        "measured_on": "a",
+        "licence": "x",
+    }
     assert of_weights(known, "a") == known
     assert of_weights(known, "b") == unmeasured(known) == {"step": 7, "scores": {}, "licence": "x"}
     old = {"step": 7, "scores": SCORES}
@@ -99,19 +119,25 @@ def test_of_weights_put_in_the_place_of_those_measured_no_score_is_known(dates: 
     scope = models.load(dates, device="cpu")
     assert scope.training["scores"] == {"held-out exact match": 100.0, "cases": 2000}
     assert scope.training["by_length"]
-    assert models.load(dates, device="cpu", snapshot=125).training["scores"]["held-out exact match"] == 0.5
+    assert (
+        models.load(dates, device="cpu", snapshot=125).training["scores"]["held-out exact match"]
+        == 0.5
+    )
     assert "by_length" not in models.load(dates, device="cpu", snapshot=125).training
     assert scope.with_similarity("dot").training["scores"] == {}
     for path in (dates / "model.safetensors", snapshot_path(dates, 125)):
         with safe_open(path, "pt") as file:
-            state, step = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()    # noqa: SIM118 (not a dict)
+            state, step = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118 (not a dict)
         state["embedding.weight"][3] += 1
         save_file(state, path, step)
     seal(dates)
     for other in (models.load(dates, device="cpu"), models.load(dates, device="cpu", snapshot=125)):
         assert other.training["scores"] == {}
         assert "by_length" not in other.training
-    assert models.load(dates, device="cpu", snapshot=2000).training["scores"]["held-out exact match"] == 98.4
+    assert (
+        models.load(dates, device="cpu", snapshot=2000).training["scores"]["held-out exact match"]
+        == 98.4
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +151,10 @@ def test_of_weights_put_in_the_place_of_those_measured_no_score_is_known(dates: 
 def test_snapshot_scores_of_another_form_are_named(dates: Path, entry: object) -> None:
     path = dates / "training.json"
     path.write_text(json.dumps(record(dates) | {"snapshot_scores": entry}), "utf-8")
-    with pytest.raises(CheckpointError, match=r"training\.json: snapshot_scores must be an object with scores.* for each step"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"training\.json: snapshot_scores must be an object with scores.* for each step",
+    ):
         models.load(dates, device="cpu")
 
 
@@ -138,14 +167,19 @@ def right(folder: Path, step: int, n: int) -> float:
     return 100 * sum(scope.write(case.source).text in case.references for case in cases) / n
 
 
-def test_every_snapshot_is_scored_by_itself(dates: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_snapshot_is_scored_by_itself(
+    dates: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = record(dates)
     assert main(["evaluate", str(dates), "--snapshots", "--limit", "60", "--device", "cpu"]) == 0
     out = capsys.readouterr()
     expected = [(step, right(dates, step, 60)) for step in (125, 2000)]
     assert expected[0][1] < expected[1][1]
-    assert out.out.splitlines() == [f"step {step:6,}: exact match {value:.2f} over 60 held-out cases" for step, value in expected]
-    assert "60/60" in out.err or "step 2,000:" in out.err     # the bar
+    assert out.out.splitlines() == [
+        f"step {step:6,}: exact match {value:.2f} over 60 held-out cases"
+        for step, value in expected
+    ]
+    assert "60/60" in out.err or "step 2,000:" in out.err  # the bar
     assert record(dates) == before
 
 
@@ -171,22 +205,35 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
     assert main(["evaluate", str(dates), "--snapshots", "--record", "--device", "cpu"]) == 0
     found = record(dates)["snapshot_scores"]
     assert {int(step): one["scores"] for step, one in found.items()} == {
-        step: {"held-out exact match": round(right(dates, step, 40), 2), "cases": 40} for step in (125, 2000)
+        step: {"held-out exact match": round(right(dates, step, 40), 2), "cases": 40}
+        for step in (125, 2000)
     }
-    assert models.load(dates, device="cpu", snapshot=2000).training["scores"] == found["2000"]["scores"]
-    assert record(dates)["scores"] == {"held-out exact match": 100.0, "cases": 2000}      # the finished weights keep theirs
+    assert (
+        models.load(dates, device="cpu", snapshot=2000).training["scores"]
+        == found["2000"]["scores"]
+    )
+    assert record(dates)["scores"] == {
+        "held-out exact match": 100.0,
+        "cases": 2000,
+    }  # the finished weights keep theirs
     capsys.readouterr()
 
 
 @pytest.mark.parametrize(
     ("name", "more", "message"),
     [
-        ("dates-attn", [], "dates-attn keeps no snapshots of its training; attnscope train --snapshots does"),
+        (
+            "dates-attn",
+            [],
+            "dates-attn keeps no snapshots of its training; attnscope train --snapshots does",
+        ),
         ("dates", ["--by-length"], "--by-length is for the finished weights, not for --snapshots"),
         ("dates", ["--limit", "3", "--record"], "--record is for the score over all cases"),
     ],
 )
-def test_what_cannot_be_scored_so_is_said(name: str, more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_scored_so_is_said(
+    name: str, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", name, "--snapshots", "--device", "cpu", *more]) == 1
     assert message in capsys.readouterr().err
 

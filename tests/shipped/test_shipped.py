@@ -27,38 +27,67 @@ from models.training.likelihood import baselines, likelihoods
 from models.training.recipe import Recipe
 from viz_app.session.reference_models import alike_but_for_lambda
 
-LIMITS = {   # checkpoint → megabytes it may take
-    "bert": 3, "bert-where": 3,
-    "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
-    "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
+LIMITS = {  # checkpoint → megabytes it may take
+    "bert": 3,
+    "bert-where": 3,
+    "dates": 1,
+    "dates-additive": 1,
+    "dates-attn": 1,
+    "dates-bahdanau": 1,
+    "dates-cosine": 1,
+    "dates-dot": 1,
+    "dates-general": 1,
+    "dates-multihead": 1,
+    "dates-rnn": 1,
+    "dates-scaled-dot": 1,
+    "dates-self-attn": 1,
+    "dates-stacked": 1,
     "dates-stacked-residual": 1,
-    "eng-fra": 12, "eng-fra-bahdanau": 12, "eng-fra-rnn": 12, "gpt": 10, "gpt-char": 6,
-    "gpt-sentiment": 3, "gpt-sentiment-0": 3, "gpt-sentiment-1": 3, "xlnet": 3,
+    "eng-fra": 12,
+    "eng-fra-bahdanau": 12,
+    "eng-fra-rnn": 12,
+    "gpt": 10,
+    "gpt-char": 6,
+    "gpt-sentiment": 3,
+    "gpt-sentiment-0": 3,
+    "gpt-sentiment-1": 3,
+    "xlnet": 3,
 }
-SCORES = {   # checkpoint → least score recorded on held-out cases
-    "dates": 99, "dates-bahdanau": 99, "eng-fra": 40, "eng-fra-bahdanau": 40, "eng-fra-rnn": 20,
+SCORES = {  # checkpoint → least score recorded on held-out cases
+    "dates": 99,
+    "dates-bahdanau": 99,
+    "eng-fra": 40,
+    "eng-fra-bahdanau": 40,
+    "eng-fra-rnn": 20,
 }
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ATTNSCOPE_DATA", ROOT.parent / "shared" / "data"))
 TATOEBA = DATA / "tatoeba-eng-fra.tsv.gz"
-TEXTS = {   # checkpoint of running text → the files it learned from, and what is said of their licence
+TEXTS = {  # checkpoint of running text → the files it learned from, and what is said of their licence
     "gpt": (
-        ["tatoeba-eng-fra.tsv.gz", "tatoeba-eng-cmn.tsv.gz", "gutenberg-1661.txt", "gutenberg-11.txt", "sentiment/imdb.tsv",
-         "sentiment/yelp.tsv", "sentiment/amazon_cells.tsv"],
+        [
+            "tatoeba-eng-fra.tsv.gz",
+            "tatoeba-eng-cmn.tsv.gz",
+            "gutenberg-1661.txt",
+            "gutenberg-11.txt",
+            "sentiment/imdb.tsv",
+            "sentiment/yelp.tsv",
+            "sentiment/amazon_cells.tsv",
+        ],
         f"{TATOEBA_LICENCE}; Sentiment Labelled Sentences (Kotzias et al. 2015), CC BY 4.0; ",
     ),
     "gpt-char": (["tinyshakespeare.txt"], "The plays of Shakespeare, public domain"),
 }
-ANSWERS = {   # checkpoint that does not write → the files it learned from, what is said of their licence, least scores
+ANSWERS = {  # checkpoint that does not write → the files it learned from, what is said of their licence, least scores
     "bert": (*TEXTS["gpt"], {"held-out masked accuracy": 30, "next-sentence accuracy": 55}),
     "bert-where": ([], "no foreign data", {"one-fact exact match": 99, "two-fact exact match": 95}),
     "xlnet": (*TEXTS["gpt"], {}),
 }
-CLASSIFIED = {"gpt-sentiment": 0.5, "gpt-sentiment-0": 0, "gpt-sentiment-1": 1}      # checkpoint → λ
+CLASSIFIED = {"gpt-sentiment": 0.5, "gpt-sentiment-0": 0, "gpt-sentiment-1": 1}  # checkpoint → λ
 SENTIMENT = [DATA / "sentiment" / f"{name}.tsv" for name in ("imdb", "yelp", "amazon_cells")]
 KOTZIAS = "Sentiment Labelled Sentences (Kotzias et al. 2015), CC BY 4.0"
 WRITERS = [name for name in LIMITS if name not in (*TEXTS, *ANSWERS, *CLASSIFIED)]
-CASES = 300   # of each checkpoint, scored again
+CASES = 300  # of each checkpoint, scored again
 MEGABYTE = 2**20
 
 
@@ -89,8 +118,13 @@ def test_all_are_there():
 def test_sizes(name, limit):
     folder = shipped_folder() / name
     assert size(folder) <= limit * MEGABYTE
-    extra = {p.name for p in folder.iterdir()} - {"config.json", "model.safetensors", "tokenizer.json", "training.json"}
-    assert extra <= {"snapshots"}   # no training state, nothing half written
+    extra = {p.name for p in folder.iterdir()} - {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "training.json",
+    }
+    assert extra <= {"snapshots"}  # no training state, nothing half written
 
 
 def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
@@ -126,16 +160,23 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
         assert ANSWERS[scope.name][1] in record["licence"]
         assert len(record["examples"]) == 5
     elif scope.name in CLASSIFIED:
-        assert record["licence"] == f"{KOTZIAS}; began as gpt: {models.load('gpt', device='cpu').training['licence']}"
+        assert (
+            record["licence"]
+            == f"{KOTZIAS}; began as gpt: {models.load('gpt', device='cpu').training['licence']}"
+        )
         assert len(record["examples"]) == 5
     else:
         assert sum(group["cases"] for group in record["by_length"]) == record["scores"]["cases"]
-        assert {"dates": "no foreign data", "translation": TATOEBA_LICENCE}[scope.task] in record["licence"]
+        assert {"dates": "no foreign data", "translation": TATOEBA_LICENCE}[scope.task] in record[
+            "licence"
+        ]
 
 
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
     options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
-    plan = train_command.plan_of(options, start=models.load(options.start, device="cpu") if options.start else None)
+    plan = train_command.plan_of(
+        options, start=models.load(options.start, device="cpu") if options.start else None
+    )
     assert plan.recipe == Recipe(**scope.training["recipe"])
     sizes = asdict(scope.config)
     assert plan.sizes.items() <= sizes.items()
@@ -157,7 +198,11 @@ def held_out(kind: str) -> tuple[dict, list[Case], str]:
     if kind == "translation":
         wants(TATOEBA, "the translators'")
     given = (TATOEBA,) if kind == "translation" else (None,)
-    how = {"tokenizer": models.load("eng-fra", device="cpu").tokenizer} if kind == "translation" else {}
+    how = (
+        {"tokenizer": models.load("eng-fra", device="cpu").tokenizer}
+        if kind == "translation"
+        else {}
+    )
     task = open_task(kind, *given, **how)
     return task.data(), task.held_out(), task.metric
 
@@ -179,13 +224,23 @@ def test_the_likelihoods_are_what_the_record_says(name):
     for path in paths:
         wants(path, f"{name}'s")
     record = scope.training
-    how = {"documents": record["data"]["documents are"], "tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
+    how = {
+        "documents": record["data"]["documents are"],
+        "tokenizer": scope.tokenizer,
+        "n_ctx": scope.n_ctx,
+    }
     task = open_task("language", paths, **how)
     passages = task.passages()
     assert task.data() == record["data"]
     assert record["scores"]["cases"] == len(passages)
-    found = likelihoods(scope.model, passages) | baselines(task.labels("train"), passages, scope.tokenizer.vocab_size)
-    recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
+    found = likelihoods(scope.model, passages) | baselines(
+        task.labels("train"), passages, scope.tokenizer.vocab_size
+    )
+    recorded = {
+        name.removeprefix("held-out "): value
+        for name, value in record["scores"].items()
+        if name != "cases"
+    }
     assert found == pytest.approx(recorded, rel=1e-3)
 
 
@@ -199,10 +254,16 @@ def test_the_answers_are_what_the_record_says(name):
     record = scope.training
     assert task.data() == record["data"]
     found = task.evaluate(scope.model)
-    recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
+    recorded = {
+        name.removeprefix("held-out "): value
+        for name, value in record["scores"].items()
+        if name != "cases"
+    }
     assert found.keys() == recorded.keys()
-    for measure, value in recorded.items():      # rounding elsewhere may turn two cases of two thousand
-        assert found[measure] == pytest.approx(value, rel=1e-3, abs=0.11 if measure.endswith(("accuracy", "match")) else None)
+    for measure, value in recorded.items():  # rounding elsewhere may turn two cases of two thousand
+        assert found[measure] == pytest.approx(
+            value, rel=1e-3, abs=0.11 if measure.endswith(("accuracy", "match")) else None
+        )
     for measure, value in least.items():
         assert record["scores"][measure] >= value
     folder = shipped_folder() / name
@@ -213,7 +274,10 @@ def test_bert_is_better_than_counting_and_than_chance():
     scores = models.load("bert", device="cpu").training["scores"]
     assert scores["held-out masked accuracy"] > 3 * scores["unigram masked accuracy"]
     assert scores["masked perplexity"] < scores["unigram masked perplexity"] / 5
-    assert models.load("bert-where", device="cpu").training["scores"]["last place named exact match"] < 60
+    assert (
+        models.load("bert-where", device="cpu").training["scores"]["last place named exact match"]
+        < 60
+    )
 
 
 def test_bert_where_learned_one_fact_before_two():
@@ -228,7 +292,12 @@ def test_bert_where_learned_one_fact_before_two():
 def test_bert_where_reads_who_and_not_only_where():
     """One story, three questions: the answer follows the question; and with the sentences in another order it is another."""
     scope = models.load("bert-where", device="cpu")
-    told = ["Mary went to the garden.", "John took the milk.", "John moved to the office.", "Mary journeyed to the park."]
+    told = [
+        "Mary went to the garden.",
+        "John took the milk.",
+        "John moved to the office.",
+        "Mary journeyed to the park.",
+    ]
     asked = {"Where is Mary?": "park", "Where is John?": "office", "Where is the milk?": "office"}
     assert {q: scope.run(q, " ".join(told)).output for q in asked} == asked
     assert scope.run(question="Where is Mary?", context=" ".join(told[::-1])).output == "garden"
@@ -245,14 +314,22 @@ def test_xlnet_is_better_than_counting_and_than_a_text_read_backwards():
     hidden = scope.encode(text)["text"].tokens.index("▁want")
     before = [*range(hidden + 1), *range(hidden + 1, n)]
     around = [*(i for i in range(n) if i != hidden), hidden]
-    p = [float(scope.run(text, order=order).outputs["token in order"].log_probs[hidden, ids[hidden]]) for order in (before, around)]
+    p = [
+        float(scope.run(text, order=order).outputs["token in order"].log_probs[hidden, ids[hidden]])
+        for order in (before, around)
+    ]
     assert p[1] > p[0]
 
 
 def test_gpt_char_is_better_than_the_published_model_of_its_size():
     """nanoGPT's README, "i only have a macbook": 4 layers, 4 heads, 128 wide, 64 characters of context, 2,000 steps: 1.88."""
     scope = models.load("gpt-char", device="cpu")
-    assert (scope.config.n_layers, scope.config.n_heads, scope.n_ctx, scope.training["step"]) == (4, 4, 64, 2000)
+    assert (scope.config.n_layers, scope.config.n_heads, scope.n_ctx, scope.training["step"]) == (
+        4,
+        4,
+        64,
+        2000,
+    )
     assert scope.config.d_model <= 128
     assert sum(p.numel() for p in scope.model.parameters()) <= 800_000
     assert scope.training["scores"]["nats per character"] < 1.88
@@ -261,8 +338,14 @@ def test_gpt_char_is_better_than_the_published_model_of_its_size():
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_model_of_text_is_better_than_those_that_count(name):
     scores = models.load(name, device="cpu").training["scores"]
-    assert scores["bits per byte"] < scores["trigram bits per byte"] < 0.7 * scores["unigram bits per byte"]
-    assert scores["held-out perplexity"] < scores["trigram perplexity"] < scores["unigram perplexity"]
+    assert (
+        scores["bits per byte"]
+        < scores["trigram bits per byte"]
+        < 0.7 * scores["unigram bits per byte"]
+    )
+    assert (
+        scores["held-out perplexity"] < scores["trigram perplexity"] < scores["unigram perplexity"]
+    )
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -277,7 +360,10 @@ def test_the_snapshots_of_a_model_of_text_say_how_it_learned(name):
     assert bits == sorted(bits, reverse=True)
     assert bits[-1] == scope.training["scores"]["bits per byte"]
     for step in steps:
-        assert models.load(name, device="cpu", snapshot=step).training["scores"] == scores[str(step)]["scores"]
+        assert (
+            models.load(name, device="cpu", snapshot=step).training["scores"]
+            == scores[str(step)]["scores"]
+        )
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -318,11 +404,21 @@ def test_the_whole_score_is_that_of_its_groups(name):
     record = models.load(name, device="cpu").training
     groups, scores = record["by_length"], record["scores"]
     if "held-out BLEU" in scores:
-        assert min(g["score"] for g in groups) < scores["held-out BLEU"] < max(g["score"] for g in groups)
+        assert (
+            min(g["score"] for g in groups)
+            < scores["held-out BLEU"]
+            < max(g["score"] for g in groups)
+        )
     else:
         right = sum(round(g["score"] * g["cases"] / 100) for g in groups)
-        assert scores["held-out exact match"] == pytest.approx(100 * right / scores["cases"], abs=0.005)
-        assert all(g["score"] == pytest.approx(100 * round(g["score"] * g["cases"] / 100) / g["cases"], abs=0.01) for g in groups)
+        assert scores["held-out exact match"] == pytest.approx(
+            100 * right / scores["cases"], abs=0.005
+        )
+        assert all(
+            g["score"]
+            == pytest.approx(100 * round(g["score"] * g["cases"] / 100) / g["cases"], abs=0.01)
+            for g in groups
+        )
 
 
 @pytest.mark.parametrize("name", CLASSIFIED)
@@ -332,15 +428,30 @@ def test_the_accuracy_is_what_the_record_says(name, capsys):
         wants(path, f"{name}'s")
     scope = models.load(name, device="cpu")
     record, fold = scope.training, scope.training["data"]["fold"]
-    task = open_task("classify", SENTIMENT, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, lm_weight=CLASSIFIED[name], fold=fold)
+    task = open_task(
+        "classify",
+        SENTIMENT,
+        tokenizer=scope.tokenizer,
+        n_ctx=scope.n_ctx,
+        lm_weight=CLASSIFIED[name],
+        fold=fold,
+    )
     assert task.data() == record["data"]
     cases = task.held_out()
     assert record["scores"]["cases"] == len(cases)
     said = ["negative", "positive"]
-    right = sum(said.index(scope.run(case.source).output) == int(case.references[0]) for case in cases[:100])
+    right = sum(
+        said.index(scope.run(case.source).output) == int(case.references[0]) for case in cases[:100]
+    )
     found, some = task.evaluate(scope.model), task.evaluate(scope.model, 100)
-    assert right == pytest.approx(some["accuracy"], abs=1.01)      # rounding may turn one that is nearly even
-    recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
+    assert right == pytest.approx(
+        some["accuracy"], abs=1.01
+    )  # rounding may turn one that is nearly even
+    recorded = {
+        name.removeprefix("held-out "): value
+        for name, value in record["scores"].items()
+        if name != "cases"
+    }
     assert found == pytest.approx(recorded, abs=100 / len(cases) + 0.001, rel=1e-3)
     assert cli.main(["decode", name, cases[0].source, "--device", "cpu"]) == 0
     assert capsys.readouterr().out.split()[0] in said
@@ -354,7 +465,11 @@ def test_the_runs_of_one_text_began_as_gpt_and_differ_in_lambda():
         assert scope.training["data"]["lm_weight"] == CLASSIFIED[scope.name]
         assert not torch.equal(scope.model.embedding.weight[:4000], gpt.model.embedding.weight)
     assert all(scope.training["recipe"] == first.training["recipe"] for scope in others)
-    assert list(alike_but_for_lambda(first)) == ["gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1"]
+    assert list(alike_but_for_lambda(first)) == [
+        "gpt-sentiment-0",
+        "gpt-sentiment",
+        "gpt-sentiment-1",
+    ]
 
 
 # README's figures
@@ -392,11 +507,19 @@ def test_the_readmes_sizes_and_scores_are_the_checkpoints_own():
         own = [sum(p.numel() for p in scope.model.parameters()) for scope in scopes]
         printed = [int(n) for n in numbers(sizes)]
         assert printed == ([min(own), max(own)] if " to " in sizes else own)
-        results = [next(v for k, v in scope.training["scores"].items() if k.startswith("held-out")) for scope in scopes]
+        results = [
+            next(v for k, v in scope.training["scores"].items() if k.startswith("held-out"))
+            for scope in scopes
+        ]
         assert len(numbers(scores)) == len(results)
         assert all(map(is_printed, results, numbers(scores)))
         metric = {
-            "translation": "BLEU", "dates": "%", "language": "perplexity", "mlm": "masked accuracy", "span": "%", "classify": "%",
+            "translation": "BLEU",
+            "dates": "%",
+            "language": "perplexity",
+            "mlm": "masked accuracy",
+            "span": "%",
+            "classify": "%",
             "permutation": "nats per token",
         }[scopes[0].task]
         assert metric in scores
@@ -406,15 +529,25 @@ def test_the_readmes_sizes_and_scores_are_the_checkpoints_own():
 
 
 def test_the_readmes_scores_by_length_are_the_records():
-    header = next(line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| | "))
+    header = next(
+        line
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| | ")
+    )
     lengths = [cell.strip() for cell in header.strip("|").split("|")][1:]
     table = rows("| | ")
-    assert [checkpoints(name) for name, *_ in table] == [["eng-fra"], ["eng-fra-bahdanau"], ["eng-fra-rnn"]]
+    assert [checkpoints(name) for name, *_ in table] == [
+        ["eng-fra"],
+        ["eng-fra-bahdanau"],
+        ["eng-fra-rnn"],
+    ]
     for name, *cells in table:
         groups = models.load(checkpoints(name)[0], device="cpu").training["by_length"]
         assert lengths == [f"{group['least']}–{group['most']}" for group in groups]
         assert len(cells) == len(groups)
-        assert all(is_printed(group["score"], cell) for group, cell in zip(groups, cells, strict=True))
+        assert all(
+            is_printed(group["score"], cell) for group, cell in zip(groups, cells, strict=True)
+        )
 
 
 def test_the_readmes_likelihoods_are_the_records():
@@ -423,9 +556,14 @@ def test_the_readmes_likelihoods_are_the_records():
     for name, tokens, *bits in table:
         scope = models.load(checkpoints(name)[0], device="cpu")
         scores = scope.training["scores"]
-        own = [scores[key] for key in ("bits per byte", "trigram bits per byte", "unigram bits per byte")]
+        own = [
+            scores[key]
+            for key in ("bits per byte", "trigram bits per byte", "unigram bits per byte")
+        ]
         assert all(map(is_printed, own, bits))
-        n = math.log(2) * scores["bits per byte"] / math.log(scores["held-out perplexity"])      # tokens a byte
+        n = (
+            math.log(2) * scores["bits per byte"] / math.log(scores["held-out perplexity"])
+        )  # tokens a byte
         characters = scope.training["data"]["characters"]["test"]
         assert float(numbers(tokens)[0]) == pytest.approx(n * characters, rel=1e-3)
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -437,10 +575,19 @@ def test_the_readmes_likelihoods_are_the_records():
 def test_the_readmes_answers_are_the_records():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     bert = models.load("bert", device="cpu").training["scores"]
-    assert f"it guesses {bert['held-out masked accuracy']:.1f} % (perplexity {bert['masked perplexity']:.1f})" in text
-    assert f"is right in {bert['unigram masked accuracy']:.1f} % (the frequencies: {bert['unigram masked perplexity']:.0f})" in text
+    assert (
+        f"it guesses {bert['held-out masked accuracy']:.1f} % (perplexity {bert['masked perplexity']:.1f})"
+        in text
+    )
+    assert (
+        f"is right in {bert['unigram masked accuracy']:.1f} % (the frequencies: {bert['unigram masked perplexity']:.0f})"
+        in text
+    )
     assert f"tells in {bert['next-sentence accuracy']:.1f} % whether" in text
-    assert f"one answer for all is right in {bert['always-the-same next-sentence accuracy']:.1f} %" in text
+    assert (
+        f"one answer for all is right in {bert['always-the-same next-sentence accuracy']:.1f} %"
+        in text
+    )
     where = models.load("bert-where", device="cpu").training["scores"]
     assert f"answers {where['one-fact exact match']:.1f} % of the questions" in text
     assert f"and {where['two-fact exact match']:.1f} % of those that take two" in text
@@ -449,15 +596,23 @@ def test_the_readmes_answers_are_the_records():
 
 def test_the_readmes_runs_are_the_records():
     """Of gpt-sentiment: each way of training on each fold, their mean and deviation; the first fold's runs are those shipped."""
-    table, runs = rows("| accuracy, % |"), models.load("gpt-sentiment", device="cpu").training["runs"]
+    table, runs = (
+        rows("| accuracy, % |"),
+        models.load("gpt-sentiment", device="cpu").training["runs"],
+    )
     assert [name for name, *_ in table] == [run["name"] for run in runs]
     for (_, *cells, mean, perplexity), run in zip(table, runs, strict=True):
         assert [float(cell) for cell in cells] == run["accuracy"]
-        assert mean == f"{statistics.mean(run['accuracy']):.2f} ± {statistics.stdev(run['accuracy']):.2f}"
+        assert (
+            mean
+            == f"{statistics.mean(run['accuracy']):.2f} ± {statistics.stdev(run['accuracy']):.2f}"
+        )
         told = run.get("text perplexity", [])
         assert perplexity == (f"{min(told):,.0f} to {max(told):,.0f}" if told else "–")
     for run, factor in zip(runs, ("λ = 0", "λ = 0.5", "λ = 1"), strict=False):
-        scores = models.load(next(n for n in CLASSIFIED if f"λ = {CLASSIFIED[n]}" == factor), device="cpu").training["scores"]
+        scores = models.load(
+            next(n for n in CLASSIFIED if f"λ = {CLASSIFIED[n]}" == factor), device="cpu"
+        ).training["scores"]
         assert run["name"].endswith(factor)
         assert is_printed(scores["held-out accuracy"], str(run["accuracy"][0]))
         assert run["text perplexity"][0] == pytest.approx(scores["text perplexity"], abs=0.01)
@@ -472,8 +627,14 @@ def test_the_readmes_words_on_xlnet_are_the_records():
     random, straight, unigram = (
         scores[f"{name} nats per token"] for name in ("held-out", "left to right", "unigram")
     )
-    assert f"takes it {random:.2f} nats a token ({scores['bits per token']:.2f} bits) in random orders" in text
-    assert f"from left to right, {straight:.2f}; the frequencies of the tokens alone {unigram:.2f}." in text
+    assert (
+        f"takes it {random:.2f} nats a token ({scores['bits per token']:.2f} bits) in random orders"
+        in text
+    )
+    assert (
+        f"from left to right, {straight:.2f}; the frequencies of the tokens alone {unigram:.2f}."
+        in text
+    )
     gpt = models.load("gpt", device="cpu").training["scores"]["held-out perplexity"]
     assert f"comes to {math.log(gpt):.2f} (</s> counted)" in text
 
@@ -483,7 +644,10 @@ def test_the_readmes_counts_are_the_records():
     translator, dates = (models.load(name, device="cpu").training for name in ("eng-fra", "dates"))
     assert f"over {translator['scores']['cases']:,} source sentences" in text
     assert f"over {dates['scores']['cases']:,} strings" in text
-    assert f"learned from {translator['data']['pairs']['train'] // 1000 * 1000:,} sentence pairs" in text
+    assert (
+        f"learned from {translator['data']['pairs']['train'] // 1000 * 1000:,} sentence pairs"
+        in text
+    )
 
 
 def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monkeypatch):
@@ -491,18 +655,31 @@ def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monk
     monkeypatch.setitem(globals(), "TATOEBA", nowhere)
     for where, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
         monkeypatch.setenv("CI", where)
-        with pytest.raises(outcome, match=re.escape(str(nowhere)) + r" is not there.*ATTNSCOPE_DATA says in which folder"):
+        with pytest.raises(
+            outcome,
+            match=re.escape(str(nowhere)) + r" is not there.*ATTNSCOPE_DATA says in which folder",
+        ):
             held_out.__wrapped__("translation")
 
 
 def test_stacked_attention_learns_with_add_and_norm_and_not_without():
     """The same sizes, recipe and batches; without, scores of millions leave softmax one key to pick."""
-    plain, residual = (models.load(name, device="cpu") for name in ("dates-stacked", "dates-stacked-residual"))
+    plain, residual = (
+        models.load(name, device="cpu") for name in ("dates-stacked", "dates-stacked-residual")
+    )
     assert asdict(residual.config) == asdict(plain.config) | {"residual": True}
     assert Recipe(**residual.training["recipe"]) == Recipe(**plain.training["recipe"])
-    assert plain.training["scores"]["held-out exact match"] < 1 < 90 < residual.training["scores"]["held-out exact match"]
+    assert (
+        plain.training["scores"]["held-out exact match"]
+        < 1
+        < 90
+        < residual.training["scores"]["held-out exact match"]
+    )
     largest = [
-        max(float(site.scores().abs().max()) for site in scope.run("5 March 1998", "1998-03-05").attention.values())
+        max(
+            float(site.scores().abs().max())
+            for site in scope.run("5 March 1998", "1998-03-05").attention.values()
+        )
         for scope in (plain, residual)
     ]
     assert largest[0] > 1e6 > 1e3 > largest[1]
@@ -510,6 +687,7 @@ def test_stacked_attention_learns_with_add_and_norm_and_not_without():
 
 def test_the_fixed_vector_loses_more_of_a_long_sentence_than_the_alignment():
     """Bahdanau et al. 2015, figure 2, from the recorded scores by source length."""
+
     def kept(name: str) -> float:
         groups = models.load(name, device="cpu").training["by_length"]
         return groups[-1]["score"] / max(group["score"] for group in groups)

@@ -23,7 +23,7 @@ from viz_app.views.decoding.shown_attention import reading
 from viz_app.views.masks import payloads as masks
 from viz_app.views.task import payloads as task
 
-MOST_WRITTEN = 12       # tokens, where a text has no end of its own
+MOST_WRITTEN = 12  # tokens, where a text has no end of its own
 
 
 @pytest.fixture(scope="module", params=models.shipped())
@@ -38,7 +38,9 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
     drawn = {"task": task.payloads(run, task.Choices(None, Focus()))}
     most = MOST_WRITTEN if model.continues else None
     for how in ("greedy", "sample", "beam") if model.can_write else ():
-        choices = decoding.Choices(Method(how, max_new=most), reading(trace), decoding.Place(), decoding.given_ids(run))
+        choices = decoding.Choices(
+            Method(how, max_new=most), reading(trace), decoding.Place(), decoding.given_ids(run)
+        )
         drawn[f"decoding, {how}"] = decoding.payloads(run, choices)
     for site in list(trace.attention.values())[-1:]:
         drawn["attention"] = attention.payloads(run, attention.Choices(None, "", Focus(site.name)))
@@ -50,14 +52,23 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
 
 def test_every_page_shows_ticks_alone(scope):
     run = CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
-    looks = {page: [look for look, _ in drawn["checks"]["rows"]] for page, drawn in pages(run).items()}
-    assert [page for page, found in looks.items() if "failed" in found or "passed" not in found] == []
+    looks = {
+        page: [look for look, _ in drawn["checks"]["rows"]] for page, drawn in pages(run).items()
+    }
+    assert [
+        page for page, found in looks.items() if "failed" in found or "passed" not in found
+    ] == []
 
 
 def test_so_does_every_head_of_the_next_examples(scope):
     for texts in readable_examples(scope)[1:3]:
         trace = scope.run(*texts)
-        assert [check for site in trace.attention.values() for check in check_site(site) if not check.passed] == []
+        assert [
+            check
+            for site in trace.attention.values()
+            for check in check_site(site)
+            if not check.passed
+        ] == []
         for site in trace.attention.values():
             for head in range(site.n_heads):
                 checks = check_walk(trace, site, (3 * head) % site.n_query, head)
@@ -74,8 +85,16 @@ def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypa
         return kernel(q[..., features], k[..., features], v, **how)
 
     for order in range(3):
-        monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", functools.partial(reordered, order=order))
-        assert [site.name for site in scope.run(*texts).attention.values() if not check_used(site).passed] == []
+        monkeypatch.setattr(
+            similarity.F, "scaled_dot_product_attention", functools.partial(reordered, order=order)
+        )
+        assert [
+            site.name
+            for site in scope.run(*texts).attention.values()
+            if not check_used(site).passed
+        ] == []
         if scope.model.can_write:
-            written = autoregressive(scope.model, scope.given_ids(texts[0]), Method(max_new=MOST_WRITTEN)).run
+            written = autoregressive(
+                scope.model, scope.given_ids(texts[0]), Method(max_new=MOST_WRITTEN)
+            ).run
             assert written.kernel_error <= ROUNDING

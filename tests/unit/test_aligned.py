@@ -31,7 +31,9 @@ SITES = [
 
 def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding_runs.Run:
     """A run that is ended by force after n tokens: a random model need not end by itself."""
-    return decoding_runs.autoregressive(model, SOURCE, replace(method, forced=(*method.forced, (n, END)))).run
+    return decoding_runs.autoregressive(
+        model, SOURCE, replace(method, forced=(*method.forced, (n, END)))
+    ).run
 
 
 def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) -> None:
@@ -42,13 +44,19 @@ def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) 
     torch.testing.assert_close(serial.log_probs, parallel.log_probs, rtol=1e-4, atol=1e-4)
     assert list(serial.rows) == list(parallel.rows) == SITES
     for site in SITES:
-        torch.testing.assert_close(serial.weights(site, 2), parallel.weights(site, 2), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            serial.weights(site, 2), parallel.weights(site, 2), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> None:
     serial = written(tiny)
-    plain = list(decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial)))
-    torch.testing.assert_close(serial.log_probs, torch.stack([s.log_probs for s in plain]), rtol=1e-4, atol=1e-4)
+    plain = list(
+        decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial))
+    )
+    torch.testing.assert_close(
+        serial.log_probs, torch.stack([s.log_probs for s in plain]), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_the_keys_from_the_cache_are_the_earlier_positions(tiny: Transformer) -> None:
@@ -104,7 +112,9 @@ def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> No
 
 
 def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
-    run = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method(forced=((1, END),))).run
+    run = decoding_runs.autoregressive(
+        scope.model, scope.encode(source="abc")["source"].ids, Method(forced=((1, END),))
+    ).run
     assert len(run) == 2
     assert run.ended
 
@@ -128,8 +138,12 @@ def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
 def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
     token = scope.tokenizer.encode("e").ids[0]
     source = scope.encode(source="abc")["source"].ids
-    result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3, forced=((1, token),)))
-    assert {h.tokens[1] for step in result.beam[1:] for h in step.hypotheses if len(h.tokens) > 1} == {token}
+    result = decoding_runs.autoregressive(
+        scope.model, source, Method("beam", width=3, forced=((1, token),))
+    )
+    assert {
+        h.tokens[1] for step in result.beam[1:] for h in step.hypotheses if len(h.tokens) > 1
+    } == {token}
 
 
 def test_the_distribution_of_a_method(tiny: Transformer) -> None:
@@ -142,13 +156,24 @@ def test_the_distribution_of_a_method(tiny: Transformer) -> None:
     shares = [float(p[i] / p[kept].sum()) for i in kept]
     kept = [i for n, i in enumerate(kept) if sum(shares[:n]) < 0.9]
     drawn = Method("sample", temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs).exp()
-    assert {i: float(x) for i, x in enumerate(drawn) if x > 0} == {i: pytest.approx(float(p[i] / p[kept].sum())) for i in kept}
+    assert {i: float(x) for i, x in enumerate(drawn) if x > 0} == {
+        i: pytest.approx(float(p[i] / p[kept].sum())) for i in kept
+    }
     torch.testing.assert_close(Method("sample").filtered(log_probs), log_probs)
 
 
 @pytest.mark.parametrize("how", ["greedy", "sample", "beam"])
 def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> None:
-    method = Method(how, temperature=1.7, top_k=5, top_p=0.8, seed=4, width=3, alpha=0.2, forced=((1, 9), (6, END)))
+    method = Method(
+        how,
+        temperature=1.7,
+        top_k=5,
+        top_p=0.8,
+        seed=4,
+        width=3,
+        alpha=0.2,
+        forced=((1, 9), (6, END)),
+    )
     result = decoding_runs.autoregressive(tiny, SOURCE, method)
     forced = {1: 9, 6: END}
     if how == "beam":
@@ -156,7 +181,12 @@ def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> N
         assert result.beam == tuple(steps)
         wanted = steps[-1].hypotheses[0].tokens
     elif how == "sample":
-        wanted = tuple(s.token for s in decoding.sample(tiny, SOURCE, seed=4, temperature=1.7, top_k=5, top_p=0.8, forced=forced))
+        wanted = tuple(
+            s.token
+            for s in decoding.sample(
+                tiny, SOURCE, seed=4, temperature=1.7, top_k=5, top_p=0.8, forced=forced
+            )
+        )
         assert result.beam == ()
     else:
         wanted = tuple(s.token for s in decoding.greedy(tiny, SOURCE, forced=forced))
@@ -169,10 +199,14 @@ def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> N
 
 
 def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
-    run = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method()).run
+    run = decoding_runs.autoregressive(
+        scope.model, scope.encode(source="abc")["source"].ids, Method()
+    ).run
     assert run.ended
     end, given = scope.config.end_id, scope.encode(source="abc")["source"].ids
-    cut = replace(scope.config, end_id=7)      # a letter: the model is stopped at its limit, and a </s> is one token of many
+    cut = replace(
+        scope.config, end_id=7
+    )  # a letter: the model is stopped at its limit, and a </s> is one token of many
     endless = Transformer(cut).eval()
     endless.load_state_dict(scope.model.state_dict())
     assert run.taken[-1] == end
@@ -182,10 +216,16 @@ def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
 
 def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
     run = decoding_runs.of_trace(scope.run("abc", "cba"))
-    assert decoding_runs.first_divergence(run, replace(run, taken=run.taken[:2])) is None      # no token differs where both stand
+    assert (
+        decoding_runs.first_divergence(run, replace(run, taken=run.taken[:2])) is None
+    )  # no token differs where both stand
     for i in range(len(run)):
         other = replace(run, taken=(*run.taken[:i], 9, *run.taken[i + 1 :]))
-        assert decoding_runs.first_divergence(run, other) == decoding_runs.first_divergence(other, run) == i
+        assert (
+            decoding_runs.first_divergence(run, other)
+            == decoding_runs.first_divergence(other, run)
+            == i
+        )
 
 
 def test_an_unknown_method_says_so(tiny: Transformer) -> None:
@@ -205,7 +245,9 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
             with counting() as counter:
                 run.next_log_probs(target[:, :t])
             counts = counter.get_flop_counts()["Global"]
-            products = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+            products = (
+                sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+            )
             new = 1 if use_cache else t
             fused = config.n_decoder_layers * 2 * config.d_model * new * (t + n)
             expected = count_multiply_adds(config, n, steps)
@@ -215,7 +257,9 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("cell", ["gru", "tanh"])
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
-def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, cell: str, use_cache: bool) -> None:
+def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(
+    attention: str, cell: str, use_cache: bool
+) -> None:
     """torch's counter does not see a matrix times a vector, so v·tanh is added by hand."""
     model = random_seq2seq(attention=attention, cell=cell)
     target, expected = random_ids(1, 4, seed=5), count_multiply_adds(model.config, len(SOURCE), 4)
@@ -224,7 +268,11 @@ def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, ce
         for t in range(1, 5):
             with counting() as counter:
                 run.next_log_probs(target[:, :t])
-            unseen = (1 if use_cache else t) * len(SOURCE) * model.config.d_align if attention == "bahdanau" else 0
+            unseen = (
+                (1 if use_cache else t) * len(SOURCE) * model.config.d_align
+                if attention == "bahdanau"
+                else 0
+            )
             seen = counter.get_total_flops() // 2
             assert seen + unseen == (expected.cached if use_cache else expected.uncached)[t - 1]
 
@@ -250,9 +298,16 @@ def test_the_work_of_any_similarity_is_what_torch_counts(make, similarity: str) 
             run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
             for t in range(1, 5):
                 new = 1 if use_cache else t
-                assert counted(run, t) + unseen * new * (selves * t + crosses * len(SOURCE)) == wanted[t - 1]
+                assert (
+                    counted(run, t) + unseen * new * (selves * t + crosses * len(SOURCE))
+                    == wanted[t - 1]
+                )
         run = decoding.Incremental(model, torch.tensor([SOURCE]))
-        assert counted(run, 4) + unseen * 4 * (selves * 4 + crosses * len(SOURCE)) == expected.parallel == expected.uncached[-1]
+        assert (
+            counted(run, 4) + unseen * 4 * (selves * 4 + crosses * len(SOURCE))
+            == expected.parallel
+            == expected.uncached[-1]
+        )
 
 
 def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transformer) -> None:

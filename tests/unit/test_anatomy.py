@@ -26,12 +26,20 @@ def scope(norm: str = "post") -> Scope:
     torch.manual_seed(7)
     tokenizer = Tokenizer.characters("abcdefghi ")
     config = TransformerConfig(
-        tokenizer.vocab_size, d_model=HEADS * D_HEAD, n_heads=HEADS, n_encoder_layers=2, n_decoder_layers=2, d_ff=31,
-        n_ctx=23, norm=norm,
+        tokenizer.vocab_size,
+        d_model=HEADS * D_HEAD,
+        n_heads=HEADS,
+        n_encoder_layers=2,
+        n_decoder_layers=2,
+        d_ff=31,
+        n_ctx=23,
+        norm=norm,
     )
     model = Transformer(config).eval().requires_grad_(False)
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)        # biases too: a zero bias would hide a forgotten one
+        torch.nn.init.normal_(
+            parameter, std=0.4
+        )  # biases too: a zero bias would hide a forgotten one
     return Scope(Checkpoint(Path("test"), model, tokenizer, {}), torch.device("cpu"))
 
 
@@ -53,7 +61,9 @@ def test_the_walk_ends_where_the_module_does(run, name, head):
     torch.testing.assert_close(w.comparison.elementwise.sum(-1), w.raw)
     torch.testing.assert_close(w.parts.sum(0), w.b)
     torch.testing.assert_close(w.scores.masked_fill(~w.allowed, -torch.inf).softmax(-1), w.weights)
-    torch.testing.assert_close(w.raw, torch.einsum("d,kd->k", site.q[0, head, query], site.k[0, head]))
+    torch.testing.assert_close(
+        w.raw, torch.einsum("d,kd->k", site.q[0, head, query], site.k[0, head])
+    )
     assert torch.isinf(w.masked[~w.allowed]).all()
     torch.testing.assert_close(w.masked[w.allowed], w.scores[w.allowed])
 
@@ -93,10 +103,14 @@ def test_added_norms_of_any_row_of_a_batch():
         model(*padded_ids())
     for name in ("encoder.layers.0.self_attn", "decoder.layers.1.cross_attn"):
         site, module = recording.attention[name], model.get_submodule(name)
-        blocks = module.W_O.weight.detach().unflatten(1, (site.n_heads, -1))                    # (d_model, head, d_head)
+        blocks = module.W_O.weight.detach().unflatten(
+            1, (site.n_heads, -1)
+        )  # (d_model, head, d_head)
         for batch in (0, 1):
             by_hand = torch.einsum("hqd,mhd->hqm", site.out[batch], blocks).norm(dim=-1)
-            torch.testing.assert_close(head_sum.added_norms(site, batch), by_hand, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                head_sum.added_norms(site, batch), by_hand, rtol=1e-4, atol=1e-5
+            )
             walked = head_walk.walk(site, 3, 1, batch)
             torch.testing.assert_close(walked.a, site.x[batch, 3])
             torch.testing.assert_close(walked.b, site.out[batch, 1, 3], rtol=1e-4, atol=1e-5)
@@ -104,7 +118,11 @@ def test_added_norms_of_any_row_of_a_batch():
             raw = torch.einsum("qd,kd->qk", site.q[batch, 2], site.k[batch, 2])
             torch.testing.assert_close(softmax.raw_scores(site, 2, batch), raw)
     site = recording.attention["decoder.layers.1.self_attn"]
-    assert (head_walk.walk(site, 3, 1).query, head_walk.walk(site, 3, 1).head, site.layer) == (3, 1, 1)
+    assert (head_walk.walk(site, 3, 1).query, head_walk.walk(site, 3, 1).head, site.layer) == (
+        3,
+        1,
+        1,
+    )
 
 
 def test_an_alignment_has_no_heads_to_add(run):
@@ -112,23 +130,35 @@ def test_an_alignment_has_no_heads_to_add(run):
     with record() as recording, torch.no_grad():
         model(*padded_ids())
     _, trace = run
-    with pytest.raises(ValueError, match=r"^decoder\.alignment has no W_O: its context goes on as it is$"):
+    with pytest.raises(
+        ValueError, match=r"^decoder\.alignment has no W_O: its context goes on as it is$"
+    ):
         head_sum.heads(trace, recording.attention["decoder.alignment"], 0)
-    with pytest.raises(ValueError, match=r"^query 13 is not there: this site has 13, counted from 0$"):
+    with pytest.raises(
+        ValueError, match=r"^query 13 is not there: this site has 13, counted from 0$"
+    ):
         head_sum.heads(trace, recording.attention["decoder.alignment"], 13)
 
 
 def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
     model, trace = run
-    for name, after in ((SITES[0], "resid_mid"), (SITES[1], "resid_mid"), (SITES[2], "resid_mid_cross")):
+    for name, after in (
+        (SITES[0], "resid_mid"),
+        (SITES[1], "resid_mid"),
+        (SITES[2], "resid_mid_cross"),
+    ):
         layer = name.rsplit(".", 1)[0]
         for query in range(4):
             parts = head_sum.heads(trace, trace.attention[name], query)
             summed = parts.residual + parts.total
             if model.config.norm == "post":
                 owner = model.get_submodule(layer)
-                summed = (owner.add_norm_2 if "cross" in name else owner.add_norm_1).layer_norm(summed)
-            torch.testing.assert_close(summed, trace.activations[f"{layer}.{after}"].value[0, query])
+                summed = (owner.add_norm_2 if "cross" in name else owner.add_norm_1).layer_norm(
+                    summed
+                )
+            torch.testing.assert_close(
+                summed, trace.activations[f"{layer}.{after}"].value[0, query]
+            )
 
 
 def test_cosines(run):
@@ -139,7 +169,11 @@ def test_cosines(run):
     stream = trace.activations["encoder.layers.1.resid_pre"].value[0, 2]
     for h in range(HEADS):
         one = parts.added[h].double().numpy()
-        along = one @ stream.double().numpy() / (np.linalg.norm(one) * np.linalg.norm(stream.double().numpy()))
+        along = (
+            one
+            @ stream.double().numpy()
+            / (np.linalg.norm(one) * np.linalg.norm(stream.double().numpy()))
+        )
         assert float(parts.along_residual[h]) == pytest.approx(along, abs=1e-5)
         for g in range(HEADS):
             other = parts.added[g].double().numpy()
@@ -150,7 +184,9 @@ def test_cosines(run):
 
 def test_entropy_is_that_of_torchs_distribution():
     weights = torch.randn(5, 11).softmax(-1)
-    torch.testing.assert_close(softmax.entropy(weights), torch.distributions.Categorical(weights).entropy())
+    torch.testing.assert_close(
+        softmax.entropy(weights), torch.distributions.Categorical(weights).entropy()
+    )
     assert softmax.entropy(torch.tensor([0.0, 1.0, 0.0])) == 0
     torch.testing.assert_close(softmax.entropy(torch.full((7,), 1 / 7)), torch.tensor(7.0).log())
 
@@ -167,9 +203,13 @@ def test_the_softmax_gradient_is_autograds():
     torch.testing.assert_close(softmax_gradient(weights), jacobian)
     torch.testing.assert_close(softmax.gradient_norm(weights), jacobian.norm())
     settled = torch.tensor([9.0, 1.0, -3.0, 0.0]).softmax(-1)
-    torch.testing.assert_close(softmax.gradient_norm(settled), softmax_gradient(settled).norm(), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        softmax.gradient_norm(settled), softmax_gradient(settled).norm(), rtol=1e-3, atol=0
+    )
     many = torch.randn(3, 13).softmax(-1)
-    torch.testing.assert_close(softmax.gradient_norm(many), softmax_gradient(many).flatten(1).norm(dim=-1))
+    torch.testing.assert_close(
+        softmax.gradient_norm(many), softmax_gradient(many).flatten(1).norm(dim=-1)
+    )
 
 
 def test_scaling_by_the_root_of_d_head_is_the_model_and_by_one_leaves_it_out(run):
@@ -179,8 +219,10 @@ def test_scaling_by_the_root_of_d_head_is_the_model_and_by_one_leaves_it_out(run
     own = softmax.scaling(raw, allowed, D_HEAD**0.5)
     torch.testing.assert_close(own.weights, site.weights(1))
     without = softmax.scaling(raw, allowed, 1.0)
-    torch.testing.assert_close(without.weights, F.softmax(raw.masked_fill(~allowed, -torch.inf), -1))
-    assert (without.entropy <= own.entropy + 1e-6).all()          # a larger divisor is a higher temperature
+    torch.testing.assert_close(
+        without.weights, F.softmax(raw.masked_fill(~allowed, -torch.inf), -1)
+    )
+    assert (without.entropy <= own.entropy + 1e-6).all()  # a larger divisor is a higher temperature
     with pytest.raises(ValueError, match="the divisor must be positive, not 0"):
         softmax.scaling(raw, allowed, 0.0)
 
@@ -209,11 +251,14 @@ def test_the_checks_pass_on_a_true_run(run):
             assert all(check.passed for check in checks), [c for c in checks if not c.passed]
 
 
-@pytest.mark.parametrize(("query", "head", "message"), [
-    (8, 0, r"query 8 is not there: this site has 8, counted from 0"),
-    (-1, 0, r"query -1 is not there"),
-    (0, 3, r"head 3 is not there: this site has 3"),
-])
+@pytest.mark.parametrize(
+    ("query", "head", "message"),
+    [
+        (8, 0, r"query 8 is not there: this site has 8, counted from 0"),
+        (-1, 0, r"query -1 is not there"),
+        (0, 3, r"head 3 is not there: this site has 3"),
+    ],
+)
 def test_what_is_not_there_is_named(run, query, head, message):
     _, trace = run
     with pytest.raises(ValueError, match=message):
@@ -240,7 +285,11 @@ def test_the_walk_of_any_similarity_adds_up(similarity):
     for site in recording.attention.values():
         w = head_walk.walk(site, 2, 1)
         q, k, learned = site.q[0, 1, 2], site.k[0, 1], site.similarity.learned
-        compared = {"q": q, "k": k, "elementwise": q * k}       # as they are compared, and their products
+        compared = {
+            "q": q,
+            "k": k,
+            "elementwise": q * k,
+        }  # as they are compared, and their products
         if similarity == "cosine":
             q_one, k_one = q / q.norm(), k / k.norm(dim=-1, keepdim=True)
             compared = {"q": q_one, "k": k_one, "elementwise": q_one * k_one}
@@ -253,6 +302,8 @@ def test_the_walk_of_any_similarity_adds_up(similarity):
         for name, wanted in compared.items():
             torch.testing.assert_close(getattr(w.comparison, name), wanted, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(w.raw, compared["elementwise"].sum(-1), rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(w.comparison.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            w.comparison.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5
+        )
         torch.testing.assert_close(w.comparison.terms.sum(-1), w.scores, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(w.parts.sum(0), site.out[0, 1, 2], rtol=1e-4, atol=1e-5)

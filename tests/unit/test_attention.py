@@ -21,15 +21,23 @@ SHAPE = (BATCH, N_HEADS, N_TARGET, D_HEAD)
 
 
 def q_k_v() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return torch.randn(SHAPE), torch.randn(BATCH, N_HEADS, N_SOURCE, D_HEAD), torch.randn(BATCH, N_HEADS, N_SOURCE, D_HEAD)
+    return (
+        torch.randn(SHAPE),
+        torch.randn(BATCH, N_HEADS, N_SOURCE, D_HEAD),
+        torch.randn(BATCH, N_HEADS, N_SOURCE, D_HEAD),
+    )
 
 
 def test_two_queries_and_three_keys_by_hand():
     q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    k = torch.tensor([[math.log(3), 5.0, 0.0, 0.0], [0.0, 7.0, 0.0, 0.0], [math.log(4), -1.0, 0.0, 0.0]])
+    k = torch.tensor(
+        [[math.log(3), 5.0, 0.0, 0.0], [0.0, 7.0, 0.0, 0.0], [math.log(4), -1.0, 0.0, 0.0]]
+    )
     v = torch.tensor([[8.0, 0.0], [0.0, 16.0], [0.0, 24.0]])
-    scores = scaled_dot(q, k)   # √d_head is 2
-    torch.testing.assert_close(scores, torch.tensor([[math.log(3), 0.0, math.log(4)], [0.0, 0.0, 0.0]]))
+    scores = scaled_dot(q, k)  # √d_head is 2
+    torch.testing.assert_close(
+        scores, torch.tensor([[math.log(3), 0.0, math.log(4)], [0.0, 0.0, 0.0]])
+    )
     weights = masked_softmax(scores, torch.tensor([[True, True, True], [True, False, True]]))
     torch.testing.assert_close(weights, torch.tensor([[3 / 8, 1 / 8, 4 / 8], [1 / 2, 0.0, 1 / 2]]))
     torch.testing.assert_close(weights @ v, torch.tensor([[3.0, 14.0], [4.0, 12.0]]))
@@ -67,7 +75,9 @@ def test_blocked_cells_are_exactly_zero_and_rows_sum_to_one():
 def test_gradcheck_of_the_readable_attention():
     q, k, v = (t[0, 0].double().requires_grad_() for t in q_k_v())
     allowed = torch.ones(N_TARGET, N_SOURCE, dtype=torch.bool).tril()
-    torch.autograd.gradcheck(lambda q, k, v: masked_softmax(scaled_dot(q, k), allowed) @ v, (q, k, v))
+    torch.autograd.gradcheck(
+        lambda q, k, v: masked_softmax(scaled_dot(q, k), allowed) @ v, (q, k, v)
+    )
 
 
 def test_multi_head_is_every_head_alone_concatenated_and_mixed_by_w_o():
@@ -143,18 +153,25 @@ def test_what_is_worked_out_of_weights_stands_until_they_change_and_goes_with_th
     layer, calls = torch.nn.Linear(5, 3), []
 
     def twice():
-        return kept("twice", [layer.weight, layer.bias], lambda: calls.append(1) or (2 * layer.weight, 2 * layer.bias))
+        return kept(
+            "twice",
+            [layer.weight, layer.bias],
+            lambda: calls.append(1) or (2 * layer.weight, 2 * layer.bias),
+        )
 
     weight = twice()[0]
     assert twice()[0] is weight
     assert not weight.requires_grad
     assert kept("thrice", [layer.weight], lambda: (3 * layer.weight,))[0].equal(3 * layer.weight)
-    for change in (lambda: layer.bias.zero_(), lambda: layer.load_state_dict(torch.nn.Linear(5, 3).state_dict())):
+    for change in (
+        lambda: layer.bias.zero_(),
+        lambda: layer.load_state_dict(torch.nn.Linear(5, 3).state_dict()),
+    ):
         with torch.no_grad():
             change()
         assert twice()[0].equal(2 * layer.weight)
         assert twice()[1].equal(2 * layer.bias)
-    layer.double()      # other tensors behind the same parameters
+    layer.double()  # other tensors behind the same parameters
     assert twice()[0].equal(2 * layer.weight)
     assert len(calls) == 4
     made = weakref.ref(twice()[0])
@@ -171,8 +188,17 @@ def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
 
 
 def test_one_token_of_a_run_is_multiplied_by_columns_and_comes_out_the_same():
-    for d_out, stride in ((7, (1, 7)), (5, (1, 5)), (3, (5, 1))):     # a wide matrix is read row by row
-        layer, cache, one, many = torch.nn.Linear(5, d_out), Cache(), torch.randn(1, 1, 5), torch.randn(1, 2, 5)
+    for d_out, stride in (
+        (7, (1, 7)),
+        (5, (1, 5)),
+        (3, (5, 1)),
+    ):  # a wide matrix is read row by row
+        layer, cache, one, many = (
+            torch.nn.Linear(5, d_out),
+            Cache(),
+            torch.randn(1, 1, 5),
+            torch.randn(1, 2, 5),
+        )
         with torch.no_grad():
             for x, run in ((many, cache), (one, None)):
                 assert linear(layer, x, run).equal(layer(x))
@@ -194,10 +220,15 @@ def test_side_by_side_in_a_run_q_k_and_v_are_what_each_matrix_gives():
     with record() as cached, torch.no_grad():
         torch.testing.assert_close(attention(x, x, Mask(), Cache()), whole)
     for part in ("q", "k", "v"):
-        torch.testing.assert_close(getattr(cached.attention["attention"], part), getattr(alone.attention["attention"], part))
+        torch.testing.assert_close(
+            getattr(cached.attention["attention"], part),
+            getattr(alone.attention["attention"], part),
+        )
 
 
 @pytest.mark.parametrize("n_heads", [4, 0, -3])
 def test_heads_must_divide_d_model(n_heads):
-    with pytest.raises(ValueError, match=rf"d_model \(30\) must be divisible by n_heads \({n_heads}\)"):
+    with pytest.raises(
+        ValueError, match=rf"d_model \(30\) must be divisible by n_heads \({n_heads}\)"
+    ):
         MultiHeadAttention(30, n_heads, CROSS)

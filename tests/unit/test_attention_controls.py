@@ -32,7 +32,7 @@ def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
     assert session.says == {}
     for unfit in ("7", "1.2.3", "-1.4", "a.b", "123456.1"):
         assert session.run(controls.tile, tile=unfit) is None
-    controls.choose_tile((-3, 4))       # of a forged message
+    controls.choose_tile((-3, 4))  # of a forged message
     assert session.run(controls.tile) is None
 
 
@@ -41,7 +41,11 @@ def test_sub_words_are_joined_and_parted(session: Session) -> None:
     controls.choose_tile((1200, 37))
     lock_token("q30")
     controls.choose_words(True)
-    assert session.run(lambda: (controls.joins(), controls.tile(), url_state.get(LOCK))) == (True, None, "")
+    assert session.run(lambda: (controls.joins(), controls.tile(), url_state.get(LOCK))) == (
+        True,
+        None,
+        "",
+    )
     assert session.says == {"words": "true"}
     controls.choose_words(False)
     assert session.run(controls.joins) is False

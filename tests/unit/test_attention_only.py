@@ -4,7 +4,16 @@ import math
 
 import pytest
 import torch
-from small import BATCH, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_attention_only, random_ids
+from small import (
+    BATCH,
+    N_HEADS,
+    N_SOURCE,
+    N_TARGET,
+    VOCAB,
+    padded_ids,
+    random_attention_only,
+    random_ids,
+)
 
 from models import decoding
 from models.analysis import head_sum
@@ -27,7 +36,8 @@ def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) ->
         for head in range(model.config.n_heads):
             own = slice(head * d, (head + 1) * d)
             q, k, v = (
-                y @ w.weight[own].T + w.bias[own] for y, w in ((x, module.W_Q), (memory, module.W_K), (memory, module.W_V))
+                y @ w.weight[own].T + w.bias[own]
+                for y, w in ((x, module.W_Q), (memory, module.W_K), (memory, module.W_V))
             )
             scores = q @ k.T / math.sqrt(d)
             if causal:
@@ -36,21 +46,29 @@ def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) ->
         return torch.cat(heads, -1) @ module.W_O.weight.T + module.W_O.bias
 
     def embedded(ids):
-        return model.embedding.weight[ids] * math.sqrt(model.config.d_model) + model.positions(len(ids), 0)
+        return model.embedding.weight[ids] * math.sqrt(model.config.d_model) + model.positions(
+            len(ids), 0
+        )
 
     def add_norm(parts, x, attended):
         if not model.config.residual:
             return attended
         summed, norm = x + attended, parts["layer_norm"]
         centred = summed - summed.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
+        return (
+            centred / (centred.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight
+            + norm.bias
+        )
 
     x, y = embedded(source), embedded(target)
     for layer in model.encoder.layers:
         x = add_norm(layer, x, attend(layer["self_attn"], x, x, False))
     for layer in model.decoder.layers:
         y = add_norm(layer, y, attend(layer["self_attn"], y, y, True))
-    return add_norm(model.decoder.cross, y, attend(model.decoder.cross_attn, y, x, False)) @ model.embedding.weight.T
+    return (
+        add_norm(model.decoder.cross, y, attend(model.decoder.cross_attn, y, x, False))
+        @ model.embedding.weight.T
+    )
 
 
 @pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
@@ -60,11 +78,17 @@ def test_each_stage_is_its_formula_with_padding_and_without(layers, heads, resid
     source, target = padded_ids()
     with record() as recording:
         logits = model(source, target)
-    torch.testing.assert_close(logits[0], by_hand(model, source[0], target[0]), rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(logits[1, :5], by_hand(model, source[1, :7], target[1, :5]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        logits[0], by_hand(model, source[0], target[0]), rtol=1e-9, atol=1e-9
+    )
+    torch.testing.assert_close(
+        logits[1, :5], by_hand(model, source[1, :7], target[1, :5]), rtol=1e-9, atol=1e-9
+    )
     assert len(recording.attention) == 2 * layers + 1
     assert {s.n_heads for s in recording.attention.values()} == {heads}
-    assert [c.name for s in recording.attention.values() for c in check_site(s) if not c.passed] == []
+    assert [
+        c.name for s in recording.attention.values() for c in check_site(s) if not c.passed
+    ] == []
 
 
 @pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
@@ -74,7 +98,9 @@ def test_step_by_step_is_the_stacked_run(layers, heads, residual):
     together = model(source, target).log_softmax(-1)
     run = decoding.Incremental(model, source)
     for m in range(1, 10):
-        torch.testing.assert_close(run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_added_to():
@@ -83,30 +109,44 @@ def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_ad
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     with record() as recording:
         logits = model(source, target)
-    activations, sites = finish(recording, {"source": ("x",) * N_SOURCE, "target": ("y",) * N_TARGET})
+    activations, sites = finish(
+        recording, {"source": ("x",) * N_SOURCE, "target": ("y",) * N_TARGET}
+    )
     stream = {name: held.value for name, held in activations.items() if ".resid_" in name}
     assert sorted(stream) == [
         "decoder.layers.0.resid_post", "decoder.layers.0.resid_pre", "decoder.layers.1.resid_post", "decoder.layers.1.resid_pre",
         "decoder.resid_mid", "decoder.resid_post", "encoder.layers.0.resid_post", "encoder.layers.0.resid_pre",
         "encoder.layers.1.resid_post", "encoder.layers.1.resid_pre",
     ]  # fmt: skip
-    assert all(activations[name].tokens == ("y" if name.startswith("decoder") else "x",) * len(activations[name].tokens)
-               for name in stream)
-    embedded, position = (activations[f"encoder.{part}"].value for part in ("embedding", "position"))
+    assert all(
+        activations[name].tokens
+        == ("y" if name.startswith("decoder") else "x",) * len(activations[name].tokens)
+        for name in stream
+    )
+    embedded, position = (
+        activations[f"encoder.{part}"].value for part in ("embedding", "position")
+    )
     assert torch.equal(stream["encoder.layers.0.resid_pre"], embedded + position)
     for side in ("encoder", "decoder"):
-        last = sites["decoder.cross_attn"].memory if side == "encoder" else stream["decoder.resid_mid"]
+        last = (
+            sites["decoder.cross_attn"].memory if side == "encoder" else stream["decoder.resid_mid"]
+        )
         for i, after in enumerate([stream[f"{side}.layers.1.resid_pre"], last]):
             place = f"{side}.layers.{i}"
             added = stream[f"{place}.resid_pre"] + activations[f"{place}.self_attn.attn_out"].value
             torch.testing.assert_close(getattr(model, side).layers[i]["layer_norm"](added), after)
             assert torch.equal(stream[f"{place}.resid_post"], after)
-    out = model.decoder.cross["layer_norm"](stream["decoder.resid_mid"] + activations["decoder.cross_attn.attn_out"].value)
+    out = model.decoder.cross["layer_norm"](
+        stream["decoder.resid_mid"] + activations["decoder.cross_attn.attn_out"].value
+    )
     torch.testing.assert_close(out @ model.embedding.weight.T, logits)
     assert torch.equal(stream["decoder.resid_post"], out)
     trace = object.__new__(Trace)
     vars(trace)["activations"] = activations
-    for name, before in (("encoder.layers.1.self_attn", "encoder.layers.1.resid_pre"), ("decoder.cross_attn", "decoder.resid_mid")):
+    for name, before in (
+        ("encoder.layers.1.self_attn", "encoder.layers.1.resid_pre"),
+        ("decoder.cross_attn", "decoder.resid_mid"),
+    ):
         assert torch.equal(head_sum.residual(trace, sites[name]), stream[before][0])
 
 
@@ -122,7 +162,9 @@ def test_a_stack_without_add_and_norm_loses_the_positions_and_with_it_the_decode
     shares, gradients = {}, {}
     for residual in (False, True):
         torch.manual_seed(seed)
-        model = AttentionOnly(AttentionOnlyConfig(97, d_model=64, n_heads=4, n_self_layers=3, residual=residual))
+        model = AttentionOnly(
+            AttentionOnlyConfig(97, d_model=64, n_heads=4, n_self_layers=3, residual=residual)
+        )
         source, target = torch.randint(4, 97, (1, 17)), torch.randint(4, 97, (1, 11))
         memory = model.encode(source, model.masks(source, target)).detach()
         shares[residual] = positions_share(memory[0])

@@ -4,12 +4,18 @@ import pytest
 import torch
 from small import BATCH, D_FF, D_HEAD, N_CTX, N_HEADS, VOCAB, random_bert, random_ids
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+)
 
 from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE, BERTConfig
 from models.trace import record
 
-N, FIRST = 13, 7      # tokens of a row, and of its first text
+N, FIRST = 13, 7  # tokens of a row, and of its first text
 ACTIVATIONS = {"gelu": "gelu", "gelu tanh": "gelu_new"}
 
 
@@ -65,7 +71,11 @@ def run(model: BERT, theirs: nn.Module) -> tuple[dict[str, Tensor], object, obje
     ids, segments, real = rows()
     with record() as recording:
         ours = model(ids, segments)
-    return ours, theirs(ids, token_type_ids=segments, attention_mask=real.long(), output_attentions=True), recording
+    return (
+        ours,
+        theirs(ids, token_type_ids=segments, attention_mask=real.long(), output_attentions=True),
+        recording,
+    )
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -82,7 +92,9 @@ def test_masked_tokens_next_sentence_and_every_head(activation):
     assert len(made.attentions) == len(recording.attention) == 2
     for weights, site in zip(made.attentions, recording.attention.values(), strict=True):
         for row in range(BATCH):
-            torch.testing.assert_close(site.weights(None, row)[:, real[row]], weights[row][:, real[row]])
+            torch.testing.assert_close(
+                site.weights(None, row)[:, real[row]], weights[row][:, real[row]]
+            )
 
 
 @torch.no_grad()

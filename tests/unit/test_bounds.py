@@ -21,7 +21,9 @@ def limits_after(soft: str, hard: str) -> list[int]:
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard.replace('most', str(most))})); more_files(); "
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     return [int(part) for part in said.split()]
 
 
@@ -32,7 +34,9 @@ def test_the_limit_of_open_files_is_raised_to_what_the_system_allows() -> None:
     assert soft == hard or (hard == resource.RLIM_INFINITY and soft > 10_000)
 
 
-def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = []
 
     def grant(kind: int, limits: tuple[int, int]) -> None:
@@ -47,7 +51,7 @@ def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(mon
 
 
 def test_a_system_without_such_limits_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "resource", None)      # as on Windows
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
     bounds.more_files()
 
 
@@ -72,7 +76,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def written() -> Iterator[Lines]:
     """What a logger of its own writes once `no_repeats` has been called."""
-    lines, before = Lines(), {h: list(h.filters) for h in (logging.lastResort, *logging.getLogger().handlers)}
+    lines, before = (
+        Lines(),
+        {h: list(h.filters) for h in (logging.lastResort, *logging.getLogger().handlers)},
+    )
     logger = logging.getLogger("a test's own")
     logger.propagate = False
     logger.addHandler(lines)

@@ -49,7 +49,7 @@ def test_every_storage_is_counted_once_and_whole() -> None:
     views = [whole, whole[3], whole.T, whole.view(-1)[5:9]]
     assert size(views) == 4000 + sys.getsizeof(views)
     assert size(whole[3].clone()) == 80
-    assert size(whole[3]) == 4000                      # a row holds all of what it was cut from
+    assert size(whole[3]) == 4000  # a row holds all of what it was cut from
     array = block(7000)
     assert size([array, array[3:5], array]) < 7000 + 700
     assert size(array[3:5]) > 7000
@@ -74,13 +74,19 @@ def test_a_ring_of_references_ends() -> None:
 def test_a_run_holds_its_tensors_and_its_models_weights() -> None:
     scope = random_scope()
     trace = scope.run("ab", "abc")
-    tensors = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in every_tensor(trace)}
+    tensors = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in every_tensor(trace)
+    }
     found = {key[1]: value for key, value in parts(trace).items() if isinstance(key, tuple)}
-    assert {address: n for address, n in found.items() if n} == {address: n for address, n in tensors.items() if n}
+    assert {address: n for address, n in found.items() if n} == {
+        address: n for address, n in tensors.items() if n
+    }
     weights = sum(4 * p.numel() for p in scope.model.parameters())
     assert weights < size(scope) < weights + 2 * MEGABYTE
     held = parts(scope)
-    assert sum(n for part, n in parts(trace).items() if part not in held) < size(trace)      # W_Q … are the model's own
+    assert sum(n for part, n in parts(trace).items() if part not in held) < size(
+        trace
+    )  # W_Q … are the model's own
 
 
 def every_tensor(trace) -> list[Tensor]:
@@ -93,8 +99,20 @@ def every_tensor(trace) -> list[Tensor]:
             held = held.x
         found.append(held)
     for site in trace.attention.values():
-        found += [site.x, site.memory, site.q, site.k, site.v, site.out, *(layer.allowed for layer in site.mask.layers)]
-        found += [t for name in ("allowed", "blocking", "_added") if (t := site.mask.__dict__.get(name)) is not None]
+        found += [
+            site.x,
+            site.memory,
+            site.q,
+            site.k,
+            site.v,
+            site.out,
+            *(layer.allowed for layer in site.mask.layers),
+        ]
+        found += [
+            t
+            for name in ("allowed", "blocking", "_added")
+            if (t := site.mask.__dict__.get(name)) is not None
+        ]
         found += [t for both in site.projections.values() for t in both]
     return found
 
@@ -120,19 +138,23 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_long_ones_go_before_short_ones_until_they_are_a_quarter() -> None:
-    kept = ByteCache(640 * KB)      # long: more than 10 kB
+    kept = ByteCache(640 * KB)  # long: more than 10 kB
     for i in range(30):
         kept.get(("short", i), lambda: block(9 * KB))
     for i in range(4):
         kept.get(("long", i), lambda: block(80 * KB))
     assert [i for i in range(4) if ("long", i) in kept] == [0, 1, 2, 3]
     kept.get("more", lambda: block(90 * KB))
-    assert [i for i in range(4) if ("long", i) in kept] == [1, 2, 3]        # used last, gone first, because long
+    assert [i for i in range(4) if ("long", i) in kept] == [
+        1,
+        2,
+        3,
+    ]  # used last, gone first, because long
     assert all(("short", i) in kept for i in range(30))
     for i in range(30, 90):
         kept.get(("short", i), lambda: block(9 * KB))
     assert [i for i in range(4) if ("long", i) in kept] + ["more"] * ("more" in kept) == ["more"]
-    assert 90 * KB < 640 * KB / 4       # so it stays in its turn, while short ones go
+    assert 90 * KB < 640 * KB / 4  # so it stays in its turn, while short ones go
     assert ("short", 0) not in kept
     assert ("short", 89) in kept
 
@@ -179,7 +201,7 @@ def test_what_somebody_still_holds_is_not_made_again_whatever_the_budget() -> No
     assert "large" in kept
     assert (made, kept.bytes, len(kept)) == ([1], 0, 0)
     one = kept.get("one", lambda: block(6 * KB))
-    kept.get("other", lambda: block(6 * KB))        # for which it has to go
+    kept.get("other", lambda: block(6 * KB))  # for which it has to go
     assert len(kept) == 1
     assert kept.get("one", lambda: pytest.fail("it is held")) is one
     del held, one
@@ -204,11 +226,13 @@ def test_the_count_is_right_after_many_values_have_come_and_gone() -> None:
 
 
 def test_it_is_worked_out_once_while_the_others_wait() -> None:
-    for limit in (MEGABYTE, 1 * KB):      # kept, and too large to be kept
+    for limit in (MEGABYTE, 1 * KB):  # kept, and too large to be kept
         kept, made, asked = ByteCache(limit), [], threading.Barrier(9)
         going, free = threading.Event(), threading.Event()
 
-        def make(made: list = made, going: threading.Event = going, free: threading.Event = free) -> np.ndarray:
+        def make(
+            made: list = made, going: threading.Event = going, free: threading.Event = free
+        ) -> np.ndarray:
             made.append(1)
             going.set()
             assert free.wait(60)
@@ -222,7 +246,7 @@ def test_it_is_worked_out_once_while_the_others_wait() -> None:
             answers = [pool.submit(ask) for _ in range(9)]
             assert going.wait(60)
             assert not any(answer.done() for answer in answers)
-            assert kept.get("other", lambda: 3) == 3        # who asks for something else does not wait
+            assert kept.get("other", lambda: 3) == 3  # who asks for something else does not wait
             until = time.monotonic() + 60
             while len(kept._under_way["one"]._condition._waiters) < 8 and time.monotonic() < until:
                 time.sleep(0.001)
@@ -249,7 +273,9 @@ def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(("said", "megabytes"), [(None, 512), ("7", 7), ("0.5", 0.5)])
-def test_the_budget_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, said: str | None, megabytes: float) -> None:
+def test_the_budget_is_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, megabytes: float
+) -> None:
     monkeypatch.delenv("ATTNSCOPE_CACHE_MB", raising=False)
     if said:
         monkeypatch.setenv("ATTNSCOPE_CACHE_MB", said)
@@ -264,13 +290,18 @@ def test_a_budget_that_is_none_is_named_before_the_app_opens(
     monkeypatch.setattr("streamlit.web.cli.main", lambda *given, **named: pytest.fail("it opened"))
     monkeypatch.setattr("sys.argv", ["attnscope", "--no-browser"])
     assert command.main() == 1
-    assert capsys.readouterr().err == f"attnscope: ATTNSCOPE_CACHE_MB must be a number of megabytes above 0, not {said!r}\n"
+    assert (
+        capsys.readouterr().err
+        == f"attnscope: ATTNSCOPE_CACHE_MB must be a number of megabytes above 0, not {said!r}\n"
+    )
 
 
 # --- with real runs
 
 
-def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_hundred_words_again_and_again_stay_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kept = ByteCache(6 * MEGABYTE)
     monkeypatch.setattr(store, "kept", kept)
     scope, made = random_scope(n_ctx=1009), 0
@@ -279,7 +310,11 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: 
         trace = cache.trace(scope, (text, text[:50]))
         assert len(trace.streams["source"].ids) == 1000
         source, target = (row.ids for row in trace.streams.values())
-        runs = [trace, cache.single_pass(scope, source, target[1:9]), cache.swapped_trace(scope, "dot", trace)]
+        runs = [
+            trace,
+            cache.single_pass(scope, source, target[1:9]),
+            cache.swapped_trace(scope, "dot", trace),
+        ]
         made += size(trace)
         assert size(runs) > MEGABYTE
         assert kept.bytes <= kept.budget

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from models.tokenizers import byte_level
 from models.tokenizers.base import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
-TEXTS = ["The cat sat on the mat.\n\nThe dog's bone, l'été: 日.日.", "The other cat  sat\ton the old mat, été!"] * 3
+TEXTS = [
+    "The cat sat on the mat.\n\nThe dog's bone, l'été: 日.日.",
+    "The other cat  sat\ton the old mat, été!",
+] * 3
 BYTES = Tokenizer.byte_level(TEXTS, 290)
 ODD = st.text() | st.text("The cat é日👍🏽\u0301\u200d.,'<>s/\t\n\r\x00 ", max_size=40)
 
@@ -72,7 +75,7 @@ def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
     assert byte_level.ALPHABET.keys() == set(pre_tokenizers.ByteLevel.alphabet())
     assert sorted(byte_level.ALPHABET.values()) == list(range(256))
     for text in (*map(chr, range(128)), "éÿ", "日本", "👍", "\u0301߿"):
-        (spelled, _), = split.pre_tokenize_str(text)
+        ((spelled, _),) = split.pre_tokenize_str(text)
         assert byte_level.bytes_of(spelled) == text.encode()
         assert byte_level.text_of([spelled]) == text
 
@@ -80,8 +83,14 @@ def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
 @pytest.mark.parametrize(
     ("content", "shown"),
     [
-        (b"caf\xc3\xa9", "café"), (b" a", "▁a"), (b"\xa9", "<0xA9>"), (b"caf\xc3", "caf<0xC3>"), (b"\xa9a\xc3", "<0xA9>a<0xC3>"),
-        (b" \xe2\x96", "▁<0xE2><0x96>"), (b"\n", "\n"), (b"\xff \xfe", "<0xFF>▁<0xFE>"),
+        (b"caf\xc3\xa9", "café"),
+        (b" a", "▁a"),
+        (b"\xa9", "<0xA9>"),
+        (b"caf\xc3", "caf<0xC3>"),
+        (b"\xa9a\xc3", "<0xA9>a<0xC3>"),
+        (b" \xe2\x96", "▁<0xE2><0x96>"),
+        (b"\n", "\n"),
+        (b"\xff \xfe", "<0xFF>▁<0xFE>"),
     ],
 )
 def test_bytes_that_are_no_character_stand_as_their_number(content, shown):
@@ -91,7 +100,7 @@ def test_bytes_that_are_no_character_stand_as_their_number(content, shown):
 
 def test_what_a_model_wrote_need_not_be_utf_8():
     ids = BYTES.encode("x夏y").ids
-    cut = [ids[0], ids[1], ids[2], ids[4]]          # the third byte of 夏 is missing
+    cut = [ids[0], ids[1], ids[2], ids[4]]  # the third byte of 夏 is missing
     spelled = BYTES.spell(cut)
     assert spelled.text == BYTES.decode(cut) == "x�y"
     assert spelled.offsets[:4] == (None, (0, 1), (1, 2), (1, 2))

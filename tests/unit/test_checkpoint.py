@@ -13,7 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from models import checkpoint as module
 from models import checkpoint_files
-from models.checkpoint import BEFORE, CheckpointError, add_to_record, load_checkpoint, save_checkpoint, seal
+from models.checkpoint import (
+    BEFORE,
+    CheckpointError,
+    add_to_record,
+    load_checkpoint,
+    save_checkpoint,
+    seal,
+)
 from models.checkpoint_files import FILES, snapshot_path, snapshots, write_bytes
 from models.opening import load
 from models.tokenizers.base import Tokenizer
@@ -22,7 +29,11 @@ from models.tokenizers.base import Tokenizer
 def test_round_trip(tiny, tmp_path):
     tokenizer = Tokenizer.characters("abcdefghijklmnopqrstuvwxyzé")
     assert tokenizer.vocab_size == tiny.config.vocab_size
-    training = {"step": 7, "task": "café", "curve": [{"step": 5, "loss": 1.5}, {"step": 7, "loss": 1.25}]}
+    training = {
+        "step": 7,
+        "task": "café",
+        "curve": [{"step": 5, "loss": 1.5}, {"step": 7, "loss": 1.25}],
+    }
     save_checkpoint(tmp_path / "deep" / "folder", tiny, tokenizer, training)
     again = load_checkpoint(tmp_path / "deep" / "folder")
     assert sorted(p.name for p in again.path.iterdir()) == sorted(FILES)
@@ -35,7 +46,9 @@ def test_round_trip(tiny, tmp_path):
         assert value.dtype == torch.float32
         assert torch.equal(value, tiny.state_dict()[name].half().float())
     ids = torch.tensor([[5, 6, 7, 2]])
-    torch.testing.assert_close(again.model(ids, ids), tiny(ids, ids), atol=0.05, rtol=0.01)   # half precision
+    torch.testing.assert_close(
+        again.model(ids, ids), tiny(ids, ids), atol=0.05, rtol=0.01
+    )  # half precision
 
 
 @pytest.fixture
@@ -70,7 +83,10 @@ def test_a_full_disk_leaves_every_file_whole(checkpoint, monkeypatch, failing):
     with torch.no_grad():
         changed = load_checkpoint(checkpoint).model
         changed.embedding.weight += 1
-    record = before.training | {"step": 499, "curve": [*before.training["curve"], {"step": 499, "loss": 0.0}]}
+    record = before.training | {
+        "step": 499,
+        "curve": [*before.training["curve"], {"step": 499, "loss": 0.0}],
+    }
     with pytest.raises(OSError, match="No space left on device"):
         save_checkpoint(checkpoint, changed, before.tokenizer, record)
     assert contents(checkpoint).keys() == files.keys()
@@ -143,7 +159,9 @@ def cut(name: str, share: float):
 
 
 def renamed(state):
-    state["encoder.layers.0.attention.W_Q.weight"] = state.pop("encoder.layers.0.self_attn.W_Q.weight")
+    state["encoder.layers.0.attention.W_Q.weight"] = state.pop(
+        "encoder.layers.0.self_attn.W_Q.weight"
+    )
 
 
 def reshaped(state):
@@ -164,14 +182,24 @@ def whole(state):
 
 def exploding(folder: Path) -> None:
     """A cosine's learned t = exp(60,000)."""
-    sites = ("encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn")
+    sites = (
+        "encoder.layers.0.self_attn",
+        "decoder.layers.0.self_attn",
+        "decoder.layers.0.cross_attn",
+    )
     config(similarity="cosine")(folder)
-    tensors(lambda state: state.update({f"{site}.similarity.log_t": torch.tensor(60_000.0) for site in sites}))(folder)
+    tensors(
+        lambda state: state.update(
+            {f"{site}.similarity.log_t": torch.tensor(60_000.0) for site in sites}
+        )
+    )(folder)
 
 
 def step(said: str):
     def damage(folder: Path) -> None:
-        save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"step": said})
+        save_file(
+            load_file(folder / "model.safetensors"), folder / "model.safetensors", {"step": said}
+        )
 
     return damage
 
@@ -247,17 +275,28 @@ def other_weights(folder: Path) -> None:
     tensors(lambda state: state["embedding.weight"].mul_(1.01))(folder)
 
 
-SOUND = {"config.json": other_positions, "tokenizer.json": other_letters, "model.safetensors": other_weights}
+SOUND = {
+    "config.json": other_positions,
+    "tokenizer.json": other_letters,
+    "model.safetensors": other_weights,
+}
 
 
 @pytest.mark.parametrize(("name", "change"), SOUND.items(), ids=SOUND)
-def test_a_file_exchanged_for_another_sound_one_is_said_to_be_changed_until_it_is_sealed(checkpoint, name, change):
+def test_a_file_exchanged_for_another_sound_one_is_said_to_be_changed_until_it_is_sealed(
+    checkpoint, name, change
+):
     before = load(checkpoint, device="cpu").run("bad", "dab").next_token.logits
     change(checkpoint)
-    with pytest.raises(CheckpointError, match=f"{checkpoint}/{name}: changed since the checkpoint was saved; .*attnscope seal"):
+    with pytest.raises(
+        CheckpointError,
+        match=f"{checkpoint}/{name}: changed since the checkpoint was saved; .*attnscope seal",
+    ):
         load_checkpoint(checkpoint)
     seal(checkpoint)
-    assert not torch.equal(load(checkpoint, device="cpu").run("bad", "dab").next_token.logits, before)
+    assert not torch.equal(
+        load(checkpoint, device="cpu").run("bad", "dab").next_token.logits, before
+    )
 
 
 def test_without_checksums_nothing_is_claimed(unsealed):
@@ -270,9 +309,13 @@ def test_the_record_holds_the_sha_256_of_every_other_file(checkpoint):
     record = json.loads((checkpoint / "training.json").read_text())
     write_bytes(snapshot_path(checkpoint, 199), (checkpoint / "model.safetensors").read_bytes())
     names = ["config.json", "tokenizer.json", "model.safetensors"]
-    assert record["checksums"] == {name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names}
+    assert record["checksums"] == {
+        name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names
+    }
     names.append("snapshots/000199.safetensors")
-    assert seal(checkpoint) == {name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names}
+    assert seal(checkpoint) == {
+        name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names
+    }
     again = json.loads((checkpoint / "training.json").read_text())
     assert again == record | {"checksums": seal(checkpoint)}
     add_to_record(checkpoint, licence="none")
@@ -287,12 +330,19 @@ def test_a_snapshot_is_held_to_its_checksum_and_to_its_name(checkpoint):
     tensors(lambda state: state["embedding.weight"].mul_(1.01))(checkpoint)
     write_bytes(snapshot_path(checkpoint, 199), (checkpoint / "model.safetensors").read_bytes())
     write_bytes(checkpoint / "model.safetensors", saved)
-    with pytest.raises(CheckpointError, match=r"snapshots/000199.safetensors: changed since the checkpoint was saved"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"snapshots/000199.safetensors: changed since the checkpoint was saved",
+    ):
         load_checkpoint(checkpoint, snapshot=199)
     write_bytes(snapshot_path(checkpoint, 5), saved)
-    with pytest.raises(CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"):
+    with pytest.raises(
+        CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"
+    ):
         load_checkpoint(checkpoint, snapshot=5)
-    with pytest.raises(CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"):
+    with pytest.raises(
+        CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"
+    ):
         seal(checkpoint)
 
 
@@ -304,7 +354,9 @@ def test_files_that_are_not_named_as_snapshots_are_none(checkpoint):
 
 
 @pytest.mark.parametrize("written", range(1, 6))
-def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(checkpoint, monkeypatch, written):
+def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(
+    checkpoint, monkeypatch, written
+):
     """After the first so many files of an update: the old weights before theirs are there, the new ones after."""
     before = load_checkpoint(checkpoint)
     write, names = module.write_bytes, []
@@ -318,17 +370,27 @@ def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(check
     changed = load_checkpoint(checkpoint).model
     with torch.no_grad():
         changed.embedding.weight += 1
-    record = before.training | {"step": 499, "curve": [*before.training["curve"], {"step": 499, "loss": 0.0}]}
+    record = before.training | {
+        "step": 499,
+        "curve": [*before.training["curve"], {"step": 499, "loss": 0.0}],
+    }
     monkeypatch.setattr(module, "write_bytes", killed)
     if written < 5:
         with pytest.raises(KeyboardInterrupt):
             save_checkpoint(checkpoint, changed, before.tokenizer, record)
     else:
         save_checkpoint(checkpoint, changed, before.tokenizer, record)
-    assert names == ["config.json", "tokenizer.json", "training.json", "model.safetensors", "training.json"][:written]
+    assert (
+        names
+        == ["config.json", "tokenizer.json", "training.json", "model.safetensors", "training.json"][
+            :written
+        ]
+    )
     after = load_checkpoint(checkpoint)
     assert after.training["step"] == (499 if "model.safetensors" in names else 199)
-    assert (BEFORE in json.loads((checkpoint / "training.json").read_text())["checksums"]) == (written in (3, 4))
+    assert (BEFORE in json.loads((checkpoint / "training.json").read_text())["checksums"]) == (
+        written in (3, 4)
+    )
 
 
 @pytest.mark.parametrize("saved", [1, 2, 3])
@@ -344,7 +406,9 @@ def test_a_checkpoint_opens_while_a_run_saves_into_it(checkpoint, monkeypatch, s
             steps.append(200 + len(steps))
             with torch.no_grad():
                 before.model.embedding.weight += 1
-            save_checkpoint(checkpoint, before.model, before.tokenizer, before.training | {"step": steps[-1]})
+            save_checkpoint(
+                checkpoint, before.model, before.tokenizer, before.training | {"step": steps[-1]}
+            )
         return content
 
     monkeypatch.setattr(module, "read_bytes", busy)
@@ -374,13 +438,16 @@ def test_a_pickle_in_disguise_is_never_unpickled(checkpoint, tmp_path, name, wri
     with pytest.raises(CheckpointError):
         load_checkpoint(checkpoint)
     assert not (tmp_path / "exploded").exists()
-    pickle.loads(pickle.dumps(bomb))   # the bomb does go off where it is unpickled
+    pickle.loads(pickle.dumps(bomb))  # the bomb does go off where it is unpickled
     assert (tmp_path / "exploded").exists()
 
 
 def test_a_record_that_ran_ahead_is_cut_back_to_the_weights(checkpoint):
     record = json.loads((checkpoint / "training.json").read_text())
-    ahead = record | {"step": 400, "curve": [*record["curve"], {"step": 220, "loss": 0.1}, {"step": 400, "loss": 0.1}]}
+    ahead = record | {
+        "step": 400,
+        "curve": [*record["curve"], {"step": 220, "loss": 0.1}, {"step": 400, "loss": 0.1}],
+    }
     (checkpoint / "training.json").write_text(json.dumps(ahead))
     del record["checksums"]
     assert load_checkpoint(checkpoint).training == record
@@ -389,7 +456,10 @@ def test_a_record_that_ran_ahead_is_cut_back_to_the_weights(checkpoint):
 def test_what_is_no_checkpoint_at_all(tmp_path):
     with pytest.raises(CheckpointError, match="neither a folder nor a shipped checkpoint"):
         load("nowhere")
-    with pytest.raises(CheckpointError, match="config.json, tokenizer.json, training.json, model.safetensors is missing"):
+    with pytest.raises(
+        CheckpointError,
+        match="config.json, tokenizer.json, training.json, model.safetensors is missing",
+    ):
         load(tmp_path)
     with pytest.raises(CheckpointError, match=r"nowhere: no such folder"):
         load_checkpoint(tmp_path / "nowhere")

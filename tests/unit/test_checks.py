@@ -43,7 +43,9 @@ def test_all_hold_for_what_the_model_used(trace, name):
 
 
 def test_blocked_cells_are_counted(site):
-    assert "18 blocked cells of all heads" in check_site(site)[1].sentence   # 3 heads, 4 tokens: 3 · (3 + 2 + 1)
+    assert (
+        "18 blocked cells of all heads" in check_site(site)[1].sentence
+    )  # 3 heads, 4 tokens: 3 · (3 + 2 + 1)
 
 
 TAMPERED = {
@@ -51,7 +53,9 @@ TAMPERED = {
     "queries": lambda site: {"q": site.q.flip(1)},
     "keys": lambda site: {"k": site.k[:, :, [1, 0, 2, 3]]},
     "similarity": lambda site: {"similarity": Similarity("dot")},
-    "mask": lambda site: {"mask": Mask(layer for layer in site.mask.layers if layer.name != LOOK_AHEAD)},
+    "mask": lambda site: {
+        "mask": Mask(layer for layer in site.mask.layers if layer.name != LOOK_AHEAD)
+    },
     "no mask": lambda site: {"mask": Mask()},
     "kernel": lambda site: {"out": site.out + 1e-3},
     "NaN": lambda site: {"out": site.out * float("nan")},
@@ -75,7 +79,9 @@ def with_weights(site: AttentionSite, change) -> AttentionSite:
 def test_weights_that_are_no_distribution_fail(site):
     assert failed(with_weights(site, lambda w: w)) == []
     assert failed(with_weights(site, lambda w: 1.001 * w)) == [NAMES[0], NAMES[2]]
-    assert failed(with_weights(site, lambda w: (w + 1e-30).clamp(min=1e-9))) == [NAMES[1]]   # tiny, and seen all the same
+    assert failed(with_weights(site, lambda w: (w + 1e-30).clamp(min=1e-9))) == [
+        NAMES[1]
+    ]  # tiny, and seen all the same
     assert failed(with_weights(site, lambda w: w.roll(1, -1))) == [NAMES[1], NAMES[2]]
     assert failed(with_weights(site, lambda w: w * float("nan"))) == NAMES
 
@@ -83,7 +89,11 @@ def test_weights_that_are_no_distribution_fail(site):
 def test_a_model_that_does_something_else_than_it_shows_fails(scope, monkeypatch):
     """The last check holds the picture against the forward pass itself, not against another derivation."""
     kernel = similarity.F.scaled_dot_product_attention
-    monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", lambda *args, **how: 1.001 * kernel(*args, **how))
+    monkeypatch.setattr(
+        similarity.F,
+        "scaled_dot_product_attention",
+        lambda *args, **how: 1.001 * kernel(*args, **how),
+    )
     for site in scope.run("abc", "cba").attention.values():
         assert failed(site) == [NAMES[2]]
 
@@ -91,7 +101,9 @@ def test_a_model_that_does_something_else_than_it_shows_fails(scope, monkeypatch
 def test_a_row_with_nothing_allowed_is_no_failure(scope):
     nothing = torch.ones(4, 4, dtype=torch.bool)
     nothing[2] = False
-    site = scope.run("abc", "cba", edits=forbidding({"cross": nothing})).attention["decoder.layers.0.cross_attn"]
+    site = scope.run("abc", "cba", edits=forbidding({"cross": nothing})).attention[
+        "decoder.layers.0.cross_attn"
+    ]
     assert failed(site) == []
     assert site.weights()[:, 2].abs().max() == 0
 
@@ -107,7 +119,9 @@ def steep():
 
     def make(out: torch.Tensor, q_scale: float = 3e5) -> AttentionSite:
         kind = SiteKind("cross", "decoder", "cross", "target", "source")
-        return AttentionSite("cross", kind, q, k, q_scale * q, k, v, out.float(), Mask(), Similarity(), {})
+        return AttentionSite(
+            "cross", kind, q, k, q_scale * q, k, v, out.float(), Mask(), Similarity(), {}
+        )
 
     return make, exact, v
 
@@ -115,10 +129,14 @@ def steep():
 def test_scores_in_the_millions_leave_room_for_another_kernels_order(steep):
     make, exact, v = steep
     noise = 2 * torch.rand(exact.shape, generator=torch.Generator().manual_seed(1)) - 1
-    other = (exact + 2.0**-22 * exact.abs() * noise).softmax(-1).float() @ v       # a float32 rounding or two of each score
+    other = (exact + 2.0**-22 * exact.abs() * noise).softmax(
+        -1
+    ).float() @ v  # a float32 rounding or two of each score
     check = check_used(make(other))
     assert check.passed
-    assert check.value > 100 * 1e-5 * float(v.abs().max())       # far outside what sums of values round to
+    assert check.value > 100 * 1e-5 * float(
+        v.abs().max()
+    )  # far outside what sums of values round to
     assert "so large that float32 rounds them" in check.sentence
 
 
@@ -129,7 +147,9 @@ def test_but_none_beyond_what_float32_leaves_open(steep):
     decided = replace(site, k=site.k * torch.arange(1.0, 6.0)[:, None])
     assert float(room_of_scores(decided).max()) == 0.0
     assert failed(replace(decided, out=decided.head_out()[None])) == []
-    assert failed(replace(decided, out=decided.head_out()[None] + 0.03)) == [NAMES[2]]       # some 3e-5 of the largest value
+    assert failed(replace(decided, out=decided.head_out()[None] + 0.03)) == [
+        NAMES[2]
+    ]  # some 3e-5 of the largest value
     small = make(torch.zeros(1, 2, 7, 31), q_scale=1.0)
     assert 0 < float(room_of_scores(small).max()) < 1e-5 * float(v.abs().max())
 
@@ -140,8 +160,12 @@ def test_the_room_is_as_wide_as_the_scores_roundings_can_move_a_row(steep):
     site = make(torch.zeros(1, 2, 7, 31), q_scale=1e3)
     exact, room = site.scores().double(), room_of_scores(site)
     delta = 4 * 2.0**-23 * exact.abs().amax(-1, keepdim=True)
-    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=5)), dtype=torch.float64)[:, None, None]
-    moved = ((exact + delta * signs).softmax(-1) - exact.softmax(-1)) @ v[0].double()     # (signs, head, query, d_head)
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=5)), dtype=torch.float64)[
+        :, None, None
+    ]
+    moved = ((exact + delta * signs).softmax(-1) - exact.softmax(-1)) @ v[
+        0
+    ].double()  # (signs, head, query, d_head)
     share = moved.abs().amax(0) / room
     assert float(share.max()) <= 1
     assert float(share.max()) > 0.3
@@ -150,13 +174,15 @@ def test_the_room_is_as_wide_as_the_scores_roundings_can_move_a_row(steep):
 def test_a_group_of_heads_has_the_room_of_its_own_values(steep):
     site = steep[0](torch.zeros(1, 2, 7, 31))
     halves = replace(site, v=site.v[:, :1])
-    assert torch.equal(room_of_scores(halves)[1], room_of_scores(replace(site, v=site.v[:, [0, 0]]), 1))
+    assert torch.equal(
+        room_of_scores(halves)[1], room_of_scores(replace(site, v=site.v[:, [0, 0]]), 1)
+    )
     assert torch.equal(room_of_scores(halves, 1), room_of_scores(halves)[1])
     assert torch.equal(room_of_scores(site, 1, rows=slice(2, 5)), room_of_scores(site)[1, 2:5])
 
 
 def test_a_long_sites_rows_are_looked_at_head_by_head(site, monkeypatch):
-    monkeypatch.setattr(slices, "CELLS", 5)      # one row of four keys at a time
+    monkeypatch.setattr(slices, "CELLS", 5)  # one row of four keys at a time
     assert failed(site) == []
     assert "18 blocked cells of all heads" in check_site(site)[1].sentence
     for head, query in ((0, 0), (2, 3)):

@@ -49,7 +49,11 @@ def test_the_claims_of_the_three_formulas():
     assert [(c.name, c.limit, c.sentence) for c in checks] == [
         ("The paper's: a shift is a rotation", 1e-9, over),
         ("Misprint 2ⁱ: a shift is a rotation", 1e-9, over),
-        ("Misprint sin, sin: PE(0) is zero", 0.0, "Largest value in the vector of position 0, which no matrix can move"),
+        (
+            "Misprint sin, sin: PE(0) is zero",
+            0.0,
+            "Largest value in the vector of position 0, which no matrix can move",
+        ),
     ]
     forged = [
         replace(measures[0], rotation_miss=1e-6),
@@ -58,7 +62,9 @@ def test_the_claims_of_the_three_formulas():
     ]
     assert list(failed(positions_claims.formulas(forged)).values()) == [1e-6, 1e-5, 1e-12]
     another = replace(measures[2], table=moved(measures[2].table, (1, 4), 1.0), rotation_miss=1.0)
-    assert failed(positions_claims.formulas([another])) == {}     # only position 0 must be zero, and no rotation is claimed
+    assert (
+        failed(positions_claims.formulas([another])) == {}
+    )  # only position 0 must be zero, and no rotation is claimed
 
 
 def test_the_claims_of_one_table():
@@ -73,9 +79,13 @@ def test_the_claims_of_one_table():
     ]
     shorter = values.clone()
     shorter[4] *= 0.5
-    assert failed(positions_claims.table("paper", shorter, similarity)) == {length: pytest.approx(0.5 * 3**0.5)}
+    assert failed(positions_claims.table("paper", shorter, similarity)) == {
+        length: pytest.approx(0.5 * 3**0.5)
+    }
     uneven = replace(similarity, least=moved(similarity.least, (5,), -0.25))
-    assert failed(positions_claims.table("paper", values, uneven)) == {distance: pytest.approx(0.25)}
+    assert failed(positions_claims.table("paper", values, uneven)) == {
+        distance: pytest.approx(0.25)
+    }
     sines = formula_table("sin-sin", 19, 6)
     (zero,) = positions_claims.table("sin-sin", sines, similarity_by_distance(sines))
     assert (zero.name, zero.passed) == ("Misprint sin, sin: PE(0) is zero", True)
@@ -90,16 +100,24 @@ def test_the_claims_of_the_models_own_table():
         (papers, True, 1e-6, "Largest difference over 19 positions"),
     ]
     used = moved(whole[:7], (6, 5), -1e-3)
-    assert failed(positions_claims.own_table(used, whole, "sinusoidal", whole)) == {same: pytest.approx(1e-3, rel=1e-3)}
+    assert failed(positions_claims.own_table(used, whole, "sinusoidal", whole)) == {
+        same: pytest.approx(1e-3, rel=1e-3)
+    }
     other = moved(whole, (18, 2), 1e-3)
-    assert failed(positions_claims.own_table(other[:7], other, "sinusoidal", whole)) == {papers: pytest.approx(1e-3, rel=1e-3)}
-    assert [c.name for c in positions_claims.own_table(other[:7], other, "learned", whole)] == [same]
+    assert failed(positions_claims.own_table(other[:7], other, "sinusoidal", whole)) == {
+        papers: pytest.approx(1e-3, rel=1e-3)
+    }
+    assert [c.name for c in positions_claims.own_table(other[:7], other, "learned", whole)] == [
+        same
+    ]
 
 
 def shuffled(change: torch.Tensor, order: tuple[int, ...], stages: tuple[str, ...]) -> ShuffleTest:
     """A test whose vectors (1, 0) have moved at right angles by `change`, (stage, n)."""
     original = torch.stack([torch.ones_like(change), torch.zeros_like(change)], dim=-1)
-    return ShuffleTest(order, stages, original, torch.stack([torch.ones_like(change), change], dim=-1))
+    return ShuffleTest(
+        order, stages, original, torch.stack([torch.ones_like(change), change], dim=-1)
+    )
 
 
 def test_the_claims_of_the_shuffle_test():
@@ -115,16 +133,24 @@ def test_the_claims_of_the_shuffle_test():
     ]
     for at in ((0, 2), (1, 0)):
         moved_one = shuffled(moved(still, at, 2e-4), order, stages)
-        assert failed(positions_claims.shuffled(positioned, moved_one, recorded)) == {unseen: pytest.approx(2e-4)}
+        assert failed(positions_claims.shuffled(positioned, moved_one, recorded)) == {
+            unseen: pytest.approx(2e-4)
+        }
     forged = moved(recorded, (2, 1), -0.25)
-    assert failed(positions_claims.shuffled(positioned, bare, forged)) == {same: pytest.approx(0.25)}
-    assert positions_claims.shuffled(positioned, bare, 1000 * recorded)[1].limit == pytest.approx(1e-2)
+    assert failed(positions_claims.shuffled(positioned, bare, forged)) == {
+        same: pytest.approx(0.25)
+    }
+    assert positions_claims.shuffled(positioned, bare, 1000 * recorded)[1].limit == pytest.approx(
+        1e-2
+    )
 
 
 def test_under_pre_ln_the_layer_before_the_last_norm_is_the_one_recorded():
     order, stages = (1, 0, 2), ("input", "layer 1", "last LayerNorm")
     test = shuffled(torch.zeros(3, 3), order, stages)
-    test = replace(test, original=torch.stack([test.original[0], 2 * test.original[1], 3 * test.original[2]]))
+    test = replace(
+        test, original=torch.stack([test.original[0], 2 * test.original[1], 3 * test.original[2]])
+    )
     for stage, passed in enumerate((False, True, False)):
         assert positions_claims.shuffled(test, test, test.original[stage])[1].passed is passed
 
@@ -137,7 +163,11 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     before, behind = "what is read before cannot change", "nor what is read before, backwards"
     same = "the same run as on the other pages"
     checks = positions_claims.recurrent(test, test.original)
-    assert [(c.name, c.passed, c.limit) for c in checks] == [(before, True, 1e-6), (behind, True, 1e-6), (same, True, 1e-5)]
+    assert [(c.name, c.passed, c.limit) for c in checks] == [
+        (before, True, 1e-6),
+        (behind, True, 1e-6),
+        (same, True, 1e-5),
+    ]
     assert [c.sentence for c in checks] == [
         "Reading forwards: largest change of a state before the first moved token, as a share of its length",
         "Reading backwards: largest change of a state after the last moved token",
@@ -145,11 +175,17 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     ]
     for at, name in (((0, 1), before), ((0, 0), before), ((1, 4), behind)):
         forged = shuffled(moved(change, at, 2e-6), order, stages)
-        assert failed(positions_claims.recurrent(forged, forged.original)) == {name: pytest.approx(2e-6)}
-    assert failed(positions_claims.recurrent(test, moved(test.original, (1, 2, 0), -0.25))) == {same: pytest.approx(0.25)}
+        assert failed(positions_claims.recurrent(forged, forged.original)) == {
+            name: pytest.approx(2e-6)
+        }
+    assert failed(positions_claims.recurrent(test, moved(test.original, (1, 2, 0), -0.25))) == {
+        same: pytest.approx(0.25)
+    }
     one_way = shuffled(change[:1], order, ("states",))
     assert [c.name for c in positions_claims.recurrent(one_way, one_way.original)] == [before, same]
-    whole = shuffled(moved(torch.zeros(2, 5), (0, 4), 2e-6), (0, 1, 2, 3, 4), stages)     # nothing moved: nothing may change
+    whole = shuffled(
+        moved(torch.zeros(2, 5), (0, 4), 2e-6), (0, 1, 2, 3, 4), stages
+    )  # nothing moved: nothing may change
     assert list(failed(positions_claims.recurrent(whole, whole.original))) == [before]
     whole = shuffled(moved(torch.zeros(2, 5), (1, 0), 2e-6), (0, 1, 2, 3, 4), stages)
     assert list(failed(positions_claims.recurrent(whole, whole.original))) == [behind]
@@ -165,9 +201,13 @@ def test_the_claims_of_adding_and_concatenating():
         (folded, True, pytest.approx(1e-6 * size)), (projected, True, pytest.approx(1e-5 * size)),
     ]  # fmt: skip
     assert {c.sentence for c in checks} == {"Largest difference over all tokens"}
-    assert failed(positions_claims.adding(both, moved(x + p, (4, 7), -0.25))) == {folded: pytest.approx(0.25, abs=1e-5)}
+    assert failed(positions_claims.adding(both, moved(x + p, (4, 7), -0.25))) == {
+        folded: pytest.approx(0.25, abs=1e-5)
+    }
     forged = replace(both, concatenated=moved(both.concatenated, (4, 7), -0.25))
-    assert failed(positions_claims.adding(forged, x + p)) == {projected: pytest.approx(0.25, abs=1e-4)}
+    assert failed(positions_claims.adding(forged, x + p)) == {
+        projected: pytest.approx(0.25, abs=1e-4)
+    }
     bias, q = torch.randn(8), torch.zeros(2, 5, 4)
     for head in range(2):
         for place in range(5):
@@ -176,7 +216,9 @@ def test_the_claims_of_adding_and_concatenating():
     assert (true.name, true.passed) == ("these are the model's own queries", True)
     assert true.sentence == "Largest difference of (x + p)·W_Q + b from the q of the run"
     assert true.limit == pytest.approx(1e-5 * max(1.0, float(q.abs().max())))
-    assert positions_claims.queries(both, bias, moved(q, (1, 4, 3), -0.25)).value == pytest.approx(0.25, abs=1e-4)
+    assert positions_claims.queries(both, bias, moved(q, (1, 4, 3), -0.25)).value == pytest.approx(
+        0.25, abs=1e-4
+    )
     for wrong in (q.flip(0), q.flip(1)):
         assert not positions_claims.queries(both, bias, wrong).passed
     assert not positions_claims.queries(both, 0 * bias, q).passed
@@ -189,14 +231,24 @@ def recurrence(**changes) -> tuple:
     return random_seq2seq(**changes), (5, 6, 7, 8, 9)
 
 
-LEAK, OWN, AUTOGRAD = "what cannot be reached is 0", "the layers are the models' own", "the norms are autograd's"
+LEAK, OWN, AUTOGRAD = (
+    "what cannot be reached is 0",
+    "the layers are the models' own",
+    "the norms are autograd's",
+)
 
 
 def test_the_claims_of_reach():
     model, ids = recurrence()
-    found = [reach(model, ids, Choice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [reach(model, ids, Choice(CNN, 1))]
+    found = [reach(model, ids, Choice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [
+        reach(model, ids, Choice(CNN, 1))
+    ]
     checks = reach_text.checks(found)
-    assert [(c.name, c.passed, c.limit) for c in checks] == [(LEAK, True, 0.0), (OWN, True, 1e-5), (AUTOGRAD, True, 1e-4)]
+    assert [(c.name, c.passed, c.limit) for c in checks] == [
+        (LEAK, True, 0.0),
+        (OWN, True, 1e-5),
+        (AUTOGRAD, True, 1e-4),
+    ]
     assert [c.sentence for c in checks] == [
         "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i",
         "Largest difference of any y from the models' own pass, relative",
@@ -211,7 +263,9 @@ def test_the_claims_of_reach():
     for name, one in forged.items():
         for layers in ([one, found[1]], [found[1], one]):
             assert list(failed(reach_text.checks(layers))) == [name]
-    assert replace(found[0], norms=moved(found[0].norms, (3, 1), 1.0)).leak == 0      # there it may be anything
+    assert (
+        replace(found[0], norms=moved(found[0].norms, (3, 1), 1.0)).leak == 0
+    )  # there it may be anything
     assert found[1].reaches.all()
     assert found[1].leak == 0
 
@@ -222,13 +276,19 @@ def test_a_layer_that_is_not_what_the_model_computes_shows_a_gap(monkeypatch, ki
     model = random_model() if kind == SELF_ATTENTION else random_seq2seq()
     layer = SelfAttention if kind == SELF_ATTENTION else Recurrent
     call = layer.__call__
-    monkeypatch.setattr(layer, "__call__", lambda self, x: call(self, x) * torch.tensor([1, 1, 1, 1.25, 1])[: len(x), None])
+    monkeypatch.setattr(
+        layer,
+        "__call__",
+        lambda self, x: call(self, x) * torch.tensor([1, 1, 1, 1.25, 1])[: len(x), None],
+    )
     found = reach(model, (5, 6, 7, 8, 9), Choice(kind, seed), gap=0.0)
     if kind == SELF_ATTENTION and seed is not None:
-        assert found.output_gap == 0          # of a new one there is no other pass
+        assert found.output_gap == 0  # of a new one there is no other pass
         return
     truth = reach_outputs(model, kind, seed)
-    assert found.output_gap == pytest.approx(float(0.25 * truth[3].abs().max() / truth.abs().max()), rel=1e-3)
+    assert found.output_gap == pytest.approx(
+        float(0.25 * truth[3].abs().max() / truth.abs().max()), rel=1e-3
+    )
 
 
 def reach_outputs(model, kind: str, seed: int | None) -> torch.Tensor:
@@ -259,7 +319,7 @@ def test_norms_that_are_not_autograds_show_a_gap(monkeypatch, kind):
     monkeypatch.setattr(jacobian_norms, "norms", forged)
     assert reach(model, ids, Choice(kind, 1)).autograd_gap == pytest.approx(0.5, rel=1e-3)
     assert rows == [5, CHECKED] == [5, 3]
-    assert reach(model, ids, Choice(kind, 1), gap=0.125).autograd_gap == 0.125      # known already
+    assert reach(model, ids, Choice(kind, 1), gap=0.125).autograd_gap == 0.125  # known already
 
 
 def test_norms_where_a_layer_cannot_reach_are_a_leak(monkeypatch):
@@ -279,19 +339,29 @@ def test_the_claims_of_a_pair(scope):
     p, q = (trace.attention["decoder.layers.0.cross_attn"].weights(0) for trace in traces)
     pair, apart = [AlignmentMap("one", "", p), AlignmentMap("other", "", q)], jensen_shannon(p, q)
     checks = from_rnn_pair_maps.checks(traces, pair, apart)
-    sums, same, again = "rows sum to 1", "both read the same target", "the divergence, by its other definition"
+    sums, same, again = (
+        "rows sum to 1",
+        "both read the same target",
+        "the divergence, by its other definition",
+    )
     assert [(c.name, c.passed, c.limit, c.sentence) for c in checks] == [
         (sums, True, 1e-5, "Each row of weights sums to 1; largest difference in both pictures"),
         (same, True, 0.0, "Target tokens that differ between the two runs"),
         (again, True, 1e-5, "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits"),
     ]
-    assert failed(from_rnn_pair_maps.checks(traces, pair, moved(apart, (2,), -0.25))) == {again: pytest.approx(0.25, abs=1e-5)}
+    assert failed(from_rnn_pair_maps.checks(traces, pair, moved(apart, (2,), -0.25))) == {
+        again: pytest.approx(0.25, abs=1e-5)
+    }
     other = [traces[0], scope.run("abd", "cda")]
     assert failed(from_rnn_pair_maps.checks(other, pair, apart)) == {same: 1.0}
     for i, weights in enumerate((p, q)):
         forged = list(pair)
         forged[i] = AlignmentMap("forged", "", moved(weights, (3, 1), -1e-3))
-        found = failed(from_rnn_pair_maps.checks(traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)))
+        found = failed(
+            from_rnn_pair_maps.checks(
+                traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)
+            )
+        )
         assert found[sums] == pytest.approx(1e-3, rel=0.01)
 
 
@@ -303,7 +373,9 @@ def test_the_claims_of_painted_masks(scope, head):
     """A mask that is not the AND of its layers fails, cell by cell; so does weight on a cell that a person forbade."""
     changes = Edits.of_kinds(cross=MaskChange(forbidden=((1, 2),)))
     (before,), (after,) = (run_masked(scope, [("abc", "cba")], c) for c in (None, changes))
-    view = MaskView(before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates"))
+    view = MaskView(
+        before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates")
+    )
     together, touched = "the mask is all its layers together", "forbidden cells are 0"
     checks = mask_view.checks(view)
     assert [(c.name, c.value, c.limit, c.sentence) for c in checks] == [
@@ -311,10 +383,21 @@ def test_the_claims_of_painted_masks(scope, head):
         (touched, 0.0, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
     ]
     site = after.trace.attention[view.site]
-    open_ = replace(site, mask=Mask(layer for layer in site.mask.layers if layer.name != "drawn by hand"))
-    forged = replace(view, after=replace(after, trace=replace(after.trace, attention={**after.trace.attention, view.site: open_})))
+    open_ = replace(
+        site, mask=Mask(layer for layer in site.mask.layers if layer.name != "drawn by hand")
+    )
+    forged = replace(
+        view,
+        after=replace(
+            after, trace=replace(after.trace, attention={**after.trace.attention, view.site: open_})
+        ),
+    )
     largest = float(before.trace.attention[view.site].weights()[:, 1, 2].max())
-    wanted = {} if len(open_.mask.layers) == len(site.mask.layers) else {touched: pytest.approx(largest, abs=1e-5)}
+    wanted = (
+        {}
+        if len(open_.mask.layers) == len(site.mask.layers)
+        else {touched: pytest.approx(largest, abs=1e-5)}
+    )
     assert failed(mask_view.checks(forged)) == wanted != {}
 
     class Claims(Mask):
@@ -326,5 +409,10 @@ def test_the_claims_of_painted_masks(scope, head):
             return allowed
 
     lying = replace(site, mask=Claims(MaskLayer(x.name, x.allowed) for x in site.mask.layers))
-    forged = replace(view, after=replace(after, trace=replace(after.trace, attention={**after.trace.attention, view.site: lying})))
+    forged = replace(
+        view,
+        after=replace(
+            after, trace=replace(after.trace, attention={**after.trace.attention, view.site: lying})
+        ),
+    )
     assert failed(mask_view.checks(forged))[together] == 1.0

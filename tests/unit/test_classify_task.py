@@ -47,7 +47,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     first, second = folder / "first.tsv", folder / "second.tsv"
     rows = sentences(211)
     first.write_text("\n".join(f"{text}\t{label}" for text, label in rows[:150]))
-    second.write_text("\n\n".join(f" {text} \t{label} " for text, label in rows[140:]))      # ten of them twice
+    second.write_text(
+        "\n\n".join(f" {text} \t{label} " for text, label in rows[140:])
+    )  # ten of them twice
     return [first, second]
 
 
@@ -66,14 +68,18 @@ def test_each_text_stands_once_and_in_one_set(task):
     parts = [texts_of(task, part) for part in ("train", "validation", "test")]
     assert [len(part) for part in parts] == [counts["train"], counts["validation"], counts["test"]]
     assert len(set.union(*parts)) == sum(map(len, parts))
-    assert task.data()["classes"] == dict(sorted(Counter(label for _, label in sentences(211)).items()))
+    assert task.data()["classes"] == dict(
+        sorted(Counter(label for _, label in sentences(211)).items())
+    )
     assert list(task.data()["classes"]) == list(task.labels) == ["bad", "good"]
 
 
 @unchecked()
 def test_five_folds_test_on_every_text_once(files):
     words = [f"word {i}" for i in range(3000)]
-    times = Counter(word for fold in range(FOLDS) for word in words if fold_of(word, fold) == "test")
+    times = Counter(
+        word for fold in range(FOLDS) for word in words if fold_of(word, fold) == "test"
+    )
     assert set(times.values()) == {1}
     assert len(times) == 3000
     for fold in range(FOLDS):
@@ -87,7 +93,10 @@ def test_five_folds_test_on_every_text_once(files):
 
 def test_rows_are_closed_cut_and_labelled(task):
     text = "a b c d e f g h i j k l m n o p q r s t u v w x y z"
-    short, long = task.example(LabelledText(("fine",), "good")), task.example(LabelledText((text,), "bad"))
+    short, long = (
+        task.example(LabelledText(("fine",), "good")),
+        task.example(LabelledText((text,), "bad")),
+    )
     assert (short[2], long[2]) == ((1,), (0,))
     assert task.tokenizer.tokens(short[0])[0] == task.tokenizer.tokens(long[0])[0] == "<s>"
     assert task.tokenizer.tokens(short[0])[-1] == task.tokenizer.tokens(long[0])[-1] == "<e>"
@@ -95,14 +104,20 @@ def test_rows_are_closed_cut_and_labelled(task):
     assert list(long[0][1:-1]) == list(task.tokenizer.encode(text).ids[:15])
     batch = task.collate([short, long])
     assert batch.inputs[0].shape == (2, 17)
-    assert batch.inputs[0][0, len(short[0]) :].tolist() == [task.tokenizer.pad_id] * (17 - len(short[0]))
+    assert batch.inputs[0][0, len(short[0]) :].tolist() == [task.tokenizer.pad_id] * (
+        17 - len(short[0])
+    )
     assert batch.labels[0].tolist() == [*short[0][1:], *[-100] * (18 - len(short[0]))]
     assert batch.classes.tolist() == [1, 0]
 
 
 def test_pairs_are_read_with_a_delimiter_and_split_by_the_first(tmp_path):
     file = tmp_path / "pairs.tsv"
-    rows = [f"{text}\t{other}\t{i % 3}" for text, _ in sentences(97) for i, other in enumerate(("is it", "it is", "is"))]
+    rows = [
+        f"{text}\t{other}\t{i % 3}"
+        for text, _ in sentences(97)
+        for i, other in enumerate(("is it", "it is", "is"))
+    ]
     file.write_text("\n".join(rows))
     pairs = open_task("classify", file, vocab_size=300)
     assert pairs.sizes == {"classes": "0,1,2", "n_texts": 2}
@@ -121,7 +136,12 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
     assert segments == [0, 0, 0]
     model = random_bert(vocab_size=of_bert.tokenizer.vocab_size, head="classes", classes="bad,good")
     found = of_bert.evaluate(model, 11)
-    assert list(found) == ["accuracy", "bag-of-words accuracy", "bag-of-tokens accuracy", "majority accuracy"]
+    assert list(found) == [
+        "accuracy",
+        "bag-of-words accuracy",
+        "bag-of-tokens accuracy",
+        "majority accuracy",
+    ]
     batch = of_bert.collate(of_bert.validation()[:3])
     assert list(of_bert.objective(model(*batch.inputs), batch, 0.0)) == [CLASSES]
 
@@ -147,7 +167,7 @@ def test_l3_by_a_second_route(task):
     logits = torch.cat([model(torch.tensor([ids]))["classes"] for ids, *_ in examples])
     expected = F.cross_entropy(logits, batch.classes, label_smoothing=0.3, reduction="sum")
     torch.testing.assert_close(smoothed[CLASSES], expected)
-    assert smoothed[LABELS] == losses[LABELS]       # the text's own tokens are not smoothed
+    assert smoothed[LABELS] == losses[LABELS]  # the text's own tokens are not smoothed
 
 
 def test_naive_bayes_by_hand():
@@ -155,7 +175,11 @@ def test_naive_bayes_by_hand():
     assert bag.vocabulary == {"good", "day", "bad"}
     expected = [math.log(1 / 2 * 1 / 5 * 2 / 5), math.log(1 / 2 * 3 / 6 * 2 / 6)]
     assert bag.log_probs(["good", "day", "sir"]) == pytest.approx(expected)
-    assert (bag.predicted(["good"]), bag.predicted(["bad"]), bag.predicted(["unknown"])) == (1, 0, 0)
+    assert (bag.predicted(["good"]), bag.predicted(["bad"]), bag.predicted(["unknown"])) == (
+        1,
+        0,
+        0,
+    )
     assert words("GOOD day, sir; it isn’t 3!") == ["good", "day", "sir", "it", "isn't", "3"]
 
 
@@ -164,15 +188,27 @@ def test_baselines_are_of_the_training_texts(task):
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     found, cases = task.evaluate(model), task.held_out()
     assert found["bag-of-words accuracy"] == 100
-    rows = [(list(task.tokenizer.encode(text.texts[0]).ids), text.label == "good") for text in task._split["train"]]
+    rows = [
+        (list(task.tokenizer.encode(text.texts[0]).ids), text.label == "good")
+        for text in task._split["train"]
+    ]
     bag = NaiveBayes([row for row, _ in rows], [int(good) for _, good in rows], 2)
-    told = [bag.predicted(task.tokenizer.encode(case.source).ids) == (case.references[0] == "good") for case in cases]
+    told = [
+        bag.predicted(task.tokenizer.encode(case.source).ids) == (case.references[0] == "good")
+        for case in cases
+    ]
     assert found["bag-of-tokens accuracy"] == pytest.approx(100 * sum(told) / len(told))
     majority = Counter(text.label for text in task._split["train"]).most_common(1)[0][0]
     share = sum(case.references == (majority,) for case in cases) / len(cases)
     assert found["majority accuracy"] == pytest.approx(100 * share)
-    scope = [model(torch.tensor([task.example(LabelledText((case.source,), case.references[0]))[0]])) for case in cases]
-    right = sum(task.labels[int(made["classes"].argmax())] == case.references[0] for made, case in zip(scope, cases, strict=True))
+    scope = [
+        model(torch.tensor([task.example(LabelledText((case.source,), case.references[0]))[0]]))
+        for case in cases
+    ]
+    right = sum(
+        task.labels[int(made["classes"].argmax())] == case.references[0]
+        for made, case in zip(scope, cases, strict=True)
+    )
     assert found["accuracy"] == pytest.approx(100 * right / len(cases))
 
 
@@ -194,7 +230,10 @@ def test_a_file_that_cannot_be_used(tmp_path, lines, message):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(lines))
     if message is None:
-        assert read_labelled([file]) == [LabelledText(("fine",), "good"), LabelledText(("poor",), "bad")]
+        assert read_labelled([file]) == [
+            LabelledText(("fine",), "good"),
+            LabelledText(("poor",), "bad"),
+        ]
         return
     with pytest.raises(DataError, match=message):
         ClassifyTask(file)
@@ -214,7 +253,9 @@ def test_settings_that_cannot_be(files, settings, message):
 
 def test_a_model_of_other_classes(task):
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="a,b,c")
-    with pytest.raises(DataError, match="has the labels bad, good, but the model the classes a, b, c$"):
+    with pytest.raises(
+        DataError, match="has the labels bad, good, but the model the classes a, b, c$"
+    ):
         task.evaluate(model)
 
 
@@ -223,15 +264,33 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Scope:
     """A language model of random weights that half precision holds."""
     folder = tmp_path_factory.mktemp("begun") / "reader"
     tokenizer = Tokenizer.byte_level([text for text, _ in sentences(211)], 300)
-    save_checkpoint(folder, random_gpt(vocab_size=tokenizer.vocab_size), tokenizer, {"step": 3, "task": "language"})
+    save_checkpoint(
+        folder,
+        random_gpt(vocab_size=tokenizer.vocab_size),
+        tokenizer,
+        {"step": 3, "task": "language"},
+    )
     return models.load(folder, device="cpu")
 
 
-def run_from(begun: Scope, files: list[Path], folder: Path, *, new_only: bool, steps: int = 3) -> Trainer:
+def run_from(
+    begun: Scope, files: list[Path], folder: Path, *, new_only: bool, steps: int = 3
+) -> Trainer:
     task = open_task("classify", files, tokenizer=begun.tokenizer, n_ctx=37, lm_weight=0.5)
-    sizes = {f: getattr(begun.config, f) for f in ("d_model", "n_heads", "n_layers", "d_ff", "n_ctx")}
-    config = GPTConfig(task.tokenizer.vocab_size, **sizes, head="classes", classes="bad,good", dropout=0.1)
-    recipe = Recipe(steps=steps, warmup=5, learning_rate=0.5, label_smoothing=0.0, score_cases=0, new_only=new_only)
+    sizes = {
+        f: getattr(begun.config, f) for f in ("d_model", "n_heads", "n_layers", "d_ff", "n_ctx")
+    }
+    config = GPTConfig(
+        task.tokenizer.vocab_size, **sizes, head="classes", classes="bad,good", dropout=0.1
+    )
+    recipe = Recipe(
+        steps=steps,
+        warmup=5,
+        learning_rate=0.5,
+        label_smoothing=0.0,
+        score_cases=0,
+        new_only=new_only,
+    )
     return Trainer(task, config, recipe, folder, CPU, "made by the tests", Start.of(begun))
 
 
@@ -239,17 +298,24 @@ def run_from(begun: Scope, files: list[Path], folder: Path, *, new_only: bool, s
 def test_what_a_run_from_a_checkpoint_trains(begun, files, tmp_path, new_only):
     """Of the weights that were there, all or none; the new tokens' rows and W_y in both."""
     trainer = run_from(begun, files, tmp_path / "run", new_only=new_only)
-    n, before = begun.config.vocab_size, {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    n, before = (
+        begun.config.vocab_size,
+        {name: value.clone() for name, value in trainer.model.state_dict().items()},
+    )
     for name, old in begun.model.state_dict().items():
         assert torch.equal(before[name][: len(old)], old)
     list(trainer.train())
     saved = load_checkpoint(tmp_path / "run")
     for model in (trainer.model, trainer.averaged.module, saved.model):
         after = model.state_dict()
-        assert torch.equal(after["embedding.weight"][:n], before["embedding.weight"][:n]) == new_only
+        assert (
+            torch.equal(after["embedding.weight"][:n], before["embedding.weight"][:n]) == new_only
+        )
         changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
-        assert changed - {"embedding.weight"} == ({"heads.classes.weight"} if new_only else set(before) - {"embedding.weight"})
-        assert not torch.equal(after["embedding.weight"][-1], before["embedding.weight"][-1])       # <e>
+        assert changed - {"embedding.weight"} == (
+            {"heads.classes.weight"} if new_only else set(before) - {"embedding.weight"}
+        )
+        assert not torch.equal(after["embedding.weight"][-1], before["embedding.weight"][-1])  # <e>
     assert saved.training["start"] == {"name": "reader", "weights": begun.weights_digest}
     assert saved.training["recipe"]["new_only"] == new_only
     assert saved.training["data"]["lm_weight"] == 0.5
@@ -257,14 +323,31 @@ def test_what_a_run_from_a_checkpoint_trains(begun, files, tmp_path, new_only):
 
 def test_weights_of_another_size_are_no_start(begun, files, tmp_path):
     task = open_task("classify", files, tokenizer=begun.tokenizer)
-    config = GPTConfig(task.tokenizer.vocab_size, d_model=6, n_heads=3, n_layers=2, head="classes", classes="bad,good")
-    with pytest.raises(ValueError, match=r"^embedding.weight should have shape \(\d+, 6\), but in reader it has \(\d+, 15\)$"):
+    config = GPTConfig(
+        task.tokenizer.vocab_size,
+        d_model=6,
+        n_heads=3,
+        n_layers=2,
+        head="classes",
+        classes="bad,good",
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"^embedding.weight should have shape \(\d+, 6\), but in reader it has \(\d+, 15\)$",
+    ):
         Trainer(task, config, Recipe(steps=1), tmp_path, CPU, "", Start.of(begun))
 
 
 def test_nothing_is_new_where_all_is(files, tmp_path):
     task = open_task("classify", files, vocab_size=300)
-    config = GPTConfig(task.tokenizer.vocab_size, d_model=6, n_heads=3, n_layers=1, head="classes", classes="bad,good")
+    config = GPTConfig(
+        task.tokenizer.vocab_size,
+        d_model=6,
+        n_heads=3,
+        n_layers=1,
+        head="classes",
+        classes="bad,good",
+    )
     with pytest.raises(ValueError, match="^new_only wants a checkpoint to go on from"):
         Trainer(task, config, Recipe(steps=1, new_only=True), tmp_path, CPU)
 
@@ -281,21 +364,50 @@ def test_a_run_is_resumed_from_the_start_it_had(begun, files, tmp_path):
 
 def test_the_commands(begun, files, tmp_path, capsys):
     out, data = tmp_path / "judge", [str(file) for file in files]
-    small = ["--steps", "60", "--warmup", "10", "--learning-rate", "0.3", "--validate-every", "60", "--score-cases", "0"]
-    start = ["--from", str(begun.path), "--classes", "awful,lovely", "--fold", "2", "--device", "cpu"]
+    small = [
+        "--steps",
+        "60",
+        "--warmup",
+        "10",
+        "--learning-rate",
+        "0.3",
+        "--validate-every",
+        "60",
+        "--score-cases",
+        "0",
+    ]
+    start = [
+        "--from",
+        str(begun.path),
+        "--classes",
+        "awful,lovely",
+        "--fold",
+        "2",
+        "--device",
+        "cpu",
+    ]
     train = ["train", "classify", "--data", *data, *start, *small]
     assert cli.main([*train, "--out", str(out)]) == 0
     record = json.loads((out / "training.json").read_text())
     assert list(record["scores"]) == [
-        "held-out accuracy", "bag-of-words accuracy", "bag-of-tokens accuracy", "majority accuracy", "text perplexity", "cases",
+        "held-out accuracy",
+        "bag-of-words accuracy",
+        "bag-of-tokens accuracy",
+        "majority accuracy",
+        "text perplexity",
+        "cases",
     ]
-    assert record["scores"]["held-out accuracy"] > 80         # one word says the class
-    assert (record["data"]["fold"], record["data"]["lm_weight"], record["start"]["name"]) == (2, 0.5, "reader")
+    assert record["scores"]["held-out accuracy"] > 80  # one word says the class
+    assert (record["data"]["fold"], record["data"]["lm_weight"], record["start"]["name"]) == (
+        2,
+        0.5,
+        "reader",
+    )
     capsys.readouterr()
     assert cli.main(["evaluate", str(out), "--data", *data, "--device", "cpu"]) == 0
     said = capsys.readouterr()
     assert f"{record['scores']['held-out accuracy']:,.3f}" in said.out
-    assert "not the data" not in said.err          # the fold is the record's
+    assert "not the data" not in said.err  # the fold is the record's
     assert cli.main(["decode", str(out), "bol fine don", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first in ("awful", "lovely")
@@ -311,17 +423,38 @@ def test_the_commands(begun, files, tmp_path, capsys):
     [
         (["--model", "bert", "--from", "gpt"], "--from gpt is no bert but a gpt"),
         (["--model", "bert", "--lm-weight", "1"], "--lm-weight is no setting of the task classify"),
-        (["--classes", "one,two,three"], "has the labels bad, good, but the model the classes one, two, three"),
+        (
+            ["--classes", "one,two,three"],
+            "has the labels bad, good, but the model the classes one, two, three",
+        ),
         (["--from", "gpt", "--d-model", "48"], "should have shape"),
     ],
 )
 def test_flags_that_do_not_fit(files, tmp_path, capsys, flags, message):
-    assert cli.main(["train", "classify", "--data", *map(str, files), *flags, "--out", str(tmp_path), "--device", "cpu"]) == 1
+    assert (
+        cli.main(
+            [
+                "train",
+                "classify",
+                "--data",
+                *map(str, files),
+                *flags,
+                "--out",
+                str(tmp_path),
+                "--device",
+                "cpu",
+            ]
+        )
+        == 1
+    )
     assert message in capsys.readouterr().err
 
 
 def test_it_wants_a_file(capsys):
     assert cli.main(["train", "classify"]) == 1
-    assert "classify needs one or several tables of texts and labels (--data FILE …)" in capsys.readouterr().err
+    assert (
+        "classify needs one or several tables of texts and labels (--data FILE …)"
+        in capsys.readouterr().err
+    )
     assert cli.main(["train", "dates", "--from", "gpt"]) == 1
     assert "--from is no setting of the task dates" in capsys.readouterr().err

@@ -16,7 +16,9 @@ from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What Streamlit has been told; nothing is served."""
     told: list[list[str]] = []
-    monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("ATTNSCOPE_")})
+    monkeypatch.setattr(
+        os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("ATTNSCOPE_")}
+    )
     monkeypatch.setattr(streamlit.web.cli, "main", lambda arguments, **how: told.append(arguments))
     return told
 
@@ -30,29 +32,47 @@ def test_it_listens_on_this_machine_and_opens_any_folder(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert attnscope(monkeypatch, "--port", "8999", "--no-browser") == 0
-    assert started == [["run", str(Path(command.__file__).with_name("server.py")), "--server.port=8999", "--server.headless=true"]]
+    assert started == [
+        [
+            "run",
+            str(Path(command.__file__).with_name("server.py")),
+            "--server.port=8999",
+            "--server.headless=true",
+        ]
+    ]
     assert not checkpoints.is_shared()
     assert not any(name in os.environ for name in (checkpoints.MODELS, checkpoints.SHARED, ALLOWED))
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("given", "address"), [(["--share"], "0.0.0.0"), (["--share", "192.168.7.5"], "192.168.7.5")])
+@pytest.mark.parametrize(
+    ("given", "address"), [(["--share"], "0.0.0.0"), (["--share", "192.168.7.5"], "192.168.7.5")]
+)
 def test_shared_it_listens_where_it_is_told_and_says_so(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str], address: str
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    address: str,
 ) -> None:
     assert attnscope(monkeypatch, *given) == 0
     assert f"--server.address={address}" in started[0]
     assert "--client.showErrorDetails=none" in started[0]
     assert checkpoints.is_shared()
     said = " ".join(capsys.readouterr().err.split())
-    assert f"*** SHARED: this app is open to everyone who can reach {address}, port 8501. ***" in said
+    assert (
+        f"*** SHARED: this app is open to everyone who can reach {address}, port 8501. ***" in said
+    )
     assert "It opens the shipped models, no other folder of this machine." in said
     assert "no accounts and no passwords, does not encrypt" in said
     assert "put a proxy with TLS and a login before it" in said
 
 
 def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     (tmp_path / "runs" / "mine" / "config.json").touch()
@@ -61,10 +81,15 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     assert attnscope(monkeypatch, "--share", "127.0.0.1", "--models", "runs", *names) == 0
     assert checkpoints.available()[-1] == "runs/mine"
     assert os.environ[ALLOWED] == "attn.example.org,attn.local"
-    assert "It opens the shipped models and 1 under runs, no other folder of this machine." in capsys.readouterr().err
+    assert (
+        "It opens the shipped models and 1 under runs, no other folder of this machine."
+        in capsys.readouterr().err
+    )
 
 
-def test_the_numbers_that_models_run_in_reach_the_app(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numbers_that_models_run_in_reach_the_app(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str | None] = []
     monkeypatch.setattr(checkpoints.models, "load", lambda name, dtype=None: asked.append(dtype))
     assert attnscope(monkeypatch) == 0
@@ -74,20 +99,28 @@ def test_the_numbers_that_models_run_in_reach_the_app(started: list[list[str]], 
     assert asked == [None, "bfloat16"]
 
 
-def test_how_much_is_kept_is_the_budget_of_the_cache(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_much_is_kept_is_the_budget_of_the_cache(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(os.environ, BUDGET_VARIABLE, "7")
     assert attnscope(monkeypatch, "--keep", "2000") == 0
     assert budget() == 2000 * MEGABYTE
     assert attnscope(monkeypatch) == 0
-    assert budget() == 2000 * MEGABYTE       # nobody has said otherwise
+    assert budget() == 2000 * MEGABYTE  # nobody has said otherwise
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "three", "inf"])
 def test_a_budget_that_is_none_is_named_as_it_was_given(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: str,
 ) -> None:
     assert attnscope(monkeypatch, f"--keep={said}") == 1
-    assert capsys.readouterr().err == f"attnscope: --keep must be a number of megabytes above 0, not {said!r}\n"
+    assert (
+        capsys.readouterr().err
+        == f"attnscope: --keep must be a number of megabytes above 0, not {said!r}\n"
+    )
     assert not started
 
 

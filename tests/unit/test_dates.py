@@ -47,7 +47,9 @@ STRPTIME = {  # what a pattern in digits is called by datetime, which reads padd
 
 
 def unaccented(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    return "".join(
+        c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c)
+    )
 
 
 def read(source: str) -> str:
@@ -59,7 +61,9 @@ def read(source: str) -> str:
         year, month, day = numbers if len(numbers[0]) == 4 else numbers[::-1]
     else:
         year, day = numbers if len(numbers[0]) == 4 else numbers[::-1]
-        month = MONTH_STARTS[MONTH.findall(unaccented(source))[-1]]  # a weekday, as in "mar 5 mar", comes first
+        month = MONTH_STARTS[
+            MONTH.findall(unaccented(source))[-1]
+        ]  # a weekday, as in "mar 5 mar", comes first
     if len(year) == 2:
         year = int(year) + (1900 if int(year) >= 69 else 2000)
     return date(int(year), int(month), int(day)).isoformat()
@@ -70,7 +74,9 @@ def many() -> list[dates.DateExample]:
     """Of days from either side of the split."""
     rng, first, last = Random(7), dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal()
     with unchecked():
-        return [dates.write(rng, date.fromordinal(rng.randint(first, last))) for _ in range(200_000)]
+        return [
+            dates.write(rng, date.fromordinal(rng.randint(first, last))) for _ in range(200_000)
+        ]
 
 
 def test_a_reader_written_from_the_rules_reads_every_string(many):
@@ -85,7 +91,13 @@ def test_no_string_means_two_dates(many):
 
 
 def test_all_writings_of_a_pair_of_easily_swapped_dates_are_distinct():
-    days = (date(2005, 3, 4), date(2005, 4, 3), date(2003, 4, 5), date(2004, 3, 5), date(2004, 5, 3))
+    days = (
+        date(2005, 3, 4),
+        date(2005, 4, 3),
+        date(2003, 4, 5),
+        date(2004, 3, 5),
+        date(2004, 5, 3),
+    )
     with unchecked():
         written = [{dates.write(Random(i), day).source for i in range(20_000)} for day in days]
     assert len(set().union(*written)) == sum(map(len, written))
@@ -111,7 +123,9 @@ def weekday_names(e: dates.DateExample) -> tuple[list[str], list[str]]:
         name = rest.removeprefix("星期").removeprefix("周").removesuffix("曜日")
         return [name] if name else [], ["一 二 三 四 五 六 日", "月 火 水 木 金 土 日"]
     rows = list(WEEKDAY_STARTS.values()) if language == "Digits" else [WEEKDAY_STARTS[language]]
-    words = [w for w in re.findall(r"[a-z]+", unaccented(e.source)) if w not in ("de", "del", "den")]
+    words = [
+        w for w in re.findall(r"[a-z]+", unaccented(e.source)) if w not in ("de", "del", "den")
+    ]
     if language != "Digits":  # "mar 5 mar": the month is the last word that can be one
         del words[max(i for i, w in enumerate(words) if MONTH.match(w))]
     return [w for w in words if w.startswith(tuple(" ".join(rows).split()))][:1], rows
@@ -130,7 +144,9 @@ def test_a_weekday_is_the_true_one(many):
 
 def test_alphabet_is_exactly_what_occurs(many):
     assert "".join(sorted({c for e in many for c in e.source + e.target})) == dates.ALPHABET
-    tables = "".join(row for language in date_languages.LANGUAGES for row in language.weekdays + language.months)
+    tables = "".join(
+        row for language in date_languages.LANGUAGES for row in language.weekdays + language.months
+    )
     assert set(tables + tables.upper() + tables.lower()) <= set(dates.ALPHABET)
 
 
@@ -160,12 +176,19 @@ def test_every_year_month_day_and_leap_day_occurs(many):
 
 
 def test_every_pattern_of_every_language_occurs(many):
-    assert len({e.format for e in many}) == sum(len(language.patterns) for language in date_languages.LANGUAGES)
+    assert len({e.format for e in many}) == sum(
+        len(language.patterns) for language in date_languages.LANGUAGES
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("5/3/68", "2068-03-05"), ("5/3/69", "1969-03-05"), ("5/3/00", "2000-03-05"), ("5/3/99", "1999-03-05")],
+    [
+        ("5/3/68", "2068-03-05"),
+        ("5/3/69", "1969-03-05"),
+        ("5/3/00", "2000-03-05"),
+        ("5/3/99", "1999-03-05"),
+    ],
 )
 def test_short_years_follow_posix(source, target):
     assert read(source) == datetime.strptime(source, "%d/%m/%y").date().isoformat() == target
@@ -213,7 +236,10 @@ def test_training_and_held_out_share_no_date():
 @unchecked()
 def test_no_string_is_both_validated_and_tested_on():
     task = DatesTask()
-    tested = {tuple(source) for source in task.tokenizer.encode_many([case.source for case in task.held_out()])}
+    tested = {
+        tuple(source)
+        for source in task.tokenizer.encode_many([case.source for case in task.held_out()])
+    }
     validated = [tuple(source) for source, _ in task.validation()]
     assert (len(tested), len(validated)) == (2000, 1000)
     assert not tested & set(validated)
@@ -225,7 +251,9 @@ def test_no_string_is_both_validated_and_tested_on():
 def test_batches_are_the_training_examples_of_one_step_after_the_other():
     task = DatesTask(batch_size=11)
     for step, batch in zip(range(3), task.batches(5), strict=False):
-        written = [(task.tokenizer.decode(list(s)), task.tokenizer.decode(list(t))) for s, t in batch]
+        written = [
+            (task.tokenizer.decode(list(s)), task.tokenizer.decode(list(t))) for s, t in batch
+        ]
         assert written == [(e.source, e.target) for e in dates.training_examples(5, step, 11)]
     assert len(next(DatesTask().batches(5))) == 256
 
@@ -234,7 +262,9 @@ def test_the_examples_are_those_that_the_shipped_checkpoints_were_trained_and_sc
     """Golden: another share of a language, another chance of a weekday or another seed gives other dates and other writings."""
     task = DatesTask()
     training = [e for step in range(3) for e in dates.training_examples(1, step, 500)]
-    held_out = [c for validation in (False, True) for c in task.held_out(300, validation=validation)]
+    held_out = [
+        c for validation in (False, True) for c in task.held_out(300, validation=validation)
+    ]
     assert sha256(repr(training).encode()).hexdigest()[:16] == "f334905ea918399c"
     assert sha256(repr(held_out).encode()).hexdigest()[:16] == "730716b62c721dbc"
 
@@ -242,7 +272,10 @@ def test_the_examples_are_those_that_the_shipped_checkpoints_were_trained_and_sc
 def test_about_five_percent_of_dates_are_held_out():
     days = range(dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal() + 1)
     # Golden count: a change would put trained dates into the held-out set of every shipped checkpoint.
-    assert (sum(dates.is_held_out(date.fromordinal(d).isoformat()) for d in days), len(days)) == (1_820, 36_525)
+    assert (sum(dates.is_held_out(date.fromordinal(d).isoformat()) for d in days), len(days)) == (
+        1_820,
+        36_525,
+    )
 
 
 @pytest.mark.parametrize(("label", "source"), dates.SOURCE_EXAMPLES)

@@ -5,7 +5,15 @@ import math
 
 import pytest
 import torch
-from small import N_CTX, VOCAB, padded_ids, random_attention_only, random_ids, random_model, random_seq2seq
+from small import (
+    N_CTX,
+    VOCAB,
+    padded_ids,
+    random_attention_only,
+    random_ids,
+    random_model,
+    random_seq2seq,
+)
 
 from models.architectures.transformer import Transformer
 from models.decoding import (
@@ -36,20 +44,36 @@ def endless() -> Transformer:
     return model
 
 
-def by_hand(model: Transformer, prefix: tuple[int, ...], source: tuple[int, ...] = SOURCE) -> torch.Tensor:
+def by_hand(
+    model: Transformer, prefix: tuple[int, ...], source: tuple[int, ...] = SOURCE
+) -> torch.Tensor:
     """The log-probabilities after a prefix, by one whole forward pass."""
     with torch.no_grad():
-        return model(torch.tensor([source]), torch.tensor([[START, *prefix]]))[0, -1].log_softmax(-1)
+        return model(torch.tensor([source]), torch.tensor([[START, *prefix]]))[0, -1].log_softmax(
+            -1
+        )
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_cached_decoding_is_uncached_decoding(norm):
     model = random_model(seed=3, norm=norm)
-    forced = [*random_ids(1, 17, seed=4)[0].tolist(), PAD, START, 9, PAD, PAD, 8]   # a model may write <pad> and <s> too
-    cached, uncached = (list(greedy(model, SOURCE, forced=forced, max_new=29, use_cache=c)) for c in (True, False))
+    forced = [
+        *random_ids(1, 17, seed=4)[0].tolist(),
+        PAD,
+        START,
+        9,
+        PAD,
+        PAD,
+        8,
+    ]  # a model may write <pad> and <s> too
+    cached, uncached = (
+        list(greedy(model, SOURCE, forced=forced, max_new=29, use_cache=c)) for c in (True, False)
+    )
     assert len(cached) == len(uncached) >= len(forced)
     for a, b in zip(cached, uncached, strict=True):
-        torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=1e-4)   # sums in another order, 29 tokens
+        torch.testing.assert_close(
+            a.log_probs, b.log_probs, atol=1e-4, rtol=1e-4
+        )  # sums in another order, 29 tokens
         torch.testing.assert_close(a.log_probs, by_hand(model, a.prefix), atol=1e-4, rtol=1e-4)
         assert a.token == b.token
 
@@ -63,7 +87,14 @@ def test_a_run_after_the_weights_have_changed_is_of_the_new_weights():
             with torch.no_grad():
                 parameter.add_(torch.randn(parameter.shape))
         cached, plain = (
-            torch.stack([step.log_probs for step in greedy(model, SOURCE, forced=[7, 11, 13], max_new=3, use_cache=use_cache)])
+            torch.stack(
+                [
+                    step.log_probs
+                    for step in greedy(
+                        model, SOURCE, forced=[7, 11, 13], max_new=3, use_cache=use_cache
+                    )
+                ]
+            )
             for use_cache in (True, False)
         )
         torch.testing.assert_close(cached, plain, atol=1e-4, rtol=1e-4)
@@ -94,22 +125,53 @@ def test_teacher_forced_steps_are_the_stacked_forward_pass(tiny):
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=1e-4)
 
 
-WRITTEN = [step.token for step in greedy(random_model(seed=3), SOURCE, max_new=20, forced={19: END})]
+WRITTEN = [
+    step.token for step in greedy(random_model(seed=3), SOURCE, max_new=20, forced={19: END})
+]
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize(
     "draft",
-    [WRITTEN, WRITTEN[:-1], WRITTEN[:7], [*WRITTEN[:7], 9, *WRITTEN[7:]], [9, 8, 7], [*WRITTEN, 5, 6], WRITTEN * 9, [END], []],
-    ids=["right", "no end", "too short", "one too many", "wrong", "beyond the end", "far too long", "only the end", "none"],
+    [
+        WRITTEN,
+        WRITTEN[:-1],
+        WRITTEN[:7],
+        [*WRITTEN[:7], 9, *WRITTEN[7:]],
+        [9, 8, 7],
+        [*WRITTEN, 5, 6],
+        WRITTEN * 9,
+        [END],
+        [],
+    ],
+    ids=[
+        "right",
+        "no end",
+        "too short",
+        "one too many",
+        "wrong",
+        "beyond the end",
+        "far too long",
+        "only the end",
+        "none",
+    ],
 )
 def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
     model, how = random_model(seed=3), {"max_new": 20, "forced": {19: END}, "use_cache": use_cache}
-    plain, drafted = list(greedy(model, SOURCE, **how)), list(greedy(model, SOURCE, drafts=[draft], **how))
-    assert [(s.index, s.prefix, s.token) for s in drafted] == [(s.index, s.prefix, s.token) for s in plain]
+    plain, drafted = (
+        list(greedy(model, SOURCE, **how)),
+        list(greedy(model, SOURCE, drafts=[draft], **how)),
+    )
+    assert [(s.index, s.prefix, s.token) for s in drafted] == [
+        (s.index, s.prefix, s.token) for s in plain
+    ]
     for step in drafted:
-        torch.testing.assert_close(step.log_probs, by_hand(model, step.prefix), atol=1e-4, rtol=1e-4)
-    lucky = (list(sample(model, SOURCE, seed=5, temperature=3.0, drafts=[d], **how)) for d in (draft, ()))
+        torch.testing.assert_close(
+            step.log_probs, by_hand(model, step.prefix), atol=1e-4, rtol=1e-4
+        )
+    lucky = (
+        list(sample(model, SOURCE, seed=5, temperature=3.0, drafts=[d], **how)) for d in (draft, ())
+    )
     assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
 
 
@@ -120,24 +182,36 @@ WANTED = list(range(4, 16))
     ("drafts", "positions"),
     [
         ([WANTED], [12]),
-        ([WANTED[:8]], [9, *[1] * 3]),                      # the pass of a draft gives the token after it
-        ([[*WANTED[:5], 3, *WANTED[6:]]], [12, 1, 5]),      # in place of the wrong one, after it, and on with the draft
-        ([WANTED, [WANTED[0], 3, 3]], [4, 10]),             # the last draft first, then the one that goes on
-        ([[4, 6, 4, 5, 9], [5, 9]], [3, 5, 2, 4, *[1] * 8]),    # on with the nearest, then with what has most before it
+        ([WANTED[:8]], [9, *[1] * 3]),  # the pass of a draft gives the token after it
+        (
+            [[*WANTED[:5], 3, *WANTED[6:]]],
+            [12, 1, 5],
+        ),  # in place of the wrong one, after it, and on with the draft
+        ([WANTED, [WANTED[0], 3, 3]], [4, 10]),  # the last draft first, then the one that goes on
+        (
+            [[4, 6, 4, 5, 9], [5, 9]],
+            [3, 5, 2, 4, *[1] * 8],
+        ),  # on with the nearest, then with what has most before it
         ([[]], [1] * 12),
     ],
 )
 def test_what_a_draft_guesses_right_is_read_in_one_pass(endless, monkeypatch, drafts, positions):
     passes = []
     decode = endless.decode
-    monkeypatch.setattr(endless, "decode", lambda target, *rest: passes.append(target.shape[1]) or decode(target, *rest))
+    monkeypatch.setattr(
+        endless,
+        "decode",
+        lambda target, *rest: passes.append(target.shape[1]) or decode(target, *rest),
+    )
     steps = greedy(endless, SOURCE, max_new=12, forced=WANTED, drafts=drafts)
     assert [step.token for step in steps] == WANTED
     assert passes == positions
 
 
 @pytest.mark.parametrize(
-    "model", [random_seq2seq(attention="none"), random_seq2seq(), random_attention_only()], ids=["rnn", "bahdanau", "attention"]
+    "model",
+    [random_seq2seq(attention="none"), random_seq2seq(), random_attention_only()],
+    ids=["rnn", "bahdanau", "attention"],
 )
 def test_a_draft_changes_nothing_for_other_models_either(model):
     plain = [step.token for step in greedy(model, SOURCE, max_new=12)]
@@ -148,7 +222,9 @@ def test_a_draft_changes_nothing_for_other_models_either(model):
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
     ahead = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
     plain = [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead)]
-    assert [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])] == plain
+    assert [
+        step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])
+    ] == plain
 
 
 def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):
@@ -165,9 +241,14 @@ def test_forcing_the_end_ends(endless):
 
 
 def test_limits(endless):
-    assert len(list(greedy(endless, SOURCE))) == endless.longest(len(SOURCE)) == 2 * len(SOURCE) + 20 < N_CTX - 1
+    assert (
+        len(list(greedy(endless, SOURCE)))
+        == endless.longest(len(SOURCE))
+        == 2 * len(SOURCE) + 20
+        < N_CTX - 1
+    )
     assert len(list(greedy(endless, SOURCE, max_new=3))) == 3
-    assert len(list(greedy(endless, SOURCE, max_new=1000))) == N_CTX - 1   # with <s>, n_ctx tokens
+    assert len(list(greedy(endless, SOURCE, max_new=1000))) == N_CTX - 1  # with <s>, n_ctx tokens
     assert endless.longest(N_CTX) == N_CTX - 1
     assert [step.index for step in beam(endless, SOURCE, max_new=3)] == [0, 1, 2]
     for decode in (greedy, beam):
@@ -203,7 +284,9 @@ def small_vocabulary(seed: int) -> Transformer:
     return random_model(seed, vocab_size=SMALL_VOCAB)
 
 
-def every_text(model: Transformer, n: int, alpha: float) -> list[tuple[float, float, tuple[int, ...]]]:
+def every_text(
+    model: Transformer, n: int, alpha: float
+) -> list[tuple[float, float, tuple[int, ...]]]:
     """(score, log-probability, tokens) of all texts that end with </s> within n tokens, or are cut there; best first."""
     rows = {}
     texts = []
@@ -284,17 +367,22 @@ P = torch.tensor([0.05, 0.4, 0.1, 0.25, 0.2])
         ({}, [0.05, 0.4, 0.1, 0.25, 0.2]),
         ({"top_k": 2}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),
         ({"top_k": 99}, [0.05, 0.4, 0.1, 0.25, 0.2]),
-        ({"top_p": 0.6}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),        # 0.4 is not enough, 0.4 + 0.25 is
+        ({"top_p": 0.6}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),  # 0.4 is not enough, 0.4 + 0.25 is
         ({"top_p": 0.66}, [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
-        ({"top_p": 1e-9}, [0, 1, 0, 0, 0]),                          # the best is always kept
+        ({"top_p": 1e-9}, [0, 1, 0, 0, 0]),  # the best is always kept
         ({"top_p": 1.0}, [0.05, 0.4, 0.1, 0.25, 0.2]),
-        ({"top_k": 3, "top_p": 0.7}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),   # of 0.85: 0.47, then 0.76 reaches 0.7
+        (
+            {"top_k": 3, "top_p": 0.7},
+            [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0],
+        ),  # of 0.85: 0.47, then 0.76 reaches 0.7
         ({"temperature": 0.5}, [p * p / 0.275 for p in (0.05, 0.4, 0.1, 0.25, 0.2)]),
         ({"temperature": 0.5, "top_k": 1}, [0, 1, 0, 0, 0]),
     ],
 )
 def test_sampling_filters_against_tables_by_hand(how, wanted):
-    torch.testing.assert_close(filtered(P.log(), **how).exp(), torch.tensor(wanted, dtype=torch.float32))
+    torch.testing.assert_close(
+        filtered(P.log(), **how).exp(), torch.tensor(wanted, dtype=torch.float32)
+    )
 
 
 def test_top_p_of_one_keeps_every_token_of_a_large_vocabulary():
@@ -330,7 +418,7 @@ def test_draws_follow_the_distribution(endless):
     drawn = [step for seed in range(5) for step in sample(endless, SOURCE, seed=seed, max_new=36)]
     excess = torch.tensor([step.log_prob + step.entropy for step in drawn])
     assert excess.std() > 0.1
-    assert excess.mean().abs() < 4 * excess.std() / len(drawn) ** 0.5   # four standard errors
+    assert excess.mean().abs() < 4 * excess.std() / len(drawn) ** 0.5  # four standard errors
     best = set(by_hand(endless, ()).topk(2).indices.tolist())
     assert {next(sample(endless, SOURCE, seed=seed, top_k=2)).token for seed in range(17)} == best
 
@@ -342,16 +430,20 @@ def test_entropy_and_top():
     assert step.top(1) == [(0, 0.5)]
     assert [p for _, p in step.top(99)] == pytest.approx([0.5, 0.25, 0.25, 0])
     other = Step(0, (), 2, torch.tensor([0.125, 0.25, 0.0625, 0.5, 0.0625]).log())
-    assert other.top(3) == [(3, 0.5), (1, 0.25), (0, 0.125)]                  # likeliest first
-    assert other.entropy == pytest.approx(1.875 * math.log(2))                # ½·1 + ¼·2 + ⅛·3 + 2·(1/16)·4 bits
-    assert other.log_prob == pytest.approx(-4 * math.log(2))                  # of the token taken, not of the best
+    assert other.top(3) == [(3, 0.5), (1, 0.25), (0, 0.125)]  # likeliest first
+    assert other.entropy == pytest.approx(1.875 * math.log(2))  # ½·1 + ¼·2 + ⅛·3 + 2·(1/16)·4 bits
+    assert other.log_prob == pytest.approx(-4 * math.log(2))  # of the token taken, not of the best
 
 
 def test_a_recorded_step_holds_its_own_attention(tiny):
     steps = list(greedy(tiny, SOURCE, max_new=4, forced=[5, 6, 7, 8], recorded=True))
     for i, step in enumerate(steps):
         site = step.recording.attention["decoder.layers.1.self_attn"]
-        assert site.weights().shape == (3, 1, i + 1)   # the new query only; its keys come from the cache
+        assert site.weights().shape == (
+            3,
+            1,
+            i + 1,
+        )  # the new query only; its keys come from the cache
         torch.testing.assert_close(site.head_out(), site.out[0])
     whole = list(teacher_forced(tiny, SOURCE, [5, 6, 7], recorded=True))[0].recording
     for name in ("decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"):

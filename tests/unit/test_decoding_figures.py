@@ -32,7 +32,7 @@ from viz_app.views.decoding.story import Story
 
 TERMS = words.terms("translation", "eng-fra")
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
-NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
+NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
 A, B = (NAMES.index(letter) for letter in "ab")
 
@@ -40,7 +40,11 @@ A, B = (NAMES.index(letter) for letter in "ab")
 def story(scope: Scope, target: str | None = "edc", method: Method | None = None) -> Story:
     trace, method = scope.run("abcde", target), method or Method()
     run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
-    free = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run if method.forced else None
+    free = (
+        decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run
+        if method.forced
+        else None
+    )
     return Story(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
@@ -60,7 +64,10 @@ def softmax(run: Run) -> np.ndarray:
 
 
 def ranks(run: Run) -> list[int]:
-    return [1 + sorted(row, reverse=True).index(row[token]) for row, token in zip(softmax(run).tolist(), run.taken, strict=True)]
+    return [
+        1 + sorted(row, reverse=True).index(row[token])
+        for row, token in zip(softmax(run).tolist(), run.taken, strict=True)
+    ]
 
 
 def entropies(run: Run) -> np.ndarray:
@@ -76,13 +83,17 @@ def called(ids: list[int] | tuple[int, ...]) -> list[str]:
 
 def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
     trace = scope.run("abcde", "edc")
-    assert reading(trace, 1, 2) == ShownAttention(CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention")
+    assert reading(trace, 1, 2) == ShownAttention(
+        CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention"
+    )
     assert reading(trace) == ShownAttention(
         "decoder.layers.0.cross_attn", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads",
         "Cross-attention",
     )  # fmt: skip
     bahdanau = letters("recurrent").run("abcde", "edc")
-    assert reading(bahdanau, 1, 2) == ShownAttention("decoder.alignment", "", 0, "weights α of the context", "Alignment")
+    assert reading(bahdanau, 1, 2) == ShownAttention(
+        "decoder.alignment", "", 0, "weights α of the context", "Alignment"
+    )
     assert reading(letters("recurrent", attention="none").run("abcde", "edc")) == ShownAttention()
     alone = letters("attention only").run("abcde", "edc")
     (cross,) = (site.name for site in alone.attention.values() if site.kind == "cross")
@@ -95,12 +106,21 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
 
 
 def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
-    header, arrays = unpack(decoding_payloads.stepper(forced, scope, reading(forced.trace, 1, 2), TERMS, 2, "A note."))
+    header, arrays = unpack(
+        decoding_payloads.stepper(forced, scope, reading(forced.trace, 1, 2), TERMS, 2, "A note.")
+    )
     del header["arrays"]
-    n, count = len(forced.serial), models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, len(forced.serial))
+    n, count = (
+        len(forced.serial),
+        models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, len(forced.serial)),
+    )
     lanes = {name: header.pop(name) for name in ("parallel", "serial", "free")}
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
-    diverges = next(i for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False)) if a != b)
+    diverges = next(
+        i
+        for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False))
+        if a != b
+    )
     assert header == {
         **saving("letters.decoding", facts(forced.trace)),
         "block": 1, "blocks": {},
@@ -119,20 +139,29 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert [label[0] for label in teacher["given"]] == [*"edc", "[end]"]
     assert [label[0] for label in teacher["predicted"]] == called(best)
     assert teacher["best"] == best
-    assert (teacher["n"], teacher["taken"], teacher["ended"]) == (4, [*forced.trace.streams["target"].ids[1:], END], True)
+    assert (teacher["n"], teacher["taken"], teacher["ended"]) == (
+        4,
+        [*forced.trace.streams["target"].ids[1:], END],
+        True,
+    )
     assert [label[0] for label in writer["written"]] == called(forced.serial.taken)
     assert [label[0] for label in writer["read"]] == ["[start]", *called(forced.serial.taken[:-1])]
     assert (writer["n"], writer["taken"]) == (n, list(forced.serial.taken))
     assert writer["ended"] == (forced.serial.taken[-1] == END)
     assert writer["cached"] == list(range(n))
     assert (writer["taken"][1], writer["taken"][3]) == (A, B)
-    assert [lanes["free"].pop(name) for name in ("written", "taken")] == [writer_labels(forced.free), list(forced.free.taken)]
+    assert [lanes["free"].pop(name) for name in ("written", "taken")] == [
+        writer_labels(forced.free),
+        list(forced.free.taken),
+    ]
     for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
         assert arrays[f"{name}_rank"].tolist() == ranks(run)
         np.testing.assert_allclose(arrays[f"{name}_entropy"], entropies(run), atol=1e-5)
         shown = [[label[0] for label in row] for row in lanes[name]["candidates"]]
         assert shown == [called(row) for row in arrays[f"{name}_ids"]]
-        for ids, p, whole, taken in zip(arrays[f"{name}_ids"], arrays[f"{name}_p"], softmax(run), run.taken, strict=True):
+        for ids, p, whole, taken in zip(
+            arrays[f"{name}_ids"], arrays[f"{name}_p"], softmax(run), run.taken, strict=True
+        ):
             np.testing.assert_allclose(p, whole[ids], atol=1e-6)
             assert ids[:8].tolist() == np.argsort(-whole, kind="stable")[:8].tolist()
             assert taken in ids
@@ -146,31 +175,57 @@ def writer_labels(run: Run) -> list:
 def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
     told = story(scope, None)
     header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
-    assert (header["free"], header["forced"], header["note"], header["ownText"], header["diverges"]) == (None, [], "", True, -1)
+    assert (
+        header["free"],
+        header["forced"],
+        header["note"],
+        header["ownText"],
+        header["diverges"],
+    ) == (None, [], "", True, -1)
     assert "drawn_p" not in arrays
 
 
 def test_sampling_and_beam_are_called_what_they_are(scope: Scope) -> None:
     told = story(scope, method=Method("sample", seed=2))
-    assert unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"] == "sampling"
+    assert (
+        unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"]
+        == "sampling"
+    )
     told = story(scope, method=Method("beam", width=2))
-    assert unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"] == "beam search, its best"
+    assert (
+        unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"]
+        == "beam search, its best"
+    )
 
 
 def test_a_recurrent_decoder_shows_its_states_on_one_scale() -> None:
     scope = letters("recurrent", n_ctx=13)
     told = story(scope)
     header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
-    assert (header["family"], header["own"], header["cross"], header["work"]["state"]) == ("recurrent", False, "Alignment", 7)
+    assert (header["family"], header["own"], header["cross"], header["work"]["state"]) == (
+        "recurrent",
+        False,
+        "Alignment",
+        7,
+    )
     assert header["work"]["layers"] == 0
-    titles = {"decoder.contexts": "Context c(i), what it read", "decoder.states": "State s(i) after this step"}
+    titles = {
+        "decoder.contexts": "Context c(i), what it read",
+        "decoder.states": "State s(i) after this step",
+    }
     assert [(one["name"], one["title"]) for one in header["vectors"]] == sorted(titles.items())
     for one in header["vectors"]:
         both = [arrays[f"{run}_{one['name']}"] for run in ("parallel", "serial")]
         assert one["scale"] == max(np.abs(values).max() for values in both)
-        np.testing.assert_allclose(both[0], told.trace.activations[one["name"]].value[0].numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            both[0], told.trace.activations[one["name"]].value[0].numpy(), rtol=1e-4, atol=1e-5
+        )
     assert "parallel_self" not in arrays
-    np.testing.assert_allclose(arrays["parallel_cross"], told.trace.attention["decoder.alignment"].weights(0).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["parallel_cross"],
+        told.trace.attention["decoder.alignment"].weights(0).numpy(),
+        atol=1e-6,
+    )
 
 
 # the beam
@@ -185,16 +240,27 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     node = steps[step].hypotheses[rank]
     run = decoding_runs.single_pass(scope.model, trace.streams["source"].ids, node.tokens)
     both = Story(trace, decoding_runs.of_trace(trace), run, Method())
-    header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6))
+    header, arrays = unpack(
+        decoding_beam.beam_tree(
+            steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6
+        )
+    )
     best = steps[-1].hypotheses[0].tokens
     for i, column in enumerate(header["steps"]):
         assert len(column) == len(steps[i].hypotheses)
-        assert [one["score"] for one in column] == sorted((one["score"] for one in column), reverse=True)
+        assert [one["score"] for one in column] == sorted(
+            (one["score"] for one in column), reverse=True
+        )
         for one, h in zip(column, steps[i].hypotheses, strict=True):
             n = len(h.tokens)
             ended = h.tokens[-1] == END
             assert one["score"] == pytest.approx(h.log_prob / ((5 + n) / 6) ** 0.6)
-            assert (one["logProb"], one["n"], one["parent"], one["ended"]) == (h.log_prob, n, h.parent, ended)
+            assert (one["logProb"], one["n"], one["parent"], one["ended"]) == (
+                h.log_prob,
+                n,
+                h.parent,
+                ended,
+            )
             assert one["carried"] == (n < i + 1)
             assert one["best"] == (h.tokens == best[: i + 1])
             assert one["text"] == "".join(scope.tokenizer.tokens(t for t in h.tokens if t != END))
@@ -208,7 +274,10 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
         "taken": node.tokens[-1], "alpha": 0.6,
     }  # fmt: skip
     assert [label[0] for label in header["source"]] == [*"May·5,·2021", "[end]"]
-    assert [label[0] for label in header["read"]] == ["[start]", *scope.tokenizer.tokens(node.tokens[:-1])]
+    assert [label[0] for label in header["read"]] == [
+        "[start]",
+        *scope.tokenizer.tokens(node.tokens[:-1]),
+    ]
     assert header["token"][0] == scope.tokenizer.token(node.tokens[-1])
     again = scope.run("May 5, 2021", "".join(scope.tokenizer.tokens(node.tokens[:-1])))
     p = again.next_token.logits[-1].softmax(-1)
@@ -219,15 +288,32 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
         {"</s>": "[end]", "<s>": "[start]", "<pad>": "[padding]", "<unk>": "[unknown]", " ": "·"}.get(token, token)
         for token in scope.tokenizer.tokens(arrays["ids"].tolist())
     ]  # fmt: skip
-    np.testing.assert_allclose(arrays["cross"], again.attention[CROSS].weights(3)[-1].numpy(), atol=1e-5)
-    np.testing.assert_allclose(arrays["self"], again.attention[OWN].weights(3)[-1].numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        arrays["cross"], again.attention[CROSS].weights(3)[-1].numpy(), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        arrays["self"], again.attention[OWN].weights(3)[-1].numpy(), atol=1e-5
+    )
 
 
-@pytest.mark.parametrize(("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)])
-def test_a_node_that_is_asked_for_is_shown_if_it_is_there(scope: Scope, node: tuple | None, found: tuple | None) -> None:
-    steps = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method("beam", width=2)).beam
+@pytest.mark.parametrize(
+    ("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)]
+)
+def test_a_node_that_is_asked_for_is_shown_if_it_is_there(
+    scope: Scope, node: tuple | None, found: tuple | None
+) -> None:
+    steps = decoding_runs.autoregressive(
+        scope.model, scope.encode(source="abc")["source"].ids, Method("beam", width=2)
+    ).beam
     best = steps[-1].hypotheses[0]
-    ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].hypotheses) if h.tokens == best.tokens))
+    ended = (
+        len(best.tokens) - 1,
+        next(
+            r
+            for r, h in enumerate(steps[len(best.tokens) - 1].hypotheses)
+            if h.tokens == best.tokens
+        ),
+    )
     assert decoding_beam.nearest(steps, node) == (found or ended)
 
 
@@ -235,24 +321,38 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     """In every lane, among the candidates, in the beam and in the drawing."""
     tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
     model = random_model(vocab_size=tokenizer.vocab_size, n_ctx=13)
-    scope = Scope(Checkpoint(Path("pieces"), model, tokenizer, {"task": "translation"}), torch.device("cpu"))
+    scope = Scope(
+        Checkpoint(Path("pieces"), model, tokenizer, {"task": "translation"}), torch.device("cpu")
+    )
     book = tokenizer.backend.token_to_id("▁book")
     trace = scope.run("a book", "book book")
 
     def labels_of(ids: list[int], first: bool) -> list[str]:
-        names = [tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·") for i in ids]
+        names = [
+            tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·")
+            for i in ids
+        ]
         return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]
 
-    kept = Hypothesis((book,), -1.0, -1.0, -1, False), Hypothesis((book, book), -2.0, -2.0, 0, False)
+    kept = (
+        Hypothesis((book,), -1.0, -1.0, -1, False),
+        Hypothesis((book, book), -2.0, -2.0, 0, False),
+    )
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
-        run = decoding_runs.single_pass(model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens)
+        run = decoding_runs.single_pass(
+            model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens
+        )
         both = Story(trace, decoding_runs.of_trace(trace), run, Method())
-        header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6))
+        header, arrays = unpack(
+            decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6)
+        )
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
         assert header["token"][0] == ("·book" if i else "book")
         assert [label[0] for label in header["read"]] == ["[start]", "book"][: 1 + i]
-        assert [label[0] for label in header["candidates"]] == labels_of(arrays["ids"].tolist(), first=not i)
+        assert [label[0] for label in header["candidates"]] == labels_of(
+            arrays["ids"].tolist(), first=not i
+        )
     method = Method(forced=((0, book), (1, book)))
     run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
     told = Story(trace, decoding_runs.of_trace(trace), run, method)
@@ -264,10 +364,18 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
             assert shown == labels_of(arrays[f"{name}_ids"][i].tolist(), first=not i)
     drawing = Drawing(decoding_svg.drawing(told, scope, reading(trace), 1, "t"))
     y = drawing.said("and writes").get("y")
-    assert [text.text for text in drawing.texts if text.get("y") == y] == ["and writes", "book", "·book"]
+    assert [text.text for text in drawing.texts if text.get("y") == y] == [
+        "and writes",
+        "book",
+        "·book",
+    ]
     for heading in (text for text in drawing.texts if text.text.startswith("Self-attention")):
-        row = [text for text in drawing.texts if float(text.get("y")) == float(heading.get("y")) + 22]
-        half = [text.text for text in row if 0 <= float(text.get("x")) - float(heading.get("x")) < 500]
+        row = [
+            text for text in drawing.texts if float(text.get("y")) == float(heading.get("y")) + 22
+        ]
+        half = [
+            text.text for text in row if 0 <= float(text.get("x")) - float(heading.get("x")) < 500
+        ]
         assert half == ["[start]", "book"]
 
 
@@ -275,9 +383,16 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
 
 
 def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Story) -> None:
-    drawing = Drawing(decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), 2, "The title"))
+    drawing = Drawing(
+        decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), 2, "The title")
+    )
     title = drawing.said("The title")
-    assert (title.get("font-weight"), title.get("x"), title.get("y"), title.get("font-size")) == ("600", "10", "22", "12")
+    assert (title.get("font-weight"), title.get("x"), title.get("y"), title.get("font-size")) == (
+        "600",
+        "10",
+        "22",
+        "12",
+    )
     assert at(drawing.boxes[0]) == (0, 0, *drawing.size)
     assert drawing.boxes[0].get("fill") == PAPER
     assert drawing.root.get("fill") == TEXT
@@ -294,12 +409,22 @@ def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Stor
     for name, tokens in rows:
         side = drawing.said(name)
         heights.append(float(side.get("y")))
-        here = [text for text in drawing.texts if text.get("y") == side.get("y") and text.get("text-anchor") == "middle"]
-        assert [(text.text, float(text.get("x"))) for text in here] == list(zip(tokens, columns, strict=False))
-        framed = [at(box) for box in drawing.boxes if at(box)[1] + 16 == heights[-1] and at(box)[3] == 24]
-        assert [(x + wide / 2, wide < pitch) for x, _, wide, _ in framed] == [(x, True) for x in columns[: len(tokens)]]
+        here = [
+            text
+            for text in drawing.texts
+            if text.get("y") == side.get("y") and text.get("text-anchor") == "middle"
+        ]
+        assert [(text.text, float(text.get("x"))) for text in here] == list(
+            zip(tokens, columns, strict=False)
+        )
+        framed = [
+            at(box) for box in drawing.boxes if at(box)[1] + 16 == heights[-1] and at(box)[3] == 24
+        ]
+        assert [(x + wide / 2, wide < pitch) for x, _, wide, _ in framed] == [
+            (x, True) for x in columns[: len(tokens)]
+        ]
     assert heights == sorted(heights)
-    assert [b - a for a, b in pairwise(heights)] == [32, 32, 46, 32]     # inference stands apart
+    assert [b - a for a, b in pairwise(heights)] == [32, 32, 46, 32]  # inference stands apart
     assert float(numbers[0].get("y")) < heights[0]
     (now,) = (box for box in drawing.boxes if box.get("stroke") == ACCENT)
     assert at(now)[0] + pitch / 2 == columns[2]
@@ -319,13 +444,20 @@ def test_where_both_write_the_same_nothing_is_framed(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 2, 99])
-def test_both_halves_show_the_step_with_its_own_numbers(scope: Scope, forced: Story, step: int) -> None:
+def test_both_halves_show_the_step_with_its_own_numbers(
+    scope: Scope, forced: Story, step: int
+) -> None:
     """Bars of 200 px for 1; chips in the colour of their weight; a run that is shorter shows its last position."""
     step = min(step, forced.n_steps - 1)
     drawing = Drawing(decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), step, "t"))
-    for name, run, left in (("Training, teacher-forced", forced.parallel, 10), ("Inference", forced.serial, 510)):
+    for name, run, left in (
+        ("Training, teacher-forced", forced.parallel, 10),
+        ("Inference", forced.serial, 510),
+    ):
         i = min(step, len(run) - 1)
-        (heading,) = (text for text in drawing.texts if (text.text or "").startswith(f"{name}, position"))
+        (heading,) = (
+            text for text in drawing.texts if (text.text or "").startswith(f"{name}, position")
+        )
         assert heading.text == f"{name}, position {i + 1}: entropy {entropies(run)[i]:.3f} nats"
         assert (float(heading.get("x")), heading.get("font-weight")) == (left, "600")
         mine = [(box, title) for box, title in drawing.titled() if left <= at(box)[0] < left + 500]
@@ -349,13 +481,17 @@ def test_both_halves_show_the_step_with_its_own_numbers(scope: Scope, forced: St
         own = run.weights(OWN, 2)[i].tolist()[: i + 1]
         tokens = [*"abcde", "[end]", *called(run.read[: i + 1])]
         for what in ("Cross-attention to the source", "Self-attention"):
-            assert sum(text.text == f"{what} (decoder layer 2, head 3)" for text in drawing.texts) == 2
+            assert (
+                sum(text.text == f"{what} (decoder layer 2, head 3)" for text in drawing.texts) == 2
+            )
         for token, weight, (box, title) in zip(tokens, [*cross, *own], chips, strict=True):
             x, y, wide, _ = at(box)
             assert float(title) == weight
             assert np.abs(rgb(box.get("fill")) - mixed(weight, PAPER, ACCENT)).max() <= 1
             places = [(text, float(text.get("x")), float(text.get("y"))) for text in drawing.texts]
-            inside = [text for text, across, down in places if x < across < x + wide and y < down < y + 32]
+            inside = [
+                text for text, across, down in places if x < across < x + wide and y < down < y + 32
+            ]
             assert [text.text for text in inside] == [token, f"{weight:.2f}"]
             assert {text.get("fill") for text in inside} == {PAPER if weight > 0.45 else TEXT}
             assert y + 32 < drawing.size[1]
@@ -364,14 +500,19 @@ def test_both_halves_show_the_step_with_its_own_numbers(scope: Scope, forced: St
 def test_chips_without_room_go_on_in_the_next_row() -> None:
     drawn, end = decoding_svg._chips(10, 100, "what", ["abcdefghi"] * 7, [0.1] * 7)
     boxes = [part for part in drawn if part.startswith("<rect")]
-    places = [tuple(float(part.split(f'{name}="')[1].split('"')[0]) for name in ("x", "y", "width")) for part in boxes]
+    places = [
+        tuple(float(part.split(f'{name}="')[1].split('"')[0]) for name in ("x", "y", "width"))
+        for part in boxes
+    ]
     assert all(x + wide <= 10 + 500 - 30 for x, _, wide in places)
     assert [y for _, y, _ in places] == [108] * 5 + [144] * 2
     assert [x for x, _, _ in places] == [10 + 82 * i for i in (0, 1, 2, 3, 4, 0, 1)]
     assert end == 180
 
 
-@pytest.mark.parametrize(("token", "short"), [("123456789", "123456789"), ("1234567890", "1234…7890")])
+@pytest.mark.parametrize(
+    ("token", "short"), [("123456789", "123456789"), ("1234567890", "1234…7890")]
+)
 def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None:
     assert decoding_svg._short(token) == short
 
@@ -382,7 +523,17 @@ def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None
 def test_the_table_read_back(scope: Scope, forced: Story) -> None:
     heading, *rows = csv.reader(io.StringIO(decoding_files.table(forced, scope)))
     choices = [f"choice {n}" for n in range(1, 9)]
-    columns = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
+    columns = [
+        "run",
+        "position",
+        "reads",
+        "takes",
+        "probability",
+        "rank",
+        "entropy (nats)",
+        "forced",
+        "from the cache",
+    ]
     assert heading == [*columns, *choices, *(f"p of {choice}" for choice in choices)]
     said = [dict(zip(heading, row, strict=True)) for row in rows]
     tokens = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]
@@ -401,26 +552,48 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
             assert row["from the cache"] == str(0 if run is forced.parallel else i)
             best = np.argsort(-p[i], kind="stable")[:8]
             assert [row[choice] for choice in choices] == [tokens[t] for t in best]
-            np.testing.assert_allclose([float(row[f"p of {choice}"]) for choice in choices], p[i, best], rtol=1e-4)
+            np.testing.assert_allclose(
+                [float(row[f"p of {choice}"]) for choice in choices], p[i, best], rtol=1e-4
+            )
 
 
 def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
     with saved(decoding_files.arrays(forced, scope)) as held:
         sites = [name for name in forced.trace.attention if name.startswith("decoder")]
-        counted = {site: site.replace("layers.0", "layer1").replace("layers.1", "layer2") for site in sites}
+        counted = {
+            site: site.replace("layers.0", "layer1").replace("layers.1", "layer2") for site in sites
+        }
         parts = ["read", "taken", "log_probs", "entropy", *counted.values()]
-        assert set(held) == {"source_tokens", "vocabulary", *(f"{run}.{part}" for run in ("parallel", "serial") for part in parts)}
+        assert set(held) == {
+            "source_tokens",
+            "vocabulary",
+            *(f"{run}.{part}" for run in ("parallel", "serial") for part in parts),
+        }
         assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
-        assert held["vocabulary"].tolist() == ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]
+        assert held["vocabulary"].tolist() == [
+            "[padding]",
+            "[start]",
+            "[end]",
+            "[unknown]",
+            *"abcde=@",
+        ]
         for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
             assert held[f"{name}.read"].tolist() == [START, *run.taken[:-1]]
             assert held[f"{name}.taken"].tolist() == list(run.taken)
             np.testing.assert_allclose(np.exp(held[f"{name}.log_probs"]), softmax(run), atol=1e-5)
             np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
         for site in sites:
-            np.testing.assert_allclose(held[f"parallel.{counted[site]}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
-        again = decoding_runs.single_pass(scope.model, forced.trace.streams["source"].ids, forced.serial.taken)      # in one pass
-        np.testing.assert_allclose(held[f"serial.{counted[CROSS]}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
+            np.testing.assert_allclose(
+                held[f"parallel.{counted[site]}"],
+                forced.trace.attention[site].weights().numpy(),
+                atol=1e-6,
+            )
+        again = decoding_runs.single_pass(
+            scope.model, forced.trace.streams["source"].ids, forced.serial.taken
+        )  # in one pass
+        np.testing.assert_allclose(
+            held[f"serial.{counted[CROSS]}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5
+        )
 
 
 def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
@@ -435,7 +608,10 @@ def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
 
 def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
     assert shared("abcd", "abcd") == ([True] * 4, [True] * 4)
-    assert shared("abxcd", "abcyd") == ([True, True, False, True, True], [True, True, True, False, True])
+    assert shared("abxcd", "abcyd") == (
+        [True, True, False, True, True],
+        [True, True, True, False, True],
+    )
     assert shared("", "ab") == ([], [False, False])
     assert shared([5, 7, 11, 2], [7, 3, 2]) == ([False, True, False, True], [True, False, True])
     ours, theirs = shared("the cat sat".split(), "a cat sat down".split())

@@ -25,9 +25,9 @@ from viz_app.views.decoding import text as decoding_text
 from viz_app.views.decoding.payloads import Choices, Place
 from viz_app.views.decoding.shown_attention import ShownAttention, reading
 
-NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
+NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PROMPT, CONTINUATION = "abcab", "edc"
-GIVEN = [1, *(NAMES.index(letter) for letter in PROMPT)]               # <s> abcab, 6 tokens
+GIVEN = [1, *(NAMES.index(letter) for letter in PROMPT)]  # <s> abcab, 6 tokens
 FOLLOWS = [NAMES.index(letter) for letter in CONTINUATION]
 OWN = "decoder.layers.1.self_attn"
 N_CTX = 17
@@ -44,7 +44,9 @@ def run_of(scope: Scope, continuation: str | None = None, prompt: str = PROMPT) 
 
 def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -> Choices:
     method = method or Method(max_new=5)
-    return Choices(method, reading(run.trace, 1, 2), Place(forced=method.forced, **place), tuple(GIVEN))
+    return Choices(
+        method, reading(run.trace, 1, 2), Place(forced=method.forced, **place), tuple(GIVEN)
+    )
 
 
 def called(ids: list[int] | tuple[int, ...]) -> list[str]:
@@ -85,17 +87,24 @@ def test_a_given_text_begins_behind_its_prompt(scope: Scope) -> None:
     assert run.read == (GIVEN[-1], *FOLLOWS[:-1])
     assert run.taken == tuple(FOLLOWS)
     assert (run.ended, run.cached) == (False, (0, 0, 0))
-    torch.testing.assert_close(run.log_probs.double(), log_probs(scope, GIVEN + FOLLOWS)[first:-1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        run.log_probs.double(), log_probs(scope, GIVEN + FOLLOWS)[first:-1], atol=1e-5, rtol=1e-5
+    )
     assert [len(row[2]) for row in run.rows[OWN]] == [6, 7, 8]
     for i, row in enumerate(run.rows[OWN]):
         torch.testing.assert_close(row[2], weights(trace, 2)[first + i, : first + i + 1])
     whole = decoding_runs.of_trace(trace)
-    assert (whole.read, whole.taken) == (tuple([*GIVEN, *FOLLOWS][:-1]), tuple([*GIVEN, *FOLLOWS][1:]))
+    assert (whole.read, whole.taken) == (
+        tuple([*GIVEN, *FOLLOWS][:-1]),
+        tuple([*GIVEN, *FOLLOWS][1:]),
+    )
 
 
 @pytest.mark.parametrize("first", [-1, 8])
 def test_nothing_is_taken_outside_the_text(scope: Scope, first: int) -> None:
-    with pytest.raises(ValueError, match=f"first must be a position with a token behind it, 0 to 7, not {first}"):
+    with pytest.raises(
+        ValueError, match=f"first must be a position with a token behind it, 0 to 7, not {first}"
+    ):
         decoding_runs.of_trace(scope.run(PROMPT, CONTINUATION), first)
 
 
@@ -104,12 +113,16 @@ def test_a_run_stops_after_so_many_tokens_or_at_the_context(scope: Scope, how: s
     """Every token is forced, so that none of them is the end."""
     forced, room = tuple((i, 5) for i in range(N_CTX)), N_CTX - len(GIVEN)
     for max_new, n in ((4, 4), (None, room), (100, room)):
-        run = decoding_runs.autoregressive(scope.model, GIVEN, Method(how, max_new=max_new, forced=forced)).run
+        run = decoding_runs.autoregressive(
+            scope.model, GIVEN, Method(how, max_new=max_new, forced=forced)
+        ).run
         assert (run.taken, run.ended) == ((5,) * n, False)
 
 
 def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
-    with pytest.raises(ValueError, match="17 tokens leave no room to write: this model reads at most 17"):
+    with pytest.raises(
+        ValueError, match="17 tokens leave no room to write: this model reads at most 17"
+    ):
         decoding_runs.autoregressive(scope.model, [4] * N_CTX, Method())
     run = run_of(scope, prompt="a" * (N_CTX - 1))
     assert not decoding_payloads.has_room(run)
@@ -126,7 +139,9 @@ def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
 def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
     trace = scope.run(PROMPT)
     assert reading(trace, 1, 2) == ShownAttention("", OWN, 2, "decoder layer 2, head 3", "")
-    assert reading(trace) == ShownAttention("", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads", "")
+    assert reading(trace) == ShownAttention(
+        "", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads", ""
+    )
 
 
 # the stepper
@@ -139,13 +154,24 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
     assert texts(header["prompt"]) == ["[start]", *"abca"]
     teacher, writer = header["parallel"], header["serial"]
     assert (texts(teacher["read"]), texts(teacher["given"])) == (["b", *"ed"], [*"edc"])
-    assert (texts(writer["read"]), texts(writer["written"])) == (["b", *called(own[:-1])], called(own))
+    assert (texts(writer["read"]), texts(writer["written"])) == (
+        ["b", *called(own[:-1])],
+        called(own),
+    )
     assert (teacher["taken"], writer["taken"]) == (FOLLOWS, own)
     assert writer["cached"] == [0, 6, 7, 8, 9]
     assert (header["steps"], header["ownText"], header["box"]) == (5, False, "What follows")
-    assert (header["source"], header["cross"], header["sourceName"], header["own"]) == ([], "", "", True)
+    assert (header["source"], header["cross"], header["sourceName"], header["own"]) == (
+        [],
+        "",
+        "",
+        True,
+    )
     assert (header["targetName"], header["reading"]) == ("the text", "decoder layer 2, head 3")
-    counts, given = count_multiply_adds(scope.config, 0, 5, 6), count_multiply_adds(scope.config, 0, 3, 6)
+    counts, given = (
+        count_multiply_adds(scope.config, 0, 5, 6),
+        count_multiply_adds(scope.config, 0, 3, 6),
+    )
     assert header["work"] == {
         "cached": list(counts.cached), "uncached": list(counts.uncached), "parallel": given.parallel, "layers": 2, "source": 0,
         "state": 0,
@@ -158,10 +184,16 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
         p = log_probs(scope, ids).exp()[5 : 5 + n]
         found = torch.from_numpy(arrays[f"{lane}_ids"].astype(np.int64))
         np.testing.assert_allclose(arrays[f"{lane}_p"], p.gather(1, found).numpy(), atol=1e-5)
-        np.testing.assert_allclose(arrays[f"{lane}_entropy"], -(p * p.log()).sum(-1).numpy(), atol=1e-5)
-        whole = weights(scope.run_batch([(scope.tokenizer.spell(ids[1:]),)])[0], 2)[5 : 5 + n, : 5 + n]
+        np.testing.assert_allclose(
+            arrays[f"{lane}_entropy"], -(p * p.log()).sum(-1).numpy(), atol=1e-5
+        )
+        whole = weights(scope.run_batch([(scope.tokenizer.spell(ids[1:]),)])[0], 2)[
+            5 : 5 + n, : 5 + n
+        ]
         np.testing.assert_allclose(arrays[f"{lane}_self"], whole.numpy(), atol=1e-5)
-        assert [texts(row) for row in header[lane]["candidates"]] == [called(row) for row in found.tolist()]
+        assert [texts(row) for row in header[lane]["candidates"]] == [
+            called(row) for row in found.tolist()
+        ]
         assert f"{lane}_cross" not in arrays
 
 
@@ -175,7 +207,11 @@ def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope
     assert texts(header["parallel"]["given"]) == texts(header["free"]["written"]) == called(own)
     assert texts(header["prompt"]) == ["[start]", *"abca"]
     assert header["serial"]["taken"][1] == 5 != own[1]
-    np.testing.assert_allclose(arrays["parallel_p"].max(1), log_probs(scope, GIVEN + own).exp()[5:-1].amax(1).numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        arrays["parallel_p"].max(1),
+        log_probs(scope, GIVEN + own).exp()[5:-1].amax(1).numpy(),
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("continuation", [None, CONTINUATION])
@@ -188,7 +224,9 @@ def test_every_check_holds(scope: Scope, how: str, continuation: str | None) -> 
     assert ("beam_tree" in drawn) == (how == "beam")
 
 
-def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(scope: Scope) -> None:
+def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
+    scope: Scope,
+) -> None:
     run = run_of(scope, CONTINUATION)
     choices = choices_of(run, Method(forced=((0, 5),), max_new=3), step=2)
     assert choices.of(decoding_payloads.given_ids(run_of(scope, "abc"))) is choices
@@ -201,13 +239,17 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
 def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     method = Method("beam", width=3, max_new=3)
-    header, arrays = unpack(decoding_payloads.payloads(run, choices_of(run, method, node=(1, 2)))["beam_tree"])
+    header, arrays = unpack(
+        decoding_payloads.payloads(run, choices_of(run, method, node=(1, 2)))["beam_tree"]
+    )
     steps = decoding_runs.autoregressive(scope.model, GIVEN, method).beam
     assert len(header["steps"]) == 3
     for column, step in zip(header["steps"], steps, strict=True):
         for node, h in zip(column, step.hypotheses, strict=True):
             rows = log_probs(scope, [*GIVEN, *h.tokens])[5:-1]
-            assert node["logProb"] == pytest.approx(float(rows[range(len(h.tokens)), list(h.tokens)].sum()), abs=1e-4)
+            assert node["logProb"] == pytest.approx(
+                float(rows[range(len(h.tokens)), list(h.tokens)].sum()), abs=1e-4
+            )
     tokens = steps[1].hypotheses[2].tokens
     assert texts(header["read"]) == ["[start]", *PROMPT, *called(tokens[:-1])]
     assert (header["source"], header["cross"], header["sourceName"]) == ([], "", "")
@@ -237,7 +279,11 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
     assert not any("to the" in text for text in said)
     first = said.index("Self-attention (decoder layer 2, head 3)")
     chips = [text for text in said[first + 1 : first + 15] if not text.replace(".", "").isdigit()]
-    assert chips == ["[start]", *PROMPT, "e"]       # what stands there at the second step, and nothing later
+    assert chips == [
+        "[start]",
+        *PROMPT,
+        "e",
+    ]  # what stands there at the second step, and nothing later
 
 
 def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
@@ -254,7 +300,10 @@ def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
 def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None:
     """Unseen by torch's counter are the fused kernel's two products, or the additive one's v·tanh; a table of learned positions
     it cannot read."""
-    model, steps = letters("gpt", similarity=similarity, positions="sinusoidal", n_ctx=N_CTX).model, 4
+    model, steps = (
+        letters("gpt", similarity=similarity, positions="sinusoidal", n_ctx=N_CTX).model,
+        4,
+    )
     expected = count_multiply_adds(model.config, 0, steps, len(GIVEN))
     unseen = model.config.n_layers * model.config.d_model * (1 if similarity == "additive" else 2)
     row = torch.tensor([[*GIVEN, *FOLLOWS]])
@@ -267,7 +316,9 @@ def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None
             counts = counter.get_flop_counts()["Global"]
             seen = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
             new = 1 if use_cache and t else n
-            assert seen + unseen * new * n == (expected.cached if use_cache else expected.uncached)[t]
+            assert (
+                seen + unseen * new * n == (expected.cached if use_cache else expected.uncached)[t]
+            )
     assert expected.parallel == expected.uncached[-1]
 
 

@@ -25,7 +25,12 @@ def moved(model: Model, place: int) -> list[bool]:
     other = TARGET.clone()
     other[0, place] += 1
     with torch.no_grad():
-        return [not same for same in torch.isclose(model(SOURCE, TARGET), model(SOURCE, other), atol=1e-6)[0].all(-1).tolist()]
+        return [
+            not same
+            for same in torch.isclose(model(SOURCE, TARGET), model(SOURCE, other), atol=1e-6)[0]
+            .all(-1)
+            .tolist()
+        ]
 
 
 def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_nothing_to_hide():
@@ -70,18 +75,27 @@ def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, 
                            ("decoder.states", "decoder.contexts", "encoder.states"))  # fmt: skip
     ends = torch.cat([h[-1, :7], h[0, 7:]]) if bidirectional else h[-1]
     s_0 = (weights["decoder.W_s.weight"] @ ends + weights["decoder.W_s.bias"]).tanh()
-    torch.testing.assert_close(recording.attention["decoder.alignment"].q[0, 0, 0], s_0, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(
+        recording.attention["decoder.alignment"].q[0, 0, 0], s_0, atol=1e-6, rtol=1e-4
+    )
     both = r"[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes $\overleftarrow{h}_1$ alone"
     assert (both in text) == bidirectional
-    assert (r"$s_0 = \tanh(W h_m + b)$; the paper reads backwards too" in text) == (not bidirectional)
+    assert (r"$s_0 = \tanh(W h_m + b)$; the paper reads backwards too" in text) == (
+        not bidirectional
+    )
 
     y = model.embedding(TARGET)[0] * 17**0.5
     x, before = torch.cat([y[0], contexts[0]]), s_0
     W, U = (weights[f"decoder.recurrence.weight_{part}"] for part in ("ih", "hh"))
-    wx, us = W @ x + weights["decoder.recurrence.bias_ih"], U @ before + weights["decoder.recurrence.bias_hh"]
+    wx, us = (
+        W @ x + weights["decoder.recurrence.bias_ih"],
+        U @ before + weights["decoder.recurrence.bias_hh"],
+    )
     if cell == "gru":
         r, z = (wx[:7] + us[:7]).sigmoid(), (wx[7:14] + us[7:14]).sigmoid()
-        state = (1 - z) * (wx[14:] + r * us[14:]).tanh() + z * before      # the reset gate acts on U s(i−1)
+        state = (1 - z) * (
+            wx[14:] + r * us[14:]
+        ).tanh() + z * before  # the reset gate acts on U s(i−1)
     else:
         state = (wx + us).tanh()
     torch.testing.assert_close(states[0], state, atol=1e-6, rtol=1e-4)
@@ -90,8 +104,13 @@ def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, 
 
     read = torch.cat([states, y, contexts], dim=1)
     readout = (read @ weights["decoder.W_r.weight"].T + weights["decoder.W_r.bias"]).tanh()
-    torch.testing.assert_close(logits[0], readout @ weights["embedding.weight"].T, atol=1e-4, rtol=1e-4)
-    assert r"from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ and $c_i$" in text
+    torch.testing.assert_close(
+        logits[0], readout @ weights["embedding.weight"].T, atol=1e-4, rtol=1e-4
+    )
+    assert (
+        r"from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ and $c_i$"
+        in text
+    )
     assert "One matrix embeds source and target and gives the logits" in text
 
 
@@ -110,7 +129,10 @@ def rows_moved(model: Model, site: str, place: int) -> list[bool]:
             model(SOURCE, target)
         made = recording.attention[site]
         found.append(made.weights() if hasattr(made, "weights") else made)
-    return [not torch.allclose(a, b, atol=1e-6) for a, b in zip(*(weights[0] for weights in found), strict=True)]
+    return [
+        not torch.allclose(a, b, atol=1e-6)
+        for a, b in zip(*(weights[0] for weights in found), strict=True)
+    ]
 
 
 def test_an_alignment_chooses_knowing_only_what_stands_above():
@@ -120,4 +142,7 @@ def test_an_alignment_chooses_knowing_only_what_stands_above():
     assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
     alignment = sites(model).attention["decoder.alignment"]
     said = words.where_from(alignment, words.terms("translation"))
-    assert "chooses before it has read that token, when all it knows of its own text is what stands above" in said
+    assert (
+        "chooses before it has read that token, when all it knows of its own text is what stands above"
+        in said
+    )

@@ -25,16 +25,24 @@ class Inside:
 def comes_in(path: str, *headers: tuple[str, str], **known: object) -> bool:
     """Whether such a request comes in; if it does, without its origin. A refusal is an answer, too."""
     inside, sent = Inside(), []
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in (*headers, ("accept", "*/*"))]
+    raw = [
+        (name.encode(), value.encode("latin-1")) for name, value in (*headers, ("accept", "*/*"))
+    ]
     kind = "websocket" if path in (STREAM, LIVE) else "http"
 
     async def send(message: dict) -> None:
         sent.append(message)
 
-    asyncio.run(Door(inside, **(known or NAMES))({"type": kind, "path": path, "headers": raw, "method": "GET"}, None, send))
+    asyncio.run(
+        Door(inside, **(known or NAMES))(
+            {"type": kind, "path": path, "headers": raw, "method": "GET"}, None, send
+        )
+    )
     if inside.came:
         assert not sent
-        assert [name for name, _ in inside.came[0]["headers"]] == [n.encode() for n, _ in headers if n != "origin"] + [b"accept"]
+        assert [name for name, _ in inside.came[0]["headers"]] == [
+            n.encode() for n, _ in headers if n != "origin"
+        ] + [b"accept"]
     elif kind == "websocket":
         assert [m["type"] for m in sent] == ["websocket.close"]
     else:
@@ -49,7 +57,16 @@ def from_page(host: str, origin: str) -> tuple[tuple[str, str], ...]:
 
 @pytest.mark.parametrize("path", [STREAM, LIVE, PAGE])
 @pytest.mark.parametrize(
-    "host", ["localhost:8501", "localhost", "LOCALHOST:1", "127.0.0.1:8501", "[::1]:8501", "192.168.7.5:80", "attn.example.org"]
+    "host",
+    [
+        "localhost:8501",
+        "localhost",
+        "LOCALHOST:1",
+        "127.0.0.1:8501",
+        "[::1]:8501",
+        "192.168.7.5:80",
+        "attn.example.org",
+    ],
 )
 def test_its_own_names_come_in_at_any_port(path: str, host: str) -> None:
     assert comes_in(path, ("host", host))
@@ -67,13 +84,17 @@ def test_its_own_names_come_in_at_any_port(path: str, host: str) -> None:
 )  # fmt: skip
 def test_another_name_does_not_come_in(path: str, host: str) -> None:
     assert not comes_in(path, ("host", host))
-    assert not comes_in(path, *from_page(host, f"http://{host}"))       # a domain that was made to point here
+    assert not comes_in(
+        path, *from_page(host, f"http://{host}")
+    )  # a domain that was made to point here
 
 
 def test_no_name_and_two_names_do_not_come_in() -> None:
     assert not comes_in(PAGE)
     assert not comes_in(PAGE, ("host", "localhost"), ("host", "localhost"))
-    assert not comes_in(PAGE, ("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost"))
+    assert not comes_in(
+        PAGE, ("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")
+    )
 
 
 @pytest.mark.parametrize("path", [STREAM, LIVE, PAGE])
@@ -89,7 +110,10 @@ def test_a_page_from_elsewhere_does_not_come_in(path: str, origin: str) -> None:
     assert not comes_in(path, *from_page("localhost:8501", origin))
 
 
-@pytest.mark.parametrize("origin", ["https://attn.example.org", "https://ATTN.example.org:8443", "http://attn.example.org"])
+@pytest.mark.parametrize(
+    "origin",
+    ["https://attn.example.org", "https://ATTN.example.org:8443", "http://attn.example.org"],
+)
 def test_a_proxys_name_may_stand_before_another_host(origin: str) -> None:
     assert comes_in(LIVE, *from_page("127.0.0.1:8501", origin))
     assert not comes_in(LIVE, *from_page("127.0.0.1:8501", origin), names=door.LOCAL)
@@ -98,12 +122,22 @@ def test_a_proxys_name_may_stand_before_another_host(origin: str) -> None:
 def test_where_it_listens_everywhere_every_address_in_figures_is_its_own() -> None:
     for host in ("10.1.2.3:8501", "[fe80::1]:8501", "8.8.8.8"):
         assert comes_in(LIVE, *from_page(host, f"http://{host}"), names=door.LOCAL, numbers=True)
-        assert not comes_in(LIVE, *from_page(host, "http://10.9.9.9"), names=door.LOCAL, numbers=True)
-    assert not comes_in(LIVE, *from_page("evil.example", "http://evil.example"), names=door.LOCAL, numbers=True)
+        assert not comes_in(
+            LIVE, *from_page(host, "http://10.9.9.9"), names=door.LOCAL, numbers=True
+        )
+    assert not comes_in(
+        LIVE, *from_page("evil.example", "http://evil.example"), names=door.LOCAL, numbers=True
+    )
 
 
 @pytest.mark.parametrize(
-    "path", ["/_stcore/metrics", "/_stcore/upload_file/a/b", "/_stcore/agent/interact", "/_stcore/agent/openapi.json"]
+    "path",
+    [
+        "/_stcore/metrics",
+        "/_stcore/upload_file/a/b",
+        "/_stcore/agent/interact",
+        "/_stcore/agent/openapi.json",
+    ],
 )
 def test_what_the_app_has_no_use_for_is_closed(path: str) -> None:
     assert not comes_in(path, ("host", "localhost:8501"))
@@ -126,7 +160,11 @@ def test_the_names_are_those_of_where_it_listens(monkeypatch: pytest.MonkeyPatch
     assert door.known() == {"names": [*door.LOCAL, "localhost"], "behind": [], "numbers": False}
     monkeypatch.setenv(door.ALLOWED, "attn.example.org, other.example.org,")
     settings(monkeypatch, address="192.168.7.5")
-    own = {"names": [*door.LOCAL, "192.168.7.5"], "behind": ["attn.example.org", "other.example.org"], "numbers": False}
+    own = {
+        "names": [*door.LOCAL, "192.168.7.5"],
+        "behind": ["attn.example.org", "other.example.org"],
+        "numbers": False,
+    }
     assert door.known() == own
     monkeypatch.setattr(door.socket, "gethostname", lambda: "workbench")
     for address in ("0.0.0.0", "::", ""):

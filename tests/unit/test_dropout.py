@@ -5,7 +5,7 @@ import torch
 
 from models.layers.dropout import Dropout, keep_mask
 
-N = 40_009      # not a multiple of the four that share a draw
+N = 40_009  # not a multiple of the four that share a draw
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.75])
@@ -16,7 +16,9 @@ def test_each_goes_with_its_probability_and_the_rest_grows_to_match(p):
     deviation = (p * (1 - p) / N) ** 0.5
     assert gone.float().mean(0).sub(p).abs().max() < 5 * deviation
     torch.testing.assert_close(y[~gone], x[~gone] / (1 - p), rtol=3e-5, atol=0.0)
-    four = gone.flatten()[: 3 * N // 4 * 4].view(-1, 4).float()     # the numbers that share a draw each have bits of their own
+    four = (
+        gone.flatten()[: 3 * N // 4 * 4].view(-1, 4).float()
+    )  # the numbers that share a draw each have bits of their own
     assert four.mean(0).sub(p).abs().max() < 6 * deviation
     together = four.T @ four / len(four)
     assert (together - p * p).fill_diagonal_(0.0).abs().max() < 6 * deviation
@@ -37,8 +39,12 @@ def test_the_same_seed_drops_the_same_and_the_next_draw_others():
 def test_a_number_goes_whose_sixteen_bits_are_below_p_and_one_that_is_just_p_stays():
     shape = torch.Size((3, 7, 11))
     torch.manual_seed(5)
-    bits = torch.empty(58, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[: shape.numel()]
-    parts = [number + 2**15 for number in bits.tolist()]        # of 65,536
+    bits = (
+        torch.empty(58, dtype=torch.int64)
+        .random_(-(2**63), None)
+        .view(torch.int16)[: shape.numel()]
+    )
+    parts = [number + 2**15 for number in bits.tolist()]  # of 65,536
     just = sorted(parts)[70]
     torch.manual_seed(5)
     mask = keep_mask(shape, just / 2**16).flatten()

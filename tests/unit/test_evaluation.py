@@ -6,11 +6,22 @@ import pytest
 import sacrebleu
 
 from models.tasks.base import Case
-from models.training.evaluation import METRICS, bleu, by_length, exact_match, hypotheses, score, signature, written_texts
+from models.training.evaluation import (
+    METRICS,
+    bleu,
+    by_length,
+    exact_match,
+    hypotheses,
+    score,
+    signature,
+    written_texts,
+)
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barked loudly at us", "he reads", "it is raining"]
 CASES = [
-    Case("a", ("the cat sat on the mat .", "a cat was sitting on the mat .", "the cat is on the mat")),
+    Case(
+        "a", ("the cat sat on the mat .", "a cat was sitting on the mat .", "the cat is on the mat")
+    ),
     Case("b", ("a dog barked at us loudly",)),
     Case("c", ("he is reading", "he reads a book", "he reads")),
     Case("d", ("rain falls", "it rains")),
@@ -19,7 +30,10 @@ CASES = [
 
 def test_bleu_of_several_references_is_sacrebleus():
     """A reference repeated counts no more than once, so filling up with the first one is another way to say the same."""
-    streams = [[c.references[k] if k < len(c.references) else c.references[0] for c in CASES] for k in range(3)]
+    streams = [
+        [c.references[k] if k < len(c.references) else c.references[0] for c in CASES]
+        for k in range(3)
+    ]
     by_hand = sacrebleu.corpus_bleu(HYPOTHESES, streams).score
     assert bleu(HYPOTHESES, CASES) == pytest.approx(by_hand)
     assert 0 < by_hand < 100
@@ -36,7 +50,10 @@ def by_papineni(texts: list[str], references: list[str]) -> float:
     for n in (1, 2, 3, 4):
         right = total = 0
         for text, reference in zip(texts, references, strict=True):
-            ours, theirs = ([tuple(s.split()[i : i + n]) for i in range(len(s.split()) - n + 1)] for s in (text, reference))
+            ours, theirs = (
+                [tuple(s.split()[i : i + n]) for i in range(len(s.split()) - n + 1)]
+                for s in (text, reference)
+            )
             right += sum(min(ours.count(gram), theirs.count(gram)) for gram in set(ours))
             total += len(ours)
         logs.append(math.log(right / total))
@@ -45,7 +62,10 @@ def by_papineni(texts: list[str], references: list[str]) -> float:
 
 
 def test_bleu_is_its_formula_and_sees_case():
-    references = ["The cat sat on the mat and slept all day", "He reads a long book about Paris in the rain"]
+    references = [
+        "The cat sat on the mat and slept all day",
+        "He reads a long book about Paris in the rain",
+    ]
     cases = [Case(str(i), (reference,)) for i, reference in enumerate(references)]
     shorter = ["the cat sat on the mat and slept", "He reads a long book about paris in Rain"]
     assert bleu(shorter, cases) == pytest.approx(by_papineni(shorter, references))
@@ -71,7 +91,9 @@ def test_the_signature_is_that_of_the_bleu_that_is_reported():
     single = [Case("a", ("The cat's here, now.",)), Case("b", ("it rains today again",))]
     texts = ["the Cat's here , now.", "it rains TODAY"]
     references = [[c.references[0] for c in single]]
-    by_hand = sacrebleu.corpus_bleu(texts, references, smooth_method="exp", tokenize="13a", lowercase=False)
+    by_hand = sacrebleu.corpus_bleu(
+        texts, references, smooth_method="exp", tokenize="13a", lowercase=False
+    )
     assert bleu(texts, single) == by_hand.score
     assert bleu(texts, single) != sacrebleu.corpus_bleu(texts, references, lowercase=True).score
     assert signature("BLEU", single).startswith("nrefs:1|")
@@ -88,7 +110,7 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
     """Sources are decoded in order of length, in batches; results come back under their numbers."""
     words = ["abc", "d", "ab", "e", "cde", "ba"]
     texts = dict(written_texts(scope.model, scope.tokenizer, words, batch_size=4))
-    assert list(texts) == [1, 3, 2, 5, 0, 4]     # shortest first
+    assert list(texts) == [1, 3, 2, 5, 0, 4]  # shortest first
     alone = [scope.write(word).text for word in words]
     assert [texts[i] for i in range(6)] == alone
     assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
@@ -102,20 +124,40 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
 
 
 def test_groups_of_length_hold_every_case_once_and_score_their_own():
-    words = {2: 3, 3: 1, 4: 2, 7: 1, 8: 1, 21: 2}     # length → cases; all but the first case of each length are wrong
-    cases = [Case(f"{i} " + "w " * (n - 1), ("right",)) for n, count in words.items() for i in range(count)]
+    words = {
+        2: 3,
+        3: 1,
+        4: 2,
+        7: 1,
+        8: 1,
+        21: 2,
+    }  # length → cases; all but the first case of each length are wrong
+    cases = [
+        Case(f"{i} " + "w " * (n - 1), ("right",))
+        for n, count in words.items()
+        for i in range(count)
+    ]
     texts = ["right" if case.source.startswith("0 ") else "wrong" for case in cases]
     groups = by_length(texts, cases, "exact match", n_groups=4)
     assert [(g.least, g.most, g.cases, round(g.score, 3)) for g in groups] == [
         (2, 3, 4, 50.0), (4, 4, 2, 50.0), (7, 7, 1, 100.0), (8, 21, 3, 66.667),
     ]  # fmt: skip
     order = [5, 0, 9, 3, 1, 8, 2, 7, 4, 6]
-    again = by_length([texts[i] for i in order], [cases[i] for i in order], "exact match", n_groups=4)
+    again = by_length(
+        [texts[i] for i in order], [cases[i] for i in order], "exact match", n_groups=4
+    )
     assert again == groups
     assert [(g.least, g.most, g.cases) for g in by_length(texts, cases, "exact match")] == [
         (2, 3, 4), (4, 4, 2), (7, 7, 1), (8, 8, 1), (21, 21, 2),
     ]  # fmt: skip
-    longer = [*cases, Case("w " * 12, ("right",)), Case("w " * 14, ("right",))]     # the sixth group is the last
-    assert [(g.least, g.most, g.cases) for g in by_length([*texts, "right", "wrong"], longer, "exact match")][4:] == [(12, 21, 4)]
+    longer = [
+        *cases,
+        Case("w " * 12, ("right",)),
+        Case("w " * 14, ("right",)),
+    ]  # the sixth group is the last
+    assert [
+        (g.least, g.most, g.cases)
+        for g in by_length([*texts, "right", "wrong"], longer, "exact match")
+    ][4:] == [(12, 21, 4)]
     (whole,) = by_length(HYPOTHESES, CASES, "BLEU")
     assert (whole.least, whole.most, whole.cases, whole.score) == (1, 1, 4, bleu(HYPOTHESES, CASES))

@@ -34,7 +34,9 @@ def random_scope() -> Scope:
     """A model that has learned nothing: enough for pictures of what it computes."""
     tokenizer = Tokenizer.characters("abcde=@")
     model = random_model(vocab_size=tokenizer.vocab_size)
-    return Scope(Checkpoint(Path("random"), model, tokenizer, {"task": "translation"}), torch.device("cpu"))
+    return Scope(
+        Checkpoint(Path("random"), model, tokenizer, {"task": "translation"}), torch.device("cpu")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,9 @@ def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
     with torch.inference_mode(), record() as recording:
         logits = model(source, target)[0]
     streams = {
-        name: Encoding("", tuple(ids[0].tolist()), tuple("x" * ids.shape[1]), (None,) * ids.shape[1])
+        name: Encoding(
+            "", tuple(ids[0].tolist()), tuple("x" * ids.shape[1]), (None,) * ids.shape[1]
+        )
         for name, ids in (("source", source), ("target", target))
     }
     return trace_of(recording, streams, logits)
@@ -59,7 +63,10 @@ def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
 
 
 def test_a_payload_comes_back_as_it_went() -> None:
-    arrays = {"a": np.arange(7, dtype=np.uint8), "b": np.linspace(0, 1, 15, dtype=np.float32).reshape(3, 5)}
+    arrays = {
+        "a": np.arange(7, dtype=np.uint8),
+        "b": np.linspace(0, 1, 15, dtype=np.float32).reshape(3, 5),
+    }
     header, back = unpack(pack({"tokens": ["·été", "漢", "</s>"]}, **arrays))
     assert header["tokens"] == ["·été", "漢", "</s>"]
     for name, array in arrays.items():
@@ -68,7 +75,9 @@ def test_a_payload_comes_back_as_it_went() -> None:
 
 
 def test_every_array_starts_at_a_multiple_of_eight() -> None:
-    header, _ = unpack(pack({}, a=np.zeros(3, np.uint8), b=np.zeros(1, np.float32), c=np.zeros(2, np.uint8)))
+    header, _ = unpack(
+        pack({}, a=np.zeros(3, np.uint8), b=np.zeros(1, np.float32), c=np.zeros(2, np.uint8))
+    )
     assert all(offset % 8 == 0 for _, _, offset in header["arrays"].values())
 
 
@@ -95,7 +104,10 @@ def test_a_blocked_cell_names_its_masks_like_the_back_end(trace: Trace) -> None:
 
 def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
     header, _ = unpack(head(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS))
-    assert header["title"] == "Decoder layer 2, head 3: what each French token reads from the English sentence"
+    assert (
+        header["title"]
+        == "Decoder layer 2, head 3: what each French token reads from the English sentence"
+    )
     assert "query" in header["queryAxis"]
     assert "key" in header["keyAxis"]
 
@@ -105,7 +117,11 @@ def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
 
 def test_the_overview_shows_every_head_of_every_site(trace: Trace) -> None:
     header, arrays = unpack(overview(trace, TERMS, "decoder.layers.1.cross_attn", 2))
-    assert [block["kind"] for block in header["blocks"]] == ["encoder_self", "decoder_self", "cross"]
+    assert [block["kind"] for block in header["blocks"]] == [
+        "encoder_self",
+        "decoder_self",
+        "cross",
+    ]
     assert header["chosen"] == {"site": "decoder.layers.1.cross_attn", "head": 2}
     for block in header["blocks"]:
         size = block["rows"] * block["cols"]
@@ -127,7 +143,9 @@ def test_pooling_keeps_the_largest_weight_and_hatches_only_wholly_masked_blocks(
         for r in range(codes.shape[1]):
             for c in range(codes.shape[2]):
                 cut = (slice(r * k, (r + 1) * k), slice(c * k, (c + 1) * k))
-                expected = 1 + round(float(weights[h][cut].max()) * 254) if allowed[cut].any() else 0
+                expected = (
+                    1 + round(float(weights[h][cut].max()) * 254) if allowed[cut].any() else 0
+                )
                 assert codes[h, r, c] == expected
 
 
@@ -197,7 +215,9 @@ def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
     rows = list(csv.reader(export.head_csv(trace, site, 1)))
     weights = np.array([row[1:] for row in rows[1:]], dtype=np.float32)
     assert torch.equal(torch.from_numpy(weights), site.weights(1))
-    assert rows[0][1:] == [f"{i} {label.text}" for i, label in enumerate(labels(trace.streams["source"]))]
+    assert rows[0][1:] == [
+        f"{i} {label.text}" for i, label in enumerate(labels(trace.streams["source"]))
+    ]
 
 
 def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -> None:
@@ -213,7 +233,11 @@ def test_the_npz_gives_back_all_heads(trace: Trace) -> None:
             scores = q @ k.transpose(1, 2) / q.shape[2] ** 0.5
             n, m = scores.shape[1:]
             counted = name.replace("layers.0", "layer1").replace("layers.1", "layer2")
-            may = np.tril(np.ones((n, m), bool)) if name.endswith("decoder.layers.0.self_attn") else held[f"{counted}.allowed"][0]
+            may = (
+                np.tril(np.ones((n, m), bool))
+                if name.endswith("decoder.layers.0.self_attn")
+                else held[f"{counted}.allowed"][0]
+            )
             np.testing.assert_array_equal(held[f"{counted}.allowed"], np.stack([may] * 3))
             by_hand = scores.masked_fill(~torch.from_numpy(may), -torch.inf).softmax(-1).numpy()
             np.testing.assert_allclose(held[counted], by_hand, atol=1e-6)
@@ -227,10 +251,16 @@ def test_the_svg_draws_every_cell_and_escapes_the_text(pieces: Tokenizer) -> Non
     svg = export.head_svg(run, site, 1, "a <title> & more")
     root = ElementTree.fromstring(svg)
     name = "{http://www.w3.org/2000/svg}"
-    said = [rect.find(f"{name}title").text for rect in root.iter(f"{name}rect") if rect.find(f"{name}title") is not None]
+    said = [
+        rect.find(f"{name}title").text
+        for rect in root.iter(f"{name}rect")
+        if rect.find(f"{name}title") is not None
+    ]
     expected = [
         str(w) if ok else "masked"
-        for w, ok in zip(site.weights(1).numpy().ravel(), site.allowed().numpy().ravel(), strict=True)
+        for w, ok in zip(
+            site.weights(1).numpy().ravel(), site.allowed().numpy().ravel(), strict=True
+        )
     ]
     assert said == expected
     assert "a <title> & more" in [text.text for text in root.iter(f"{name}text")]
@@ -248,16 +278,30 @@ def test_the_colour_map_runs_from_paper_to_accent_evenly() -> None:
     assert len(set(steps)) == 11
 
 
-@pytest.mark.parametrize(("name", "expected"), [("eng-fra", "English"), ("my-model", "source"), ("run", "source")])
-def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(name: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [("eng-fra", "English"), ("my-model", "source"), ("run", "source")]
+)
+def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(
+    name: str, expected: str
+) -> None:
     assert expected in words.terms("translation", name).source
 
 
 def test_the_training_record_in_words() -> None:
-    record = {"step": 4000, "data": {"generator": "x"}, "scores": {"held-out exact match": 100.0, "cases": 2000}}
+    record = {
+        "step": 4000,
+        "data": {"generator": "x"},
+        "scores": {"held-out exact match": 100.0, "cases": 2000},
+    }
     origin = "Trained for 4,000 steps on generated examples."
-    assert words.training_summary(record) == f"{origin} Held-out exact match 100 % over 2,000 cases."
-    assert words.training_summary(record | {"scores": {}}) == words.training_origin(record) == origin
+    assert (
+        words.training_summary(record) == f"{origin} Held-out exact match 100 % over 2,000 cases."
+    )
+    assert (
+        words.training_summary(record | {"scores": {}}) == words.training_origin(record) == origin
+    )
     of_file = {"step": 1, "data": {"file": "pairs.tsv"}, "scores": {"held-out BLEU": 45.272}}
-    assert words.training_summary(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
+    assert (
+        words.training_summary(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
+    )
     assert words.training_summary({}) == ""

@@ -29,9 +29,9 @@ from viz_app.views.masks import files as masks_files
 from viz_app.views.masks.payloads import Choices, views
 
 TERMS = words.terms("language")
-N, K = 601, 3               # 600 letters and <s>; in at most 256 blocks of 3
+N, K = 601, 3  # 600 letters and <s>; in at most 256 blocks of 3
 TEXT = ("abcdeabcddeabcabdcea" * 30)[: N - 1]
-SLAB = 23 * N               # weights worked out together
+SLAB = 23 * N  # weights worked out together
 TILE = (300, 5)
 
 
@@ -80,16 +80,22 @@ def taken(file: Iterator[bytes]) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-def test_a_table_of_a_long_text_says_every_weight(trace: Trace, site: AttentionSite, together: list[int]) -> None:
+def test_a_table_of_a_long_text_says_every_weight(
+    trace: Trace, site: AttentionSite, together: list[int]
+) -> None:
     heading, *rows = csv.reader(export.head_csv(trace, site, 2))
     assert max(together) == SLAB
     assert len(rows) == N
     assert heading[:4] == ["query \\ key", "0 [start]", "1 a", "2 b"]
     assert [row[0].split(" → ")[0] for row in rows[:3]] == ["0 [start]", "1 a", "2 b"]
-    np.testing.assert_allclose(np.float32([row[1:] for row in rows]), site.weights(2).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        np.float32([row[1:] for row in rows]), site.weights(2).numpy(), atol=1e-6
+    )
 
 
-def test_arrays_of_a_long_text_have_every_weight(trace: Trace, site: AttentionSite, together: list[int]) -> None:
+def test_arrays_of_a_long_text_have_every_weight(
+    trace: Trace, site: AttentionSite, together: list[int]
+) -> None:
     with saved(export.head_npz(trace, site, 2)) as held:
         assert max(together) == SLAB
         assert set(held) == {"query_tokens", "key_tokens", "weights", "allowed"}
@@ -107,28 +113,47 @@ def test_what_is_written_of_a_short_text_is_what_the_site_says_of_it() -> None:
             np.testing.assert_array_equal(held["weights"], one.weights(1).numpy(), name)
 
 
-def test_all_heads_of_a_long_text_are_the_cells_of_their_pictures(trace: Trace, site: AttentionSite, together: list[int]) -> None:
+def test_all_heads_of_a_long_text_are_the_cells_of_their_pictures(
+    trace: Trace, site: AttentionSite, together: list[int]
+) -> None:
     name = "decoder.layer2.self_attn"
     with saved(export.heads_npz(trace)) as held:
         assert max(together) <= SLAB
-        names = [f"decoder.layer{n}.self_attn{part}" for n in (1, 2) for part in ("", ".allowed", ".block")]
+        names = [
+            f"decoder.layer{n}.self_attn{part}"
+            for n in (1, 2)
+            for part in ("", ".allowed", ".block")
+        ]
         assert set(held) == {"text_tokens", *names}
         assert int(held[f"{name}.block"]) == K
         weights = np.zeros((site.n_heads, 603, 603), np.float32)
         weights[:, :N, :N] = site.weights().numpy()
-        np.testing.assert_allclose(held[name], weights.reshape(-1, 201, K, 201, K).max((2, 4)), atol=1e-6)
-        np.testing.assert_array_equal(held[f"{name}.allowed"], np.tril(np.ones((201, 201), bool))[None].repeat(3, 0))
+        np.testing.assert_allclose(
+            held[name], weights.reshape(-1, 201, K, 201, K).max((2, 4)), atol=1e-6
+        )
+        np.testing.assert_array_equal(
+            held[f"{name}.allowed"], np.tril(np.ones((201, 201), bool))[None].repeat(3, 0)
+        )
 
 
-def test_a_file_is_never_there_at_once(trace: Trace, site: AttentionSite, together: list[int]) -> None:
+def test_a_file_is_never_there_at_once(
+    trace: Trace, site: AttentionSite, together: list[int]
+) -> None:
     """Neither its n² weights nor its text: what is held grows with a row, not with the rows."""
-    for make, name, least in ((export.head_csv, "a.csv", 4 * N * N), (export.head_npz, "a.npz", N * N)):
+    for make, name, least in (
+        (export.head_csv, "a.csv", 4 * N * N),
+        (export.head_npz, "a.npz", N * N),
+    ):
         size, held = taken(pieces(make(trace, site, 0), name, {"model": "m"}))
         assert size > least
-        assert held < 2 * N * N      # bytes, labels among them; in float32 the weights alone take 4 × N × N
+        assert (
+            held < 2 * N * N
+        )  # bytes, labels among them; in float32 the weights alone take 4 × N × N
 
 
-def test_of_a_changed_mask_no_more_is_worked_out_at_once(scope: Scope, trace: Trace, together: list[int]) -> None:
+def test_of_a_changed_mask_no_more_is_worked_out_at_once(
+    scope: Scope, trace: Trace, together: list[int]
+) -> None:
     choices = Choices("", "", 0, Edits(), "self", "decoder.layers.1.self_attn", 2)
     view = views(CurrentRun(scope, trace), choices)[1]
     own = view.after.trace.attention[view.site]
@@ -136,26 +161,43 @@ def test_of_a_changed_mask_no_more_is_worked_out_at_once(scope: Scope, trace: Tr
     with saved(masks_files.everything_npz(view)) as held:
         assert max(together) == SLAB
         of_heads = {name for name in held if "attn" in name}
-        assert of_heads == {f"decoder.layer2.self_attn.head3.{when}" for when in ("before", "after")}
-        np.testing.assert_allclose(held["decoder.layer2.self_attn.head3.after"], own.weights(2).numpy(), atol=1e-6)
-        np.testing.assert_array_equal(held["self.after.additive"] == 0, np.tril(np.ones((N, N), bool)))
+        assert of_heads == {
+            f"decoder.layer2.self_attn.head3.{when}" for when in ("before", "after")
+        }
+        np.testing.assert_allclose(
+            held["decoder.layer2.self_attn.head3.after"], own.weights(2).numpy(), atol=1e-6
+        )
+        np.testing.assert_array_equal(
+            held["self.after.additive"] == 0, np.tril(np.ones((N, N), bool))
+        )
         assert held["self.after.additive"].dtype == np.float32
     together.clear()
     heading, *rows = islice(csv.reader(masks_files.head_csv(view)), 1 + 30 * N)
-    assert heading == ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
+    assert heading == [
+        "query",
+        "key",
+        "allowed before",
+        "weight before",
+        "allowed after",
+        "weight after",
+    ]
     assert max(together) == SLAB
     query, key, may, before, _, after = zip(*rows, strict=True)
     assert [name.split()[0] for name in query] == [str(q) for q in range(30) for _ in range(N)]
     assert [name.split()[0] for name in key] == [str(k) for k in range(N)] * 30
     assert may == tuple(str(k <= q) for q in range(30) for k in range(N))
     for written in (before, after):
-        np.testing.assert_allclose(np.float32(written).reshape(30, N), own.weights(2, rows=slice(30)).numpy(), atol=1e-6)
+        np.testing.assert_allclose(
+            np.float32(written).reshape(30, N), own.weights(2, rows=slice(30)).numpy(), atol=1e-6
+        )
 
 
 # the drawing
 
 
-def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(trace: Trace, site: AttentionSite) -> None:
+def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(
+    trace: Trace, site: AttentionSite
+) -> None:
     drawing = Drawing(export.head_svg(trace, site, 1, "What it is", Scale("root")))
     shown = drawing.titled()
     assert len(shown) == 201**2
@@ -168,17 +210,30 @@ def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(trace: Trace, sit
             continue
         assert float(said.removeprefix("largest ")) == pytest.approx(largest, abs=1e-6)
         assert said.startswith("largest ")
-        assert np.abs(rgb(box.get("fill")) - mixed(float(largest) ** 0.5, "#ffffff", "#1b3fae")).max() <= 1
-    assert drawing.said("Each cell is the largest of 3 × 3 weights; hidden: the other 8, and which tokens it joins.") is not None
+        assert (
+            np.abs(rgb(box.get("fill")) - mixed(float(largest) ** 0.5, "#ffffff", "#1b3fae")).max()
+            <= 1
+        )
+    assert (
+        drawing.said(
+            "Each cell is the largest of 3 × 3 weights; hidden: the other 8, and which tokens it joins."
+        )
+        is not None
+    )
     assert [text.text for text in drawing.texts if text.get("text-anchor") == "end"][1] == "3–5"
 
 
 @pytest.mark.parametrize("scale", [Scale(), Scale("row"), Scale("row", hides_sinks=True)])
-def test_the_drawing_of_a_part_has_its_exact_weights(trace: Trace, site: AttentionSite, scale: Scale) -> None:
+def test_the_drawing_of_a_part_has_its_exact_weights(
+    trace: Trace, site: AttentionSite, scale: Scale
+) -> None:
     drawing = Drawing(export.head_svg(trace, site, 1, "What it is", scale, TILE))
     shown, weights = drawing.titled(), site.weights(1).numpy()
     assert len(shown) == cells.TILE**2
-    assert drawing.said("A part: queries 268–331 of 0–600, keys 0–63 of 0–600; hidden: all others.") is not None
+    assert (
+        drawing.said("A part: queries 268–331 of 0–600, keys 0–63 of 0–600; hidden: all others.")
+        is not None
+    )
     for q, k in ((0, 0), (1, 40), (63, 63), (33, 2)):
         box, said = shown[q * cells.TILE + k]
         assert np.float32(said) == pytest.approx(weights[268 + q, k], abs=1e-6)
@@ -187,7 +242,9 @@ def test_the_drawing_of_a_part_has_its_exact_weights(trace: Trace, site: Attenti
             continue
         row = weights[268 + q, 1 if scale.hides_sinks else 0 :]
         strength = weights[268 + q, k] / (row.max() if scale.name == "row" else 1)
-        assert np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
+        assert (
+            np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
+        )
 
 
 def test_a_short_text_has_no_note_of_what_is_hidden() -> None:
@@ -209,8 +266,11 @@ def test_weights_that_were_handed_out_stay_as_they_are(trace: Trace, site: Atten
 
 def test_arrays_are_read_back_as_they_were() -> None:
     given = {
-        "a": np.arange(24, dtype=np.int16).reshape(2, 3, 4), "none": np.zeros((0, 3), np.float32), "one": np.array(7),
-        "turned": np.arange(6.0).reshape(2, 3).T, "repeated": np.broadcast_to(np.float32([1, 2]), (PIECE // 4, 2)),
+        "a": np.arange(24, dtype=np.int16).reshape(2, 3, 4),
+        "none": np.zeros((0, 3), np.float32),
+        "one": np.array(7),
+        "turned": np.arange(6.0).reshape(2, 3).T,
+        "repeated": np.broadcast_to(np.float32([1, 2]), (PIECE // 4, 2)),
         "words": np.array(["é", "漢字", ""]),
     }
     rows = Rows((5, 2), np.float32, lambda: (np.full((n, 2), n) for n in (2, 3)))
@@ -224,7 +284,9 @@ def test_arrays_are_read_back_as_they_were() -> None:
 
 def test_rows_that_are_missing_are_named() -> None:
     short = Rows((5, 2), np.float32, lambda: iter([np.zeros((3, 2))]))
-    with pytest.raises(ValueError, match=r"^rows: 4 of the numbers that its shape \(5, 2\) says are missing$"):
+    with pytest.raises(
+        ValueError, match=r"^rows: 4 of the numbers that its shape \(5, 2\) says are missing$"
+    ):
         list(npz([("rows", short)]))
 
 
@@ -248,7 +310,10 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     ]
     status, headers, body = fetched(links["This head, npz"])
     assert status == 200
-    assert headers["content-disposition"] == "attachment; filename*=UTF-8''letters.decoder.layer2.self_attn.head3.npz"
+    assert (
+        headers["content-disposition"]
+        == "attachment; filename*=UTF-8''letters.decoder.layer2.self_attn.head3.npz"
+    )
     assert headers["cache-control"] == "no-store"
     with np.load(io.BytesIO(body)) as held:
         assert f"text: {TEXT}" in held["about"].tolist()
@@ -258,14 +323,18 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     assert len(table) < 5.1e6
     again = dict(links)
     ui.downloads(lambda: trace, site, 1, TERMS, Scale())
-    assert links == again                  # a link on the page stays good
+    assert links == again  # a link on the page stays good
     assert "head2" in fetched(links["This head, CSV"])[1]["content-disposition"]
     assert "the SVG has the largest of each block of 3 × 3 weights" in captions[1]
 
 
-def test_without_the_server_streamlits_own_buttons_are_there(trace: Trace, site: AttentionSite, monkeypatch) -> None:
+def test_without_the_server_streamlits_own_buttons_are_there(
+    trace: Trace, site: AttentionSite, monkeypatch
+) -> None:
     made = {}
-    monkeypatch.setattr(st, "download_button", lambda label, make, name, mime, **how: made.update({label: make}))
+    monkeypatch.setattr(
+        st, "download_button", lambda label, make, name, mime, **how: made.update({label: make})
+    )
     monkeypatch.setattr(st, "caption", lambda text: None)
     monkeypatch.setattr(live, "is_served", lambda: False)
     ui.downloads(lambda: trace, site, 2, TERMS, Scale())
@@ -276,7 +345,10 @@ def test_without_the_server_streamlits_own_buttons_are_there(trace: Trace, site:
 
 def test_a_file_that_nobody_offers_is_not_there() -> None:
     status, _, body = fetched("/file/x")
-    assert (status, body) == (404, b"This file is no longer offered: go back to its page and take it there.")
+    assert (status, body) == (
+        404,
+        b"This file is no longer offered: go back to its page and take it there.",
+    )
 
 
 def fetched(url: str) -> tuple[int, dict[str, str], bytes]:
@@ -290,7 +362,14 @@ def fetched(url: str) -> tuple[int, dict[str, str], bytes]:
         await asyncio.Event().wait()
 
     (route,) = downloads.routes()
-    scope = {"type": "http", "method": "GET", "path": url, "headers": [], "query_string": b"", "root_path": ""}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": url,
+        "headers": [],
+        "query_string": b"",
+        "root_path": "",
+    }
     scope |= route.matches(scope)[1]
     asyncio.run(route.handle(scope, receive, send))
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

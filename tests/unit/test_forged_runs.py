@@ -18,8 +18,16 @@ from models.scope import Scope
 from models.tokenizers.base import END, START, Encoding
 from models.trace import AttentionSite, Trace, record
 
-SUM, CACHE, PREFIX = "probabilities sum to 1", "with the cache = without it", "same prefix, same probabilities"
-ROWS, USED, STATE = "attention rows sum to 1", "weights · v is what the model used", "the kept state is the right one"
+SUM, CACHE, PREFIX = (
+    "probabilities sum to 1",
+    "with the cache = without it",
+    "same prefix, same probabilities",
+)
+ROWS, USED, STATE = (
+    "attention rows sum to 1",
+    "weights · v is what the model used",
+    "the kept state is the right one",
+)
 SELF, CROSS = "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn"
 
 
@@ -43,11 +51,23 @@ def test_a_true_run_passes_and_each_check_says_what_it_measured(runs):
     assert failed(checks) == {}
     assert [(c.name, c.limit, c.sentence) for c in checks] == [
         (SUM, 1e-5, "Largest difference from 1, over all positions of both runs"),
-        (CACHE, 1e-4, "Largest difference of any probability, 4 steps from the cache against one pass without it"),
-        (PREFIX, 1e-4, "Largest difference between the given text and its own, where both have read the same (2 positions)"),
+        (
+            CACHE,
+            1e-4,
+            "Largest difference of any probability, 4 steps from the cache against one pass without it",
+        ),
+        (
+            PREFIX,
+            1e-4,
+            "Largest difference between the given text and its own, where both have read the same (2 positions)",
+        ),
         (ROWS, 1e-5, "Largest difference from 1, over all heads, layers and steps"),
-        (USED, 1e-5, "Largest difference from the model's own output, all steps; "
-         "relative to values above 1 and to large scores' rounding"),
+        (
+            USED,
+            1e-5,
+            "Largest difference from the model's own output, all steps; "
+            "relative to values above 1 and to large scores' rounding",
+        ),
     ]
 
 
@@ -58,15 +78,18 @@ def likelier(run: Run, position: int, factor: float) -> Run:
     return replace(run, log_probs=forged)
 
 
-@pytest.mark.parametrize(("which", "position", "factor", "names"), [
-    ("parallel", 3, 1.01, [SUM]),
-    ("parallel", 2, 0.99, [SUM]),              # too little is no better than too much
-    ("parallel", 1, 1.01, [SUM, PREFIX]),      # the place where they part has still read the same
-    ("serial", 3, 1.01, [SUM, CACHE]),
-    ("serial", 0, 0.99, [SUM, CACHE, PREFIX]),
-    ("uncached", 3, 1.01, [CACHE]),
-    ("uncached", 0, 0.99, [CACHE]),
-])
+@pytest.mark.parametrize(
+    ("which", "position", "factor", "names"),
+    [
+        ("parallel", 3, 1.01, [SUM]),
+        ("parallel", 2, 0.99, [SUM]),  # too little is no better than too much
+        ("parallel", 1, 1.01, [SUM, PREFIX]),  # the place where they part has still read the same
+        ("serial", 3, 1.01, [SUM, CACHE]),
+        ("serial", 0, 0.99, [SUM, CACHE, PREFIX]),
+        ("uncached", 3, 1.01, [CACHE]),
+        ("uncached", 0, 0.99, [CACHE]),
+    ],
+)
 def test_probabilities_that_are_not_the_models_fail(runs, which, position, factor, names):
     found = failed(check_runs(**runs | {which: likelier(runs[which], position, factor)}))
     assert list(found) == names
@@ -80,7 +103,9 @@ def test_where_both_wrote_the_same_every_position_is_compared(scope, runs):
     checks = check_runs(parallel, runs["serial"], runs["uncached"])
     assert failed(checks) == {}
     assert checks[2].sentence.endswith("(4 positions)")
-    rolled = replace(parallel, log_probs=torch.cat([parallel.log_probs[:3], parallel.log_probs[3:].roll(1, -1)]))
+    rolled = replace(
+        parallel, log_probs=torch.cat([parallel.log_probs[:3], parallel.log_probs[3:].roll(1, -1)])
+    )
     assert list(failed(check_runs(rolled, runs["serial"], runs["uncached"]))) == [PREFIX]
 
 
@@ -88,7 +113,9 @@ def with_row(run: Run, site: str, position: int, factor: float) -> Run:
     """The last head's row of weights at one position times a factor."""
     row = run.rows[site][position].clone()
     row[-1] *= factor
-    rows = StepRows(tuple(row if i == position else other for i, other in enumerate(run.rows[site])))
+    rows = StepRows(
+        tuple(row if i == position else other for i, other in enumerate(run.rows[site]))
+    )
     return replace(run, rows={**run.rows, site: rows})
 
 
@@ -102,13 +129,17 @@ def test_a_row_that_is_no_distribution_fails(runs, which, site, position, factor
 
 @pytest.mark.parametrize("which", ["parallel", "serial"])
 def test_weights_that_the_model_did_not_use_fail(runs, which):
-    assert failed(check_runs(**runs | {which: replace(runs[which], kernel_error=2e-5)})) == {USED: 2e-5}
+    assert failed(check_runs(**runs | {which: replace(runs[which], kernel_error=2e-5)})) == {
+        USED: 2e-5
+    }
 
 
 @pytest.mark.parametrize("site", [SELF, CROSS])
 def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site):
     trace = scope.run("abc", "cab")
-    shown = replace(trace.attention[site], q=trace.attention[site].q / 100)     # scores whose rounding is forgiven nothing
+    shown = replace(
+        trace.attention[site], q=trace.attention[site].q / 100
+    )  # scores whose rounding is forgiven nothing
     out = shown.head_out()[None].clone()
     out[0, 1, 2, 3] -= 0.25
     size = max(1.0, float(shown.v.abs().max()))
@@ -131,7 +162,9 @@ def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected
     assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("n_key", [2, 4])      # only at step 2 of the self-attention; only in the cross-attention
+@pytest.mark.parametrize(
+    "n_key", [2, 4]
+)  # only at step 2 of the self-attention; only in the cross-attention
 def test_the_kernels_error_is_measured_at_every_step(scope, monkeypatch, n_key):
     kernel = similarity.F.scaled_dot_product_attention
     source = scope.encode(source="abc")["source"].ids
@@ -143,8 +176,14 @@ def test_the_kernels_error_is_measured_at_every_step(scope, monkeypatch, n_key):
     monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", forged)
     run = decoding_runs.autoregressive(scope.model, source, Method(forced=((2, END),))).run
     assert true.kernel_error < 1e-5
-    sites = decoding_runs.decoding.greedy(scope.model, source, forced=true.taken, max_new=3, recorded=True)
-    largest = {int(s.k.shape[2]): float(s.v.abs().max()) for one in sites for s in one.recording.attention.values()}
+    sites = decoding_runs.decoding.greedy(
+        scope.model, source, forced=true.taken, max_new=3, recorded=True
+    )
+    largest = {
+        int(s.k.shape[2]): float(s.v.abs().max())
+        for one in sites
+        for s in one.recording.attention.values()
+    }
     assert run.kernel_error == pytest.approx(0.5 / max(1.0, largest[n_key]), rel=1e-2)
 
 
@@ -166,9 +205,13 @@ def test_a_kept_state_that_is_not_the_runs_own_fails(attention):
         states = serial.states[name].clone()
         states[2, 1] -= 0.125
         forged = replace(serial, states={**serial.states, name: states})
-        assert failed(check_runs(uncached, forged, uncached)) == {STATE: pytest.approx(0.125, abs=1e-4)}
+        assert failed(check_runs(uncached, forged, uncached)) == {
+            STATE: pytest.approx(0.125, abs=1e-4)
+        }
         forged = replace(uncached, states={**uncached.states, name: states})
-        assert failed(check_runs(uncached, serial, forged)) == {STATE: pytest.approx(0.125, abs=1e-4)}
+        assert failed(check_runs(uncached, serial, forged)) == {
+            STATE: pytest.approx(0.125, abs=1e-4)
+        }
 
 
 # One head taken apart
@@ -224,8 +267,14 @@ SITE_FORGERIES = {
     "another head's W_Q": (lambda s: projected(s, "W_Q", HEAD + 1, 0.5), {}),
     "other scores": (lambda s: tampered(s, add_scores=0.5), {TERMS: 0.5}),
     "another output": (lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY, 3), -0.5)), {B: 0.5}),
-    "another query's output": (lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY - 1, 3), 0.5)), {}),
-    "another head's output": (lambda s: replace(s, out=moved(s.out, (0, HEAD - 1, QUERY, 3), 0.5)), {}),
+    "another query's output": (
+        lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY - 1, 3), 0.5)),
+        {},
+    ),
+    "another head's output": (
+        lambda s: replace(s, out=moved(s.out, (0, HEAD - 1, QUERY, 3), 0.5)),
+        {},
+    ),
 }
 
 
@@ -272,7 +321,9 @@ def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
         B: float(v.abs().max()),
     }
     checks = walk_checks.check_walk(trace, site, QUERY, HEAD)
-    assert {c.name: c.limit for c in checks} == {n: pytest.approx(1e-5 * max(1.0, size)) for n, size in sizes.items()}
+    assert {c.name: c.limit for c in checks} == {
+        n: pytest.approx(1e-5 * max(1.0, size)) for n, size in sizes.items()
+    }
     assert [c.sentence for c in checks] == [
         "Largest difference of W·a + bias from the q, k and v recorded in the run",
         "Largest difference of Σ b·W_O + bias from the sublayer's recorded output",
@@ -291,12 +342,17 @@ def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
 def recurrent(attention: str = "bahdanau"):
     """A random recurrent model and its trace over five source and four target tokens."""
     model = random_seq2seq(attention=attention)
-    source, target = random_ids(1, 5, seed=4), torch.cat([torch.tensor([[START]]), random_ids(1, 4, seed=5)], dim=1)
+    source, target = (
+        random_ids(1, 5, seed=4),
+        torch.cat([torch.tensor([[START]]), random_ids(1, 4, seed=5)], dim=1),
+    )
     with torch.no_grad(), record() as recording:
         logits = model(source, target)[0]
     tokens = {"source": tuple("abcde"), "target": tuple("<wxyz")}
     ids = {"source": tuple(source[0].tolist()), "target": tuple(target[0].tolist())}
-    streams = {name: Encoding("", ids[name], row, (None,) * len(row)) for name, row in tokens.items()}
+    streams = {
+        name: Encoding("", ids[name], row, (None,) * len(row)) for name, row in tokens.items()
+    }
     return model, trace_of(recording, streams, logits), source
 
 
@@ -313,14 +369,24 @@ def test_an_alignment_that_reads_something_else_fails():
         "Largest difference of query i from the decoder's state s(i−1), for i ≥ 2",
         "Largest difference from the encoder's recorded states",
     ]
-    for name, check, at in (("decoder.states", BEFORE, (0, 3, 1)), ("encoder.states", H, (0, 4, 1))):
-        forged = replace(trace.activations[name], value=moved(trace.activations[name].value, at, 0.5))
+    for name, check, at in (
+        ("decoder.states", BEFORE, (0, 3, 1)),
+        ("encoder.states", H, (0, 4, 1)),
+    ):
+        forged = replace(
+            trace.activations[name], value=moved(trace.activations[name].value, at, 0.5)
+        )
         other = replace(trace, activations={**trace.activations, name: forged})
         assert failed(walk_checks.check_walk(other, site, QUERY, 0)) == {check: pytest.approx(0.5)}
-    last = replace(trace.activations["decoder.states"], value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5))
+    last = replace(
+        trace.activations["decoder.states"],
+        value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5),
+    )
     other = replace(trace, activations={**trace.activations, "decoder.states": last})
-    assert failed(walk_checks.check_walk(other, site, QUERY, 0)) == {}       # no query reads the last state
-    with_q = replace(site, q=moved(site.q, (0, 0, 4, 1), 0.5))           # not the query that is walked
+    assert (
+        failed(walk_checks.check_walk(other, site, QUERY, 0)) == {}
+    )  # no query reads the last state
+    with_q = replace(site, q=moved(site.q, (0, 0, 4, 1), 0.5))  # not the query that is walked
     assert failed(walk_checks.check_walk(trace, with_q, QUERY, 0)) == {BEFORE: pytest.approx(0.5)}
     for part in ("k", "v"):
         forged = replace(site, **{part: moved(getattr(site, part), (0, 0, 1, 2), 0.5)})
@@ -341,13 +407,16 @@ def test_a_decoder_that_sees_more_than_the_fixed_vector_fails():
     (check,) = check_fixed_vector(model, trace)
     assert check.passed
     assert check.name == "only h(m) reaches the decoder"
-    assert check.sentence == "Largest difference of any logit when every other state of the encoder is replaced by zeros"
+    assert (
+        check.sentence
+        == "Largest difference of any logit when every other state of the encoder is replaced by zeros"
+    )
     assert check.limit == pytest.approx(1e-5 * max(1.0, float(trace.next_token.logits.abs().max())))
     assert float(trace.next_token.logits.abs().max()) > 1
     other = replace(trace.next_token, logits=moved(trace.next_token.logits, (3, VOCAB - 1), -0.25))
     forged = replace(trace, outputs={"next token": other})
     assert failed(check_fixed_vector(model, forged)) == {check.name: pytest.approx(0.25, abs=1e-4)}
-    aligned_model, aligned_trace, _ = recurrent("bahdanau")              # its decoder reads every state
+    aligned_model, aligned_trace, _ = recurrent("bahdanau")  # its decoder reads every state
     (check,) = check_fixed_vector(aligned_model, aligned_trace)
     assert check.value > 0.1
 
@@ -358,7 +427,9 @@ def test_which_states_make_up_the_fixed_vector(at):
     model, trace, _ = recurrent("none")
     states = trace.activations["encoder.states"]
     other = replace(states, value=moved(states.value, at, 0.5))
-    check, = check_fixed_vector(model, replace(trace, activations={**trace.activations, "encoder.states": other}))
+    (check,) = check_fixed_vector(
+        model, replace(trace, activations={**trace.activations, "encoder.states": other})
+    )
     d = model.config.d_hidden
     of_h_m = (at[1] == 4) == (at[2] < d) and at[1] in (0, 4)
     assert check.passed is not of_h_m
@@ -372,13 +443,21 @@ def test_the_limit_and_the_words_of_a_sites_checks(trace):
     checks = check_site(site)
     size = float(site.v.abs().max())
     assert [c.limit for c in checks] == [1e-5, 0.0, pytest.approx(1e-5 * max(1.0, size))]
-    assert [c.sentence for c in checks] == [
-        "Each row of weights sums to 1; largest difference over all heads",
-        "Largest weight on the 30 blocked cells of all heads",               # 3 heads, 5 tokens: 3 · (4 + 3 + 2 + 1)
-        "Largest difference from the model's own output",
-    ]
-    assert check_site(replace(site, v=site.v * 1000, out=site.out * 1000))[2].limit == pytest.approx(1e-2 * size)
-    for times in (3, 5, 7, 11, 13):                                          # a limit that float32 rounds up is no wider limit
-        assert check_site(replace(site, v=site.v * times, out=site.out * times))[2].sentence == checks[2].sentence
+    assert (
+        [c.sentence for c in checks]
+        == [
+            "Each row of weights sums to 1; largest difference over all heads",
+            "Largest weight on the 30 blocked cells of all heads",  # 3 heads, 5 tokens: 3 · (4 + 3 + 2 + 1)
+            "Largest difference from the model's own output",
+        ]
+    )
+    assert check_site(replace(site, v=site.v * 1000, out=site.out * 1000))[
+        2
+    ].limit == pytest.approx(1e-2 * size)
+    for times in (3, 5, 7, 11, 13):  # a limit that float32 rounds up is no wider limit
+        assert (
+            check_site(replace(site, v=site.v * times, out=site.out * times))[2].sentence
+            == checks[2].sentence
+        )
     less = check_site(replace(site, out=moved(site.out, (0, 2, 4, 0), -0.5)))
     assert less[2].value == pytest.approx(0.5, abs=1e-4)

@@ -12,7 +12,15 @@ from PIL import Image
 
 from models import Scope
 from models.analysis.layer_timing import Timing
-from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach
+from models.analysis.reach import (
+    BIDIRECTIONAL,
+    CNN,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Choice,
+    Reach,
+)
 from models.tokenizers.base import Encoding
 from viz_app.drawing import states
 from viz_app.drawing.labels import Label
@@ -41,7 +49,17 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
     reaches = j <= i
     norms = torch.where(reaches, top / (1 + (i - j).abs()), 0.0)
     steps = torch.where(reaches, 1 + i - j, 0)
-    return Reach(Choice(kind, width=width, depth=depth), norms, reaches, steps, [[0], [1, 2], [3]], 5, 5, 0.0, 0.0)
+    return Reach(
+        Choice(kind, width=width, depth=depth),
+        norms,
+        reaches,
+        steps,
+        [[0], [1, 2], [3]],
+        5,
+        5,
+        0.0,
+        0.0,
+    )
 
 
 # what reaches what
@@ -58,8 +76,15 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
     del header["arrays"]
     shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
     scale_name = {"one": "log, one scale for all", "own": "log, each from its own largest"}
-    scale_name |= {"linear": "linear, each from its own largest", "root": "√, each from its own largest"}
-    titles = [("RNN", "its weights"), ("CNN, width 3, 2 layers", "random"), ("Self-attention", "own")]
+    scale_name |= {
+        "linear": "linear, each from its own largest",
+        "root": "√, each from its own largest",
+    }
+    titles = [
+        ("RNN", "its weights"),
+        ("CNN, width 3, 2 layers", "random"),
+        ("Self-attention", "own"),
+    ]
     assert header == {
         "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "ours.reach",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
@@ -76,15 +101,26 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
 
 def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
     rnn = layer(RNN, 4.0)
-    rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = 0.0039, 0.0, 0.0041       # one more is 0 without a way
+    rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = (
+        0.0039,
+        0.0,
+        0.0041,
+    )  # one more is 0 without a way
     for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
         named = [maps.LayerReach(rnn, "w"), maps.LayerReach(layer(SELF_ATTENTION, others), "own")]
-        note = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))[0]["maps"][0]["note"]
-        assert note == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through " \
+        note = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))[0]["maps"][0][
+            "note"
+        ]
+        assert (
+            note
+            == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through "
             f"({count} of 10 pairs)"
+        )
 
 
-def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attention_passes_on() -> None:
+def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attention_passes_on() -> (
+    None
+):
     """By the component's own formula: a tenfold fade spans a good part of the colours, and a hundredth is well off white."""
     assert next(iter(maps.SCALES)) == "root"
     share = {"root": lambda v: v**0.5, "log": lambda v: 1 + math.log10(max(v, 1e-3)) / 3}
@@ -94,7 +130,14 @@ def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attentio
 
 
 def test_one_layer_is_not_layers() -> None:
-    header, _ = unpack(maps.influence([maps.LayerReach(layer(CNN, width=5, depth=1), "")], SOURCE, "own", {"file": "ours.reach"}))
+    header, _ = unpack(
+        maps.influence(
+            [maps.LayerReach(layer(CNN, width=5, depth=1), "")],
+            SOURCE,
+            "own",
+            {"file": "ours.reach"},
+        )
+    )
     assert header["maps"][0]["title"] == "CNN, width 5, 1 layer"
 
 
@@ -108,7 +151,10 @@ def test_influence_by_distance(look: Look) -> None:
         assert line.x == (0, 1, 2, 3)
         assert line.y == pytest.approx([top / (1 + k) for k in range(4)])
         assert line.customdata == (4, 3, 2, 1)
-        assert line.hovertemplate == f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>"
+        assert (
+            line.hovertemplate
+            == f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>"
+        )
     x, y = figure.layout.xaxis, figure.layout.yaxis
     assert (x.title.text, y.title.text) == ("distance |i − j| (tokens)", "mean ‖∂y_i/∂x_j‖ (log)")
     assert (y.type, y.autorange, y.dtick, y.tickformat, x.tickformat) == ("log", True, 1, "~g", "d")
@@ -120,7 +166,10 @@ def test_influence_by_distance(look: Look) -> None:
 def test_lines_carry_their_note() -> None:
     learned = from_rnn_learners.chart([FAST, LOST], DARK, "The title", "checkpoints: a, b")
     faded = charts.fading([layer(CNN)], DARK, "The title", "model: m")
-    assert [figure.layout.annotations[0].text for figure in (learned, faded)] == ["checkpoints: a, b", "model: m"]
+    assert [figure.layout.annotations[0].text for figure in (learned, faded)] == [
+        "checkpoints: a, b",
+        "model: m",
+    ]
 
 
 def legend(drawn: dict, kinds: list[str]) -> None:
@@ -130,18 +179,24 @@ def legend(drawn: dict, kinds: list[str]) -> None:
     assert drawn["color"]["sort"] == kinds
     if "strokeDash" in drawn:
         assert drawn["strokeDash"]["field"] == "layer"
-        assert drawn["strokeDash"]["scale"] == {"domain": kinds, "range": [DASH[kind] for kind in kinds]}
+        assert drawn["strokeDash"]["scale"] == {
+            "domain": kinds,
+            "range": [DASH[kind] for kind in kinds],
+        }
 
 
 def test_steps_by_distance() -> None:
     both = layer(SELF_ATTENTION)
-    both.steps.T[both.reaches] = 9          # the other way is longer
+    both.steps.T[both.reaches] = 9  # the other way is longer
     chart = charts.path_lengths([layer(RNN), both], "t").to_dict()
     rows = next(iter(chart["datasets"].values()))
     assert [(row["layer"], row["distance"], row["steps"]) for row in rows] == [
         *((RNN, k, 1 + k) for k in range(4)), *((SELF_ATTENTION, k, 9) for k in range(4)),
     ]  # fmt: skip
-    assert (chart["encoding"]["x"]["field"], chart["encoding"]["x"]["title"]) == ("distance", "distance |i − j| (tokens)")
+    assert (chart["encoding"]["x"]["field"], chart["encoding"]["x"]["title"]) == (
+        "distance",
+        "distance |i − j| (tokens)",
+    )
     assert (chart["encoding"]["y"]["field"], chart["encoding"]["y"]["title"]) == ("steps", "steps")
     assert [tip["field"] for tip in chart["encoding"]["tooltip"]] == ["layer", "distance", "steps"]
     legend(chart["encoding"], [RNN, SELF_ATTENTION])
@@ -152,25 +207,47 @@ def test_who_waits_for_whom() -> None:
     chart = charts.schedule([layer(RNN), layer(CNN)], "The title").to_dict()
     rows = next(iter(chart["datasets"].values()))
     assert [(row["layer"], row["step"], row["token"]) for row in rows] == [
-        (kind, step, token) for kind in (RNN, CNN) for step, token in ((1, 1), (2, 2), (2, 3), (3, 4))
+        (kind, step, token)
+        for kind in (RNN, CNN)
+        for step, token in ((1, 1), (2, 2), (2, 3), (3, 4))
     ]  # counted from 1
     drawn = chart["spec"]["encoding"]
-    assert (drawn["x"]["field"], drawn["x"]["title"], drawn["x"]["scale"]["domain"]) == ("step", "sequential step", [0.5, 4.5])
-    assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]["domain"]) == ("token", "token", [4.5, 0.5])
+    assert (drawn["x"]["field"], drawn["x"]["title"], drawn["x"]["scale"]["domain"]) == (
+        "step",
+        "sequential step",
+        [0.5, 4.5],
+    )
+    assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]["domain"]) == (
+        "token",
+        "token",
+        [4.5, 0.5],
+    )
     assert drawn["color"]["scale"] == {"domain": [RNN, CNN], "range": [BLUE, GREEN]}
     assert [tip["field"] for tip in drawn["tooltip"]] == ["layer", "step", "token"]
-    assert (chart["facet"]["field"], chart["facet"]["sort"], chart["columns"]) == ("layer", [RNN, CNN], 2)
+    assert (chart["facet"]["field"], chart["facet"]["sort"], chart["columns"]) == (
+        "layer",
+        [RNN, CNN],
+        2,
+    )
     assert chart["title"]["text"] == "The title"
 
 
 def test_forward_times_are_medians_in_milliseconds() -> None:
     chart = charts.forward_times([Timing(CNN, 16, (0.004, 0.001, 0.002))], "t").to_dict()
-    assert next(iter(chart["datasets"].values())) == [{"layer": CNN, "tokens": 16, "ms": 2.0, "least": 1.0, "most": 4.0}]
+    assert next(iter(chart["datasets"].values())) == [
+        {"layer": CNN, "tokens": 16, "ms": 2.0, "least": 1.0, "most": 4.0}
+    ]
     spread, line = chart["layer"]
     assert (spread["mark"]["type"], line["mark"]["type"]) == ("rule", "line")
-    assert (spread["encoding"]["y"]["field"], spread["encoding"]["y2"]["field"]) == ("least", "most")
+    assert (spread["encoding"]["y"]["field"], spread["encoding"]["y2"]["field"]) == (
+        "least",
+        "most",
+    )
     assert line["encoding"]["y"]["field"] == "ms"
-    assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == ("tokens", "length (tokens)")
+    assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == (
+        "tokens",
+        "length (tokens)",
+    )
     assert line["encoding"]["x"]["scale"] == {"type": "log", "base": 2, "domain": [8, 1024]}
     assert line["encoding"]["y"]["title"] == "forward pass (ms)"
     assert line["encoding"]["y"]["scale"]["type"] == "log"
@@ -178,11 +255,18 @@ def test_forward_times_are_medians_in_milliseconds() -> None:
         ("layer", None), ("tokens", None), ("ms", "median (ms)"), ("least", "least (ms)"), ("most", "most (ms)"),
     ]  # fmt: skip
     legend(line["encoding"], list(LAYER_KINDS))
-    assert charts.forward_times([], "t").to_dict()["layer"][1]["encoding"]["y"]["scale"]["domain"] == [0.01, 100]
+    assert charts.forward_times([], "t").to_dict()["layer"][1]["encoding"]["y"]["scale"][
+        "domain"
+    ] == [0.01, 100]
 
 
 def test_score_by_length() -> None:
-    records = {"b": [{"least": 1, "most": 4, "cases": 7, "score": 31.5}, {"least": 5, "most": 6, "cases": 2, "score": 7.875}]}
+    records = {
+        "b": [
+            {"least": 1, "most": 4, "cases": 7, "score": 31.5},
+            {"least": 5, "most": 6, "cases": 2, "score": 7.875},
+        ]
+    }
     records["a"] = [{"least": 5, "most": 9, "cases": 3, "score": 12.25}]
     chart = charts.by_length(records, "t").to_dict()
     assert next(iter(chart["datasets"].values())) == [
@@ -194,11 +278,20 @@ def test_score_by_length() -> None:
     assert (drawn["x"]["field"], drawn["x"]["title"]) == ("words", "source length (words)")
     assert (drawn["y"]["field"], drawn["y"]["title"]) == ("score", "BLEU on held-out sentences")
     assert drawn["y"]["scale"] == {"zero": True}
-    assert (drawn["color"]["field"], drawn["color"]["scale"]) == ("model", {"domain": ["b", "a"], "range": [BLUE, ORANGE]})
+    assert (drawn["color"]["field"], drawn["color"]["scale"]) == (
+        "model",
+        {"domain": ["b", "a"], "range": [BLUE, ORANGE]},
+    )
     assert drawn["strokeDash"]["field"] == "model"
     assert drawn["strokeDash"]["scale"] == {"domain": ["b", "a"], "range": [[1, 0], [7, 3]]}
     assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]
-    assert [tip["field"] for tip in drawn["tooltip"]] == ["model", "lengths", "score", "share", "cases"]
+    assert [tip["field"] for tip in drawn["tooltip"]] == [
+        "model",
+        "lengths",
+        "score",
+        "share",
+        "cases",
+    ]
     assert drawn["tooltip"][1]["title"] == "words"
 
 
@@ -212,11 +305,19 @@ Q = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 
 def bits(p: np.ndarray, q: np.ndarray) -> float:
     """½·KL(p‖m) + ½·KL(q‖m) by base-2 logarithms."""
     m = (p + q) / 2
-    return sum(a * math.log2(a / c) / 2 for one in (p, q) for a, c in zip(one.tolist(), m.tolist(), strict=True) if a)
+    return sum(
+        a * math.log2(a / c) / 2
+        for one in (p, q)
+        for a, c in zip(one.tolist(), m.tolist(), strict=True)
+        if a
+    )
 
 
 def two() -> list[maps.AlignmentMap]:
-    return [maps.AlignmentMap("Bahdanau's", "one note", P), maps.AlignmentMap("Cross-attention, layer 2, head 1", "another", Q)]
+    return [
+        maps.AlignmentMap("Bahdanau's", "one note", P),
+        maps.AlignmentMap("Cross-attention, layer 2, head 1", "another", Q),
+    ]
 
 
 def test_two_alignments_and_what_parts_them() -> None:
@@ -248,8 +349,14 @@ def test_forged_alignments_fail_their_checks() -> None:
     scope = letters("recurrent", n_ctx=13)
     traces = [scope.run("abc", "ed"), scope.run("abc", "ed")]
     true = torch.tensor([bits(p, q) for p, q in zip(P.numpy(), Q.numpy(), strict=True)])
-    names = ["rows sum to 1", "both read the same target", "the divergence, by its other definition"]
-    assert [(check.name, check.passed) for check in pair.checks(traces, two(), true)] == [(name, True) for name in names]
+    names = [
+        "rows sum to 1",
+        "both read the same target",
+        "the divergence, by its other definition",
+    ]
+    assert [(check.name, check.passed) for check in pair.checks(traces, two(), true)] == [
+        (name, True) for name in names
+    ]
     short = [maps.AlignmentMap("", "", P * 0.9), maps.AlignmentMap("", "", Q)]
     assert pair.checks(traces, short, true)[0].value == pytest.approx(0.1)
     assert not pair.checks(traces, short, true)[0].passed
@@ -266,8 +373,13 @@ def test_forged_alignments_fail_their_checks() -> None:
 
 
 def test_the_nearest_head_is_the_one_least_apart() -> None:
-    weights = torch.stack([torch.stack([P, Q]), torch.stack([Q.flip(0), P / 2 + Q / 2])])       # (site, head, query, key)
-    sites = [type("Site", (), {"n_heads": 2, "weights": lambda self, head, one=one: one[head]})() for one in weights]
+    weights = torch.stack(
+        [torch.stack([P, Q]), torch.stack([Q.flip(0), P / 2 + Q / 2])]
+    )  # (site, head, query, key)
+    sites = [
+        type("Site", (), {"n_heads": 2, "weights": lambda self, head, one=one: one[head]})()
+        for one in weights
+    ]
     assert pair.nearest(Q, sites) == (0, 1)
     assert pair.nearest(P, sites) == (0, 0)
     assert pair.nearest(P * 0.5 + Q * 0.5, sites) == (1, 1)
@@ -280,19 +392,38 @@ def test_which_models_can_be_compared() -> None:
         ("fixed vector", "recurrent", {"attention": "none"}), ("attention only", "attention only", {}),
     )}  # fmt: skip
     assert [name for name, scope in models.items() if pair.has_alignment(scope)] == ["bahdanau"]
-    assert [name for name, scope in models.items() if pair.has_heads(scope)] == ["transformer", "attention only"]
+    assert [name for name, scope in models.items() if pair.has_heads(scope)] == [
+        "transformer",
+        "attention only",
+    ]
     sites = pair.cross(models["transformer"].run("ab", "b"))
-    assert [site.name for site in sites] == ["decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn"]
+    assert [site.name for site in sites] == [
+        "decoder.layers.0.cross_attn",
+        "decoder.layers.1.cross_attn",
+    ]
 
 
 # files
 
 
 def test_the_files_read_back() -> None:
-    named = [maps.LayerReach(layer(RNN, 0.5), "its weights"), maps.LayerReach(layer(BIDIRECTIONAL, 2.0), "random")]
+    named = [
+        maps.LayerReach(layer(RNN, 0.5), "its weights"),
+        maps.LayerReach(layer(BIDIRECTIONAL, 2.0), "random"),
+    ]
     tokens = ["a", "b", "c", "[end]"]
     heading, *rows = csv.reader(io.StringIO(files.influence_csv(named, tokens)))
-    assert heading == ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]
+    assert heading == [
+        "layer",
+        "weights",
+        "output i",
+        "output token",
+        "input j",
+        "input token",
+        "norm",
+        "reached",
+        "steps",
+    ]
     places = [(i, j) for _ in named for i in range(4) for j in range(4)]
     for n, (row, (i, j)) in enumerate(zip(rows, places, strict=True)):
         kind, whose, top = (RNN, "its weights", 0.5) if n < 16 else (BIDIRECTIONAL, "random", 2.0)
@@ -300,16 +431,32 @@ def test_the_files_read_back() -> None:
         assert float(row[6]) == pytest.approx(top / (1 + i - j) if j <= i else 0)
         assert row[7:] == [str(j <= i), str(1 + i - j if j <= i else 0)]
     with np.load(io.BytesIO(files.influence_npz(named, tokens))) as held:
-        assert set(held) == {"tokens", "RNN.norms", "RNN.steps", "bidirectional-RNN.norms", "bidirectional-RNN.steps"}
+        assert set(held) == {
+            "tokens",
+            "RNN.norms",
+            "RNN.steps",
+            "bidirectional-RNN.norms",
+            "bidirectional-RNN.steps",
+        }
         assert held["tokens"].tolist() == tokens
         assert held["RNN.norms"][3, 0] == pytest.approx(0.125)
-        assert held["bidirectional-RNN.steps"].tolist() == [[1, 0, 0, 0], [2, 1, 0, 0], [3, 2, 1, 0], [4, 3, 2, 1]]
+        assert held["bidirectional-RNN.steps"].tolist() == [
+            [1, 0, 0, 0],
+            [2, 1, 0, 0],
+            [3, 2, 1, 0],
+            [4, 3, 2, 1],
+        ]
     heading, *rows = csv.reader(io.StringIO(files.distance_csv(named[:1])))
     assert heading == ["layer", "weights", "distance", "mean norm", "pairs"]
-    assert [(row[0], row[1], int(row[2]), int(row[4])) for row in rows] == [(RNN, "its weights", k, 4 - k) for k in range(4)]
+    assert [(row[0], row[1], int(row[2]), int(row[4])) for row in rows] == [
+        (RNN, "its weights", k, 4 - k) for k in range(4)
+    ]
     assert [float(row[3]) for row in rows] == pytest.approx([0.5 / (1 + k) for k in range(4)])
     assert files.timings_csv([], "here").strip() == "layer,tokens,repetition,seconds,machine"
-    assert files.lengths_csv({}).strip() == "checkpoint,least words,most words,cases,BLEU,share of its best"
+    assert (
+        files.lengths_csv({}).strip()
+        == "checkpoint,least words,most words,cases,BLEU,share of its best"
+    )
     divergence = torch.tensor([0.125, 1.0, 0.5])
     steps = ["[start] → e", "e → d", "d → [end]"]
     heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, steps, divergence)))
@@ -330,13 +477,24 @@ LOST = Learner("b", "lost one", 20, 500, ((100, 1.0), (500, 89.9)), None, 50)
 def test_how_models_learned_as_a_chart() -> None:
     figure = from_rnn_learners.chart([FAST, LOST], DARK, "The title")
     for line, one, colour in zip(figure.data, (FAST, LOST), (BLUE, ORANGE), strict=True):
-        assert (line.name, line.line.color, line.x, line.y) == (one.what, colour, *zip(*one.curve, strict=True))
+        assert (line.name, line.line.color, line.x, line.y) == (
+            one.what,
+            colour,
+            *zip(*one.curve, strict=True),
+        )
         assert line.line.dash == {BLUE: "1px,0px", ORANGE: "7px,3px"}[colour]
-        assert line.hovertemplate == f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>"
+        assert (
+            line.hovertemplate
+            == f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>"
+        )
     x, y = figure.layout.xaxis, figure.layout.yaxis
     assert (x.title.text, y.title.text) == ("training step", "validation dates right (%)")
     assert (y.range, y.autorange, x.rangemode) == ((0, 100), False, "tozero")
-    assert (figure.layout.height, figure.layout.margin.b, figure.layout.showlegend) == (400, 110, True)
+    assert (figure.layout.height, figure.layout.margin.b, figure.layout.showlegend) == (
+        400,
+        110,
+        True,
+    )
     assert figure.layout.title.text == "The title"
 
 
@@ -346,7 +504,11 @@ def test_how_models_learned_as_a_table_and_a_file() -> None:
         "Model": ["fast one", "lost one"], "Held-out right (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
         "Reached 90 % at step": ["400", "not reached"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
     }  # fmt: skip
-    assert list(from_rnn_learners.table([FAST], ["x"]).columns)[:3] == ["Model", "Held-out right (%)", "Writes"]
+    assert list(from_rnn_learners.table([FAST], ["x"]).columns)[:3] == [
+        "Model",
+        "Held-out right (%)",
+        "Writes",
+    ]
     assert from_rnn_learners.learning_csv([FAST, LOST]).splitlines() == [
         "checkpoint,model,parameters,step,exact match on validation dates (%)", "a,fast one,10,100,12.0", "a,fast one,10,400,95.0",
         "b,lost one,20,100,1.0", "b,lost one,20,500,89.9",
@@ -371,7 +533,10 @@ def test_which_stage_a_model_is(family: str, sizes: dict, stage: tuple | None) -
 
 
 QUERIES, KEYS = [Label("x"), Label("y"), Label("z")], [Label("a"), Label("b")]
-WEIGHTS = [np.array([[0.0, 1.0], [0.5, 0.25], [0.75, 0.0]], np.float32), np.array([[1.0, 0.0], [0.1, 0.9], [0.0, 0.6]], np.float32)]
+WEIGHTS = [
+    np.array([[0.0, 1.0], [0.5, 0.25], [0.75, 0.0]], np.float32),
+    np.array([[1.0, 0.0], [0.1, 0.9], [0.0, 0.6]], np.float32),
+]
 
 
 def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,9 +548,18 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         written.append((text, at)), draw_text(pen, at, text, *more, **how))[1])  # fmt: skip
     blocked = np.array([[0, 0], [0, 0], [0, 1]], np.uint8)
     frames = [growth_files.Frame(0, WEIGHTS[0]), growth_files.Frame(12_345, WEIGHTS[1])]
-    picture = Image.open(io.BytesIO(growth_files.head_gif(frames, QUERIES, KEYS, blocked, "The title", "1  attention weight")))
+    picture = Image.open(
+        io.BytesIO(
+            growth_files.head_gif(
+                frames, QUERIES, KEYS, blocked, "The title", "1  attention weight"
+            )
+        )
+    )
     texts = [text for text, _ in written]
-    assert [text for text in texts if text.startswith("Training step")] == ["Training step 0", "Training step 12,345"]
+    assert [text for text in texts if text.startswith("Training step")] == [
+        "Training step 0",
+        "Training step 12,345",
+    ]
     half = len(written) // 2
     for one in (written[:half], written[half:]):
         said = dict(reversed(one))
@@ -395,26 +569,42 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(said[q][0] < growth_files._LEFT for q in "xyz")
         assert [text for text, _ in one if text in "ab"] == [*"ab"]
         assert "1  attention weight; rows read, columns are read" in said
-        assert said["0"][0] < growth_files._LEFT < said["1  attention weight; rows read, columns are read"][0]
+        assert (
+            said["0"][0]
+            < growth_files._LEFT
+            < said["1  attention weight; rows read, columns are read"][0]
+        )
     durations = []
     for i in range(2):
         picture.seek(i)
         durations.append(picture.info["duration"])
         pixels = picture.convert("RGB")
         for (q, k), weight in np.ndenumerate(WEIGHTS[i]):
-            middle = pixels.getpixel((growth_files._LEFT + k * 24 + 4, growth_files._TOP + q * 24 + 4))
+            middle = pixels.getpixel(
+                (growth_files._LEFT + k * 24 + 4, growth_files._TOP + q * 24 + 4)
+            )
             share = 0.0 if blocked[q, k] else float(weight)
-            assert np.abs(np.array(middle) - mixed(share, "#ffffff", "#1b3fae")).max() <= 12      # a GIF has 256 colours
+            assert (
+                np.abs(np.array(middle) - mixed(share, "#ffffff", "#1b3fae")).max() <= 12
+            )  # a GIF has 256 colours
         left, top = growth_files._LEFT, growth_files._TOP
         line = np.array(pixels.crop((left + 24, top + 48, left + 48, top + 72)))
-        corners = [line[21, 2], line[2, 21]]            # a masked cell has a stroke from corner to corner
+        corners = [line[21, 2], line[2, 21]]  # a masked cell has a stroke from corner to corner
         assert all(np.abs(corner - rgb("#8f96a3")).max() <= 12 for corner in corners)
-        inked = (np.array(pixels.crop((0, top - 30, left + 90, top - 4)).convert("L")) < 128).any(0).nonzero()[0] - left
-        of_a, of_b = inked[inked < 24], inked[inked >= 24]      # each slanted name begins over the middle of its column
+        inked = (np.array(pixels.crop((0, top - 30, left + 90, top - 4)).convert("L")) < 128).any(
+            0
+        ).nonzero()[0] - left
+        of_a, of_b = (
+            inked[inked < 24],
+            inked[inked >= 24],
+        )  # each slanted name begins over the middle of its column
         assert of_a.min() == pytest.approx(12, abs=4)
         assert of_b.min() == pytest.approx(36, abs=4)
         assert inked.max() < 36 + 15
-        scale = [pixels.getpixel((growth_files._LEFT + x, growth_files._TOP + 72 + 20)) for x in (0, 49, 99)]
+        scale = [
+            pixels.getpixel((growth_files._LEFT + x, growth_files._TOP + 72 + 20))
+            for x in (0, 49, 99)
+        ]
         for x, came in zip((0, 49, 99), scale, strict=True):
             assert np.abs(np.array(came) - mixed(x / 99, "#ffffff", "#1b3fae")).max() <= 16
     assert durations == [700, 2500]
@@ -434,10 +624,14 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     np.testing.assert_array_equal(arrays["states"], values)
     frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
     assert header == {
-        "title": "The title", **saving(f"{trace.model.name}.encoder-states", facts(trace)), "axis": "which number of the state",
+        "title": "The title",
+        **saving(f"{trace.model.name}.encoder-states", facts(trace)),
+        "axis": "which number of the state",
         "columns": 14 if bidirectional else 7,
-        "rows": [["a", "", False], ["b", "", False], ["c", "", False], END], "limit": float(max(values.max(), -values.min())),
-        "frames": frames[: 1 + bidirectional], "ways": ["forwards →", "← backwards"] if bidirectional else [],
+        "rows": [["a", "", False], ["b", "", False], ["c", "", False], END],
+        "limit": float(max(values.max(), -values.min())),
+        "frames": frames[: 1 + bidirectional],
+        "ways": ["forwards →", "← backwards"] if bidirectional else [],
     }
 
 
@@ -445,10 +639,15 @@ def test_the_states_files_say_what_they_hold() -> None:
     trace = letters("recurrent", attention="none").run("abc", "ed")
     heading, *rows = csv.reader(io.StringIO(states.states_csv(trace)))
     assert heading == ["token \\ number", *(str(i) for i in range(1, 15))]
-    assert [np.float32(row[1:]).tolist() for row in rows] == trace.activations["encoder.states"].value[0].tolist()
+    assert [np.float32(row[1:]).tolist() for row in rows] == trace.activations[
+        "encoder.states"
+    ].value[0].tolist()
     with np.load(io.BytesIO(states.states_npz(trace))) as held:
         assert set(held) == {"source_tokens", "target_tokens", "encoder.states", "decoder.states"}
-        assert (held["source_tokens"].tolist(), held["target_tokens"].tolist()) == ([*"abc", "[end]"], ["[start]", *"ed"])
-        np.testing.assert_array_equal(held["decoder.states"], trace.activations["decoder.states"].value[0].numpy())
-
-
+        assert (held["source_tokens"].tolist(), held["target_tokens"].tolist()) == (
+            [*"abc", "[end]"],
+            ["[start]", *"ed"],
+        )
+        np.testing.assert_array_equal(
+            held["decoder.states"], trace.activations["decoder.states"].value[0].numpy()
+        )

@@ -8,14 +8,35 @@ import pytest
 import viz_app
 from viz_app.words.glossary import LETTERS, SYMBOLS
 
-NAMED = ["q", "k", "v", "√", "d_k", "d_model", "W_Q", "W_K", "W_V", "W_O", "α", "λ", "h(j)", "h(m)", "s(i)", "s(i−1)", "c(i)"]
+NAMED = [
+    "q",
+    "k",
+    "v",
+    "√",
+    "d_k",
+    "d_model",
+    "W_Q",
+    "W_K",
+    "W_V",
+    "W_O",
+    "α",
+    "λ",
+    "h(j)",
+    "h(m)",
+    "s(i)",
+    "s(i−1)",
+    "c(i)",
+]
 # a state by its step, a projection, a Greek letter or a sign, as prose writes them
 WRITTEN = re.compile(r"\b[hsc]\((?:[ijm]|[ijm]−1|0)\)|(?<![$\\{])\bW_[QKVOR]\b|[α-ω∂Σ∘‖]")
 
 
 def written() -> set[str]:
     """The symbols in what is not a formula: those have a test of their own, in the browser."""
-    files = [*Path(viz_app.__file__).parent.glob("views/*/*text.py"), *Path(viz_app.__file__).parent.glob("views/*/page.py")]
+    files = [
+        *Path(viz_app.__file__).parent.glob("views/*/*text.py"),
+        *Path(viz_app.__file__).parent.glob("views/*/page.py"),
+    ]
     return {found for file in files for found in WRITTEN.findall(file.read_text("utf-8"))}
 
 

@@ -30,7 +30,9 @@ def scope(tmp_path_factory) -> Scope:
     tokenizer = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
     save_checkpoint(folder, random_gpt(), tokenizer, {"step": 3, "task": "language"})
     checkpoint = load_checkpoint(folder)
-    return Scope(Checkpoint(folder, checkpoint.model, tokenizer, checkpoint.training), torch.device("cpu"))
+    return Scope(
+        Checkpoint(folder, checkpoint.model, tokenizer, checkpoint.training), torch.device("cpu")
+    )
 
 
 def parameters(config: GPTConfig) -> int:
@@ -38,14 +40,18 @@ def parameters(config: GPTConfig) -> int:
         return sum(p.numel() for p in GPT(config).parameters())
 
 
-@pytest.mark.parametrize(("config", "millions"), [(GPTConfig.gpt(), 117), (GPTConfig.gpt2_small(), 124)])
+@pytest.mark.parametrize(
+    ("config", "millions"), [(GPTConfig.gpt(), 117), (GPTConfig.gpt2_small(), 124)]
+)
 def test_parameter_counts_are_the_papers(config, millions):
     """GPT-1's and GPT-2's released sizes, rounded to millions; the second table of Radford et al. 2019 says 117, which its
     authors corrected to 124."""
     assert round(parameters(config) / 1e6) == millions
     d, v = config.d_model, config.vocab_size
     layer = 4 * (d * d + d) + (d * 4 * d + 4 * d) + (4 * d * d + d) + 4 * d
-    assert parameters(config) == v * d + config.n_ctx * d + 12 * layer + (2 * d if config.norm == "pre" else 0)
+    assert parameters(config) == v * d + config.n_ctx * d + 12 * layer + (
+        2 * d if config.norm == "pre" else 0
+    )
 
 
 def test_the_presets_are_the_papers_models():
@@ -53,7 +59,13 @@ def test_the_presets_are_the_papers_models():
     assert (gpt.norm, gpt.n_ctx, gpt.vocab_size, gpt.d_ff) == ("post", 512, 40_478, 3072)
     assert (gpt2.norm, gpt2.n_ctx, gpt2.vocab_size, gpt2.init) == ("pre", 1024, 50_257, "scaled")
     for c in (gpt, gpt2):
-        assert (c.n_layers, c.n_heads, c.d_model, c.positions, c.activation) == (12, 12, 768, "learned", "gelu tanh")
+        assert (c.n_layers, c.n_heads, c.d_model, c.positions, c.activation) == (
+            12,
+            12,
+            768,
+            "learned",
+            "gelu tanh",
+        )
 
 
 def test_it_is_asked_with_a_text_and_perhaps_what_follows():
@@ -77,11 +89,17 @@ def test_embedding_plus_position_without_a_factor_and_one_matrix_for_both_ends(m
     torch.testing.assert_close(value["decoder.embedding"], model.embedding.weight[ids])
     torch.testing.assert_close(value["decoder.position"][0], model.positions.table[:N])
     torch.testing.assert_close(
-        value["decoder.layers.0.resid_pre"], model.embedding.weight[ids] + model.positions.table[:N], rtol=1e-6, atol=1e-6
+        value["decoder.layers.0.resid_pre"],
+        model.embedding.weight[ids] + model.positions.table[:N],
+        rtol=1e-6,
+        atol=1e-6,
     )
     last = model.decoder.last_norm(value["decoder.layers.1.resid_post"])
     torch.testing.assert_close(logits, last @ model.embedding.weight.T)
-    assert parameters(replace(model.config, vocab_size=VOCAB + 7)) - parameters(model.config) == 7 * N_HEADS * D_HEAD
+    assert (
+        parameters(replace(model.config, vocab_size=VOCAB + 7)) - parameters(model.config)
+        == 7 * N_HEADS * D_HEAD
+    )
 
 
 def test_tokens_and_positions_begin_small():
@@ -108,10 +126,17 @@ def test_golden_list_of_trace_names(model):
         *(f"decoder.layers.1.{name}" for name in LAYER),
         "logits",
     ]  # fmt: skip
-    found = [(name, s.kind, s.role, s.query_stream, s.key_stream, s.layer) for name, s in recording.attention.items()]
-    assert found == [(f"decoder.layers.{i}.self_attn", "self", "self", "text", "text", i) for i in (0, 1)]
+    found = [
+        (name, s.kind, s.role, s.query_stream, s.key_stream, s.layer)
+        for name, s in recording.attention.items()
+    ]
+    assert found == [
+        (f"decoder.layers.{i}.self_attn", "self", "self", "text", "text", i) for i in (0, 1)
+    ]
     assert {a.axes[1] for a in recording.activations.values()} == {"text"}
-    assert [c.name for s in recording.attention.values() for c in check_site(s) if not c.passed] == []
+    assert [
+        c.name for s in recording.attention.values() for c in check_site(s) if not c.passed
+    ] == []
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -146,7 +171,10 @@ def test_the_masks_are_named_and_are_padding_look_ahead_and_the_window():
     for row, real in ((0, 7), (1, 5)):
         wanted = [[j < real and j <= i and i - j <= 2 for j in range(7)] for i in range(7)]
         assert mask.expanded(row, 0, 7, 7).tolist() == wanted
-    assert [layer.name for layer in random_gpt().masks(ids)["self"].layers] == ["padding", "look-ahead"]
+    assert [layer.name for layer in random_gpt().masks(ids)["self"].layers] == [
+        "padding",
+        "look-ahead",
+    ]
 
 
 def test_padding_behind_a_text_changes_nothing(model):
@@ -179,7 +207,9 @@ def test_cached_is_uncached_and_both_are_one_pass(window):
         run = decoding.Incremental(model, ids[:, :3], use_cache=use_cache)
         assert run.opening.tolist() == ids[:, :3].tolist()
         for m in range(3, N + 1):
-            torch.testing.assert_close(run.next_log_probs(ids[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                run.next_log_probs(ids[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize("window", [0, 2])
@@ -197,17 +227,26 @@ def test_greedy_goes_on_from_a_prompt_as_the_most_probable_token_says(window):
 
 def test_it_writes_no_further_than_it_reads():
     model = random_gpt()
-    model.embedding.weight.data[2] = 0      # </s> never is the best
+    model.embedding.weight.data[2] = 0  # </s> never is the best
     for n in (1, 5, N_CTX):
-        assert len(list(decoding.greedy(model, random_ids(1, n)[0].tolist()))) == model.longest(n) == N_CTX - n
-    with pytest.raises(ValueError, match=f"{N_CTX + 1} tokens, but this model reads at most {N_CTX}"):
+        assert (
+            len(list(decoding.greedy(model, random_ids(1, n)[0].tolist())))
+            == model.longest(n)
+            == N_CTX - n
+        )
+    with pytest.raises(
+        ValueError, match=f"{N_CTX + 1} tokens, but this model reads at most {N_CTX}"
+    ):
         model(random_ids(1, N_CTX + 1))
 
 
 def test_a_beam_of_one_is_greedy_and_a_wide_one_finds_the_best(model):
     prompt = random_ids(1, 5, seed=4)[0].tolist()
     greedy = [step.token for step in decoding.greedy(model, prompt, max_new=6)]
-    assert list(list(decoding.beam(model, prompt, width=1, max_new=6))[-1].hypotheses[0].tokens) == greedy
+    assert (
+        list(list(decoding.beam(model, prompt, width=1, max_new=6))[-1].hypotheses[0].tokens)
+        == greedy
+    )
     rows = torch.cartesian_prod(torch.arange(VOCAB), torch.arange(VOCAB))
     rows = rows[rows[:, 0] != 2]
     whole = torch.cat([torch.tensor([prompt]).expand(len(rows), -1), rows], 1)
@@ -221,7 +260,10 @@ def test_a_beam_of_one_is_greedy_and_a_wide_one_finds_the_best(model):
 
 def test_the_same_seed_draws_the_same_continuation(model):
     prompt = random_ids(1, 5)[0].tolist()
-    drawn = [[s.token for s in decoding.sample(model, prompt, seed=seed, max_new=9)] for seed in (1, 1, 2)]
+    drawn = [
+        [s.token for s in decoding.sample(model, prompt, seed=seed, max_new=9)]
+        for seed in (1, 1, 2)
+    ]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -263,7 +305,11 @@ def test_a_run_has_one_text_with_its_tokens_and_the_next_at_every_position(scope
     assert trace.next_token.logits.shape == (17, VOCAB)
     assert trace.next_token.labels == trace.streams["text"].ids[1:]
     assert trace.teacher_forced
-    assert trace.output == scope.tokenizer.decode(trace.next_token.logits.argmax(-1).tolist()) != trace.streams["text"].text
+    assert (
+        trace.output
+        == scope.tokenizer.decode(trace.next_token.logits.argmax(-1).tolist())
+        != trace.streams["text"].text
+    )
     site = trace.attention["decoder.layers.1.self_attn"]
     assert site.query_tokens == site.key_tokens == trace.streams["text"].tokens
     with torch.no_grad():

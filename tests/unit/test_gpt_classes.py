@@ -18,7 +18,9 @@ from models.trace.outputs import ClassProbabilities, NextToken
 
 N = 13
 THREE = {"head": "classes", "classes": "good, bad,neither"}
-LETTERS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ").for_classes()      # 33 tokens, the last two to classify by
+LETTERS = Tokenizer.characters(
+    "abcdefghijklmnopqrstuvwxyz "
+).for_classes()  # 33 tokens, the last two to classify by
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +34,14 @@ def scope(tmp_path_factory) -> Scope:
 @torch.no_grad()
 def test_classes_are_hugging_faces_for_rows_of_several_lengths():
     """Their classifier reads the last token that is not padding."""
-    model, rows = random_gpt(activation="gelu tanh", d_ff=4 * N_HEADS * D_HEAD, **THREE), random_ids(BATCH, N)
+    model, rows = (
+        random_gpt(activation="gelu tanh", d_ff=4 * N_HEADS * D_HEAD, **THREE),
+        random_ids(BATCH, N),
+    )
     rows[1, 7:] = 0
-    theirs = GPT2ForSequenceClassification(GPT2Config(**SIZES, **PLAIN, num_labels=3, pad_token_id=0)).eval()
+    theirs = GPT2ForSequenceClassification(
+        GPT2Config(**SIZES, **PLAIN, num_labels=3, pad_token_id=0)
+    ).eval()
     copied(model, theirs.transformer.wte, theirs.transformer.wpe, theirs.transformer.h)
     theirs.transformer.ln_f.load_state_dict(model.decoder.last_norm.state_dict())
     theirs.score.weight.copy_(model.heads["classes"].weight)
@@ -44,7 +51,9 @@ def test_classes_are_hugging_faces_for_rows_of_several_lengths():
 @torch.no_grad()
 def test_the_next_token_is_that_of_the_model_without_the_head():
     model, plain = random_gpt(**THREE), random_gpt()
-    plain.load_state_dict({name: value for name, value in model.state_dict().items() if not name.startswith("heads.")})
+    plain.load_state_dict(
+        {name: value for name, value in model.state_dict().items() if not name.startswith("heads.")}
+    )
     rows = random_ids(BATCH, N)
     made = model(rows)
     assert list(made) == ["classes", "next token"]
@@ -59,7 +68,7 @@ def test_dropout_falls_on_what_the_classes_are_read_from():
         module.training = False
     model.training = model.dropout.training = True
     model.embedding.weight.zero_()
-    model.positions.table.zero_()           # nothing else that dropout could change
+    model.positions.table.zero_()  # nothing else that dropout could change
     drawn = [model(rows)["classes"] for _ in range(7)]
     assert any(not torch.equal(one, drawn[0]) for one in drawn)
 
@@ -73,15 +82,23 @@ def test_a_row_is_closed_by_the_token_that_answers(scope):
     assert both.text == "a cat sat"
     assert [both.text[o[0] : o[1]] for o in both.offsets if o] == list("a catsat")
     assert scope.encode("a cat", "  ") == scope.encode("a cat")
-    assert scope.encode(both) == {"text": both}         # read again, it is closed once
+    assert scope.encode(both) == {"text": both}  # read again, it is closed once
 
 
 def test_of_one_text_nothing_else_is_asked():
-    fields = [[(f.name, f.before, f.optional) for f in random_gpt(n_texts=n, **THREE).fields] for n in (1, 2)]
-    assert fields == [[("text", "start", False)], [("text", "start", False), ("second_text", "delimiter", True)]]
+    fields = [
+        [(f.name, f.before, f.optional) for f in random_gpt(n_texts=n, **THREE).fields]
+        for n in (1, 2)
+    ]
+    assert fields == [
+        [("text", "start", False)],
+        [("text", "start", False), ("second_text", "delimiter", True)],
+    ]
 
 
-@pytest.mark.parametrize(("texts", "field"), [(("a" * 36,), "text"), (("a" * 17, "b" * 18), "second_text")])
+@pytest.mark.parametrize(
+    ("texts", "field"), [(("a" * 36,), "text"), (("a" * 17, "b" * 18), "second_text")]
+)
 def test_the_closing_token_wants_room_too(scope, texts, field):
     assert len(scope.encode("a" * 35)["text"].ids) == N_CTX
     with pytest.raises(InputError, match="38 tokens"):
@@ -96,7 +113,9 @@ def test_outputs_and_answer(scope):
     assert isinstance(following, NextToken)
     assert (classes.position, classes.names) == (10, ("good", "bad", "neither"))
     h = scope.model.decoder.last_norm(trace.activations["decoder.layers.1.resid_post"].value[0, -1])
-    torch.testing.assert_close(classes.probabilities, torch.softmax(scope.model.heads["classes"].weight @ h, 0))
+    torch.testing.assert_close(
+        classes.probabilities, torch.softmax(scope.model.heads["classes"].weight @ h, 0)
+    )
     assert trace.output == classes.names[int(classes.probabilities.argmax())]
     assert following.labels == trace.streams["text"].ids[1:]
     assert not scope.model.can_write
@@ -105,7 +124,10 @@ def test_outputs_and_answer(scope):
 
 
 def test_in_a_batch_as_alone(scope):
-    alone, (first, second) = scope.run("a cat"), scope.run_each([("a cat",), ("a longer text", "and another")])
+    alone, (first, second) = (
+        scope.run("a cat"),
+        scope.run_each([("a cat",), ("a longer text", "and another")]),
+    )
     torch.testing.assert_close(first.outputs["classes"].logits, alone.outputs["classes"].logits)
     assert second.streams["text"].tokens.count("<$>") == 1
 
@@ -126,18 +148,27 @@ def test_a_head_that_cannot_be(changes, message):
 
 def test_new_tokens_stand_behind_a_vocabulary_which_keeps_its_own():
     texts = ["a cat sat on a mat", "<e> or $ is text"] * 3
-    for plain in (Tokenizer.byte_level(texts, 300), Tokenizer.characters("abc"), Tokenizer.bpe(texts, 200)):
+    for plain in (
+        Tokenizer.byte_level(texts, 300),
+        Tokenizer.characters("abc"),
+        Tokenizer.bpe(texts, 200),
+    ):
         ready = plain.for_classes()
         assert ready.vocab_size == plain.vocab_size + 2
         assert ready.tokens(range(plain.vocab_size)) == plain.tokens(range(plain.vocab_size))
-        assert (ready.special("delimiter"), ready.special("extract")) == ((plain.vocab_size, "<$>"), (plain.vocab_size + 1, "<e>"))
+        assert (ready.special("delimiter"), ready.special("extract")) == (
+            (plain.vocab_size, "<$>"),
+            (plain.vocab_size + 1, "<e>"),
+        )
         assert plain.special("extract") is None
         assert ready.for_classes() is ready
         again = Tokenizer.from_json(ready.to_json())
         assert again.special_ids == ready.special_ids
         for text in ("a cat", "<e> and <$> typed"):
             assert again.encode(text).ids == plain.encode(text).ids
-            assert again.decode([*plain.encode(text).ids, ready.special_ids["extract"]]) == plain.decode(plain.encode(text).ids)
+            assert again.decode(
+                [*plain.encode(text).ids, ready.special_ids["extract"]]
+            ) == plain.decode(plain.encode(text).ids)
     of_bert = Tokenizer.wordpiece(texts, 100)
     assert of_bert.for_classes() is of_bert
 

@@ -11,7 +11,13 @@ from models.architectures.gpt import GPT
 from models.trace import record
 
 N = 13
-SIZES = {"vocab_size": VOCAB, "n_positions": N_CTX, "n_embd": N_HEADS * D_HEAD, "n_layer": 2, "n_head": N_HEADS}
+SIZES = {
+    "vocab_size": VOCAB,
+    "n_positions": N_CTX,
+    "n_embd": N_HEADS * D_HEAD,
+    "n_layer": 2,
+    "n_head": N_HEADS,
+}
 PLAIN = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "attn_implementation": "eager"}
 
 
@@ -35,7 +41,9 @@ def gpt1(model: GPT) -> nn.Module:
 
 
 @torch.no_grad()
-def copied(model: GPT, tokens: nn.Embedding, positions: nn.Embedding, blocks: nn.ModuleList) -> None:
+def copied(
+    model: GPT, tokens: nn.Embedding, positions: nn.Embedding, blocks: nn.ModuleList
+) -> None:
     """Their matrices stand the other way round, and W_Q, W_K and W_V side by side in one."""
     tokens.weight.copy_(model.embedding.weight)
     positions.weight.copy_(model.positions.table)
@@ -44,7 +52,11 @@ def copied(model: GPT, tokens: nn.Embedding, positions: nn.Embedding, blocks: nn
         three = (attention.W_Q, attention.W_K, attention.W_V)
         block.attn.c_attn.weight.copy_(torch.cat([w.weight.T for w in three], 1))
         block.attn.c_attn.bias.copy_(torch.cat([w.bias for w in three]))
-        alike = ((block.attn.c_proj, attention.W_O), (block.mlp.c_fc, layer.ff.W_1), (block.mlp.c_proj, layer.ff.W_2))
+        alike = (
+            (block.attn.c_proj, attention.W_O),
+            (block.mlp.c_fc, layer.ff.W_1),
+            (block.mlp.c_proj, layer.ff.W_2),
+        )
         for theirs, linear in alike:
             theirs.weight.copy_(linear.weight.T)
             theirs.bias.copy_(linear.bias)
@@ -77,7 +89,12 @@ def test_gpt_2_cached():
     other, past = gpt2(model), None
     run = decoding.Incremental(model, ids()[:, :3])
     for m in range(3, N + 1):
-        theirs = other(ids()[:, 0 if past is None else m - 1 : m], past_key_values=past, use_cache=True, output_attentions=True)
+        theirs = other(
+            ids()[:, 0 if past is None else m - 1 : m],
+            past_key_values=past,
+            use_cache=True,
+            output_attentions=True,
+        )
         past = theirs.past_key_values
         with record() as recording:
             log_probs = run.next_log_probs(ids()[:, :m])
@@ -89,7 +106,12 @@ def test_gpt_2_cached():
 @torch.no_grad()
 def test_gpt_2_writes_the_same_greedily():
     model, prompt = ours("pre"), random_ids(1, 5, seed=3)
-    how = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "max_new_tokens": 17, "pad_token_id": 0}
+    how = {
+        "attention_mask": torch.ones_like(prompt),
+        "do_sample": False,
+        "max_new_tokens": 17,
+        "pad_token_id": 0,
+    }
     theirs = gpt2(model).generate(prompt, **how)
     written = [step.token for step in decoding.greedy(model, prompt[0].tolist(), max_new=17)]
     assert theirs[0, 5:].tolist() == written

@@ -27,10 +27,10 @@ from viz_app.drawing.stamp import facts, saving
 TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
 SOURCE, TARGET = ["a", "b", "c", "d", "e", "[end]"], ["[start]", "e", "d", "c"]
-PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"    # as README shows them
+PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"  # as README shows them
 PATHS = {"encoder.layers.0.self_attn": "encoder.layer1.self_attn", OWN: "decoder.layer2.self_attn",
          CROSS: "decoder.layer1.cross_attn"}  # fmt: skip
-STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]      # by what is read and what is written
+STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]  # by what is read and what is written
 START_LABEL = ["[start]", "special token <s>", True]
 
 
@@ -42,7 +42,9 @@ def trace() -> Trace:
 # colours
 
 
-@pytest.mark.parametrize(("low", "high"), [("#ffffff", "#1b3fae"), ("#10141d", "#ffb07c"), ("#000000", "#00ff00")])
+@pytest.mark.parametrize(
+    ("low", "high"), [("#ffffff", "#1b3fae"), ("#10141d", "#ffb07c"), ("#000000", "#00ff00")]
+)
 @pytest.mark.parametrize("share", [0.0, 0.003, 0.1, 0.37, 0.5, 0.81, 1.0])
 def test_the_map_is_a_straight_line_in_oklab(share: float, low: str, high: str) -> None:
     assert np.abs(rgb(ramp(share, low, high)) - mixed(share, low, high)).max() <= 1
@@ -57,10 +59,18 @@ def test_what_lies_outside_the_scale_has_the_colour_of_its_end() -> None:
     ("light", "#ffffff", "#1b3fae", "#b3470b", "#1d2330", "#667089"),
     ("dark", "#10141d", "#9dbcff", "#ffb07c", "#e8ecf5", "#97a1b8"),
 ])  # fmt: skip
-def test_the_maps_of_a_theme(theme: str, paper: str, accent: str, opposite: str, text: str, quiet: str) -> None:
+def test_the_maps_of_a_theme(
+    theme: str, paper: str, accent: str, opposite: str, text: str, quiet: str
+) -> None:
     """0 is the paper; weights and positive values go to the accent, negative ones to the opposite."""
     here = look(theme)
-    assert (here.paper, here.accent, here.opposite, here.text, here.quiet) == (paper, accent, opposite, text, quiet)
+    assert (here.paper, here.accent, here.opposite, here.text, here.quiet) == (
+        paper,
+        accent,
+        opposite,
+        text,
+        quiet,
+    )
     up, both = here.sequential(), here.diverging()
     assert (len(up), len(both)) == (17, 33)
     for i in range(17):
@@ -86,7 +96,9 @@ def test_special_tokens_have_names_of_their_own() -> None:
 
 
 def test_an_unknown_piece_is_shown_as_it_was_typed() -> None:
-    encoding = Encoding("漢 x", (3, 4, 3, 3), ("<unk>", "▁x", "<unk>", "<unk>"), ((0, 1), (1, 3), (3, 3), (1, 2)))
+    encoding = Encoding(
+        "漢 x", (3, 4, 3, 3), ("<unk>", "▁x", "<unk>", "<unk>"), ((0, 1), (1, 3), (3, 3), (1, 2))
+    )
     assert [label.as_json() for label in labels(encoding)] == [
         ["漢", "not in this model's vocabulary, read as <unk>", False], ["·x", "", False],
         ["[unknown]", "not in this model's vocabulary, read as <unk>", True],
@@ -109,7 +121,9 @@ def test_the_space_before_the_first_word_is_not_shown_but_a_space_alone_is() -> 
     (OWN, STEPS, TARGET, ("the French so far, a row is read → written", "the French so far")),
     (CROSS, STEPS, SOURCE, ("the French so far, a row is read → written", "the English sentence")),
 ])  # fmt: skip
-def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: str, queries: list, keys: list, axes: tuple) -> None:
+def test_the_head_component_is_told_everything_by_its_name(
+    trace: Trace, name: str, queries: list, keys: list, axes: tuple
+) -> None:
     site = trace.attention[name]
     header, arrays = unpack(head(trace, site, 2, TERMS, "q3"))
     del header["arrays"]
@@ -151,7 +165,9 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
             ("cross", "Cross-attention", "the French so far reads the English sentence",
              [CROSS, "decoder.layers.1.cross_attn"], [1, 2], 4, 6)]  # fmt: skip
     offset = 0
-    for block, (kind, title, subtitle, sites, layers, rows, cols) in zip(header["blocks"], said, strict=True):
+    for block, (kind, title, subtitle, sites, layers, rows, cols) in zip(
+        header["blocks"], said, strict=True
+    ):
         assert block == {
             "kind": kind, "title": title, "subtitle": subtitle, "sites": sites, "layers": layers, "heads": 3, "rows": rows,
             "cols": cols, "pool": 1, "offset": offset,
@@ -163,13 +179,17 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
     assert arrays["codes"].dtype == np.uint8
 
 
-def test_many_sites_worked_out_a_few_at_a_time_are_the_same(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sites_worked_out_a_few_at_a_time_are_the_same(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = overview(trace, TERMS)
     monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", 3)
     assert overview(trace, TERMS) == whole
 
 
-@pytest.mark.parametrize(("n_heads", "side"), [(0, 64), (24, 64), (219, 64), (220, 63), (432, 45), (900_000, 1)])
+@pytest.mark.parametrize(
+    ("n_heads", "side"), [(0, 64), (24, 64), (219, 64), (220, 63), (432, 45), (900_000, 1)]
+)
 def test_how_large_a_head_may_be_drawn(n_heads: int, side: int) -> None:
     """The largest whole number of cells a side, at most 64, whose square times the heads is at most 900,000 bytes."""
     assert side_for(n_heads) == side
@@ -177,7 +197,10 @@ def test_how_large_a_head_may_be_drawn(n_heads: int, side: int) -> None:
     assert side == 64 or n_heads * (side + 1) ** 2 > 900_000
 
 
-@pytest.mark.parametrize(("longest", "side", "k"), [(5, 64, 1), (64, 64, 1), (65, 64, 2), (128, 64, 2), (129, 64, 3), (37, 5, 8)])
+@pytest.mark.parametrize(
+    ("longest", "side", "k"),
+    [(5, 64, 1), (64, 64, 1), (65, 64, 2), (128, 64, 2), (129, 64, 3), (37, 5, 8)],
+)
 def test_how_many_cells_become_one(longest: int, side: int, k: int) -> None:
     assert block_side(longest, 3, side) == block_side(3, longest, side) == k
 
@@ -211,13 +234,23 @@ def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
 
 def test_the_npz_holds_the_tokens_of_both_texts_and_every_head(trace: Trace) -> None:
     with saved(export.heads_npz(trace)) as held:
-        sites = ["encoder.layer1.self_attn", *(f"decoder.layer{n}.{part}_attn" for n in (1, 2) for part in ("self", "cross"))]
-        assert set(held) == {"source_tokens", "target_tokens", *sites, *(f"{name}.allowed" for name in sites)}
+        sites = [
+            "encoder.layer1.self_attn",
+            *(f"decoder.layer{n}.{part}_attn" for n in (1, 2) for part in ("self", "cross")),
+        ]
+        assert set(held) == {
+            "source_tokens",
+            "target_tokens",
+            *sites,
+            *(f"{name}.allowed" for name in sites),
+        }
         assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
         assert held["target_tokens"].tolist() == ["[start]", *"edc"]
         cross = PATHS[CROSS]
         assert held[cross].shape == held[f"{cross}.allowed"].shape == (3, 4, 6)
-        assert held[f"{PATHS[OWN]}.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
+        assert (
+            held[f"{PATHS[OWN]}.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
+        )
         np.testing.assert_allclose(held[cross][2], _by_hand(trace.attention[CROSS], 2), atol=1e-6)
 
 
@@ -227,8 +260,12 @@ def _by_hand(site: AttentionSite, index: int) -> np.ndarray:
     return scores.masked_fill(~site.allowed(), -torch.inf).softmax(-1).numpy()
 
 
-@pytest.mark.parametrize(("name", "queries", "keys"), [(OWN, STEPS, TARGET), (CROSS, STEPS, SOURCE)])
-def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: str, queries: list, keys: list) -> None:
+@pytest.mark.parametrize(
+    ("name", "queries", "keys"), [(OWN, STEPS, TARGET), (CROSS, STEPS, SOURCE)]
+)
+def test_the_drawing_puts_every_weight_where_its_tokens_are(
+    trace: Trace, name: str, queries: list, keys: list
+) -> None:
     site = trace.attention[name]
     drawing = Drawing(export.head_svg(trace, site, 1, "What it is"))
     cells = {(i // len(keys), i % len(keys)): found for i, found in enumerate(drawing.titled())}
@@ -240,7 +277,9 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: 
         if site.allowed()[q, k]:
             assert float(said) == pytest.approx(weights[q, k], abs=1e-6)
             assert np.float32(said) == site.weights(1)[q, k].numpy()
-            assert np.abs(rgb(box.get("fill")) - mixed(float(weights[q, k]), PAPER, ACCENT)).max() <= 1
+            assert (
+                np.abs(rgb(box.get("fill")) - mixed(float(weights[q, k]), PAPER, ACCENT)).max() <= 1
+            )
         else:
             assert (said, box.get("fill")) == ("masked", "url(#masked)")
         assert box.get("stroke") not in (None, PAPER)
@@ -248,7 +287,9 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: 
     assert [text.text for text in rows] == queries
     for q, text in enumerate(rows):
         assert left - 10 <= float(text.get("x")) < left
-        assert top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side      # a line stands on its foot
+        assert (
+            top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
+        )  # a line stands on its foot
     turned = [group for group in drawing.root.iter(f"{SVG}g")]
     assert [group.find(f"{SVG}text").text for group in turned] == keys
     for k, group in enumerate(turned):
@@ -257,7 +298,11 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: 
         assert turn == "rotate(-45)"
         assert left + (k + 0.4) * side < x < left + (k + 0.8) * side
         assert top - 12 <= y < top
-        assert [group.find(f"{SVG}text").get(name) for name in ("x", "y", "text-anchor")] == ["0", "0", "start"]
+        assert [group.find(f"{SVG}text").get(name) for name in ("x", "y", "text-anchor")] == [
+            "0",
+            "0",
+            "start",
+        ]
     right, bottom = left + len(keys) * side, top + len(queries) * side
     assert drawing.size[1] == bottom + 50
     assert drawing.size[0] >= right + 60
@@ -266,10 +311,15 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: 
 def test_the_drawing_has_a_title_a_scale_and_ink_on_paper(trace: Trace) -> None:
     drawing = Drawing(export.head_svg(trace, trace.attention[OWN], 0, "What it is"))
     assert drawing.root.get("fill") == TEXT
-    assert [drawing.boxes[0].get(side) for side in ("width", "height")] == [drawing.root.get(side) for side in ("width", "height")]
+    assert [drawing.boxes[0].get(side) for side in ("width", "height")] == [
+        drawing.root.get(side) for side in ("width", "height")
+    ]
     assert drawing.boxes[0].get("fill") == PAPER
     assert drawing.said("What it is").get("font-weight") == "600"
-    assert (drawing.said("What it is").get("x"), drawing.said("What it is").get("y")) == ("10", "20")
+    assert (drawing.said("What it is").get("x"), drawing.said("What it is").get("y")) == (
+        "10",
+        "20",
+    )
     (pattern,) = drawing.root.iter(f"{SVG}pattern")
     assert pattern.get("id") == "masked"
     assert [part.get("fill") for part in pattern] == [PAPER, HATCH]
@@ -285,18 +335,27 @@ def test_the_drawing_has_a_title_a_scale_and_ink_on_paper(trace: Trace) -> None:
     assert lowest < y < y + tall < drawing.size[1]
     assert bar.get("stroke") == ACCENT
     low, high = drawing.said("0"), drawing.texts[-1]
-    assert high.text == "1  attention weight; rows read (query), columns are read (key); hatched = masked"
+    assert (
+        high.text
+        == "1  attention weight; rows read (query), columns are read (key); hatched = masked"
+    )
     assert (low.get("text-anchor"), high.get("text-anchor")) == ("end", "start")
     assert x - 8 < float(low.get("x")) < x
     assert x + wide < float(high.get("x")) < x + wide + 10
     assert float(low.get("y")) == float(high.get("y")) == y + tall
-    assert all(text.get("style") == "unicode-bidi:plaintext" for text in drawing.texts if text.text != "What it is")
+    assert all(
+        text.get("style") == "unicode-bidi:plaintext"
+        for text in drawing.texts
+        if text.text != "What it is"
+    )
 
 
 @pytest.mark.parametrize("title", ["What it is", "what each token reads " * 7, "読" * 90])
 def test_neither_title_nor_legend_is_cut_off(trace: Trace, title: str) -> None:
     """A letter is on average under 0.6 of its size wide, a Chinese one as wide as its size."""
-    drawing = Drawing(export.head_svg(trace, trace.attention[CROSS], 0, title, Scale("root", hides_sinks=True)))
+    drawing = Drawing(
+        export.head_svg(trace, trace.attention[CROSS], 0, title, Scale("root", hides_sinks=True))
+    )
     for text in (drawing.said(title), drawing.texts[-1]):
         wide = 12 * sum(1.0 if letter == "読" else 0.6 for letter in text.text)
         assert float(text.get("x")) + wide <= drawing.size[0]

@@ -28,7 +28,9 @@ def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
     own, n, m = site.query_stream == site.key_stream, len(query), min(len(query), len(key))
     same, readers = 0.0, 0
     for i, row in enumerate(a):
-        others = [j for j in range(len(key)) if key[j] == query[i] and may[i][j] and not (own and i == j)]
+        others = [
+            j for j in range(len(key)) if key[j] == query[i] and may[i][j] and not (own and i == j)
+        ]
         same += sum(row[j] for j in others)
         readers += bool(others)
     return {
@@ -40,9 +42,11 @@ def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("cells", [2**20, 20])      # in one piece, and two or three rows at a time
+@pytest.mark.parametrize("cells", [2**20, 20])  # in one piece, and two or three rows at a time
 @pytest.mark.parametrize(("family", "name"), SITES)
-def test_each_measure_is_its_formula(family: str, name: str, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_measure_is_its_formula(
+    family: str, name: str, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slices, "CELLS", cells)
     trace, site = site_of(family, name)
     found = measures(site, *trace.axes(site))
@@ -52,7 +56,9 @@ def test_each_measure_is_its_formula(family: str, name: str, cells: int, monkeyp
             if math.isnan(value):
                 assert found[measure] is None
             else:
-                assert float(found[measure][head]) == pytest.approx(value, rel=1e-4, abs=1e-6), measure
+                assert float(found[measure][head]) == pytest.approx(value, rel=1e-4, abs=1e-6), (
+                    measure
+                )
     assert found["same"] is not None
     assert (found["previous"] is None) == (site.query_stream != site.key_stream)
 

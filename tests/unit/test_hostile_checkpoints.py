@@ -38,18 +38,29 @@ def on_meta(monkeypatch):
     build = weights.build
 
     def watched(config):
-        assert torch.empty(0).device.type == "meta", "a model was built before its file had been looked at"
+        assert torch.empty(0).device.type == "meta", (
+            "a model was built before its file had been looked at"
+        )
         return build(config)
 
     monkeypatch.setattr(weights, "build", watched)
 
 
 BOMBS = {
-    "layers": ({"n_encoder_layers": 10**6}, "config.json: n_encoder_layers must be at most 256, not 1,000,000"),
+    "layers": (
+        {"n_encoder_layers": 10**6},
+        "config.json: n_encoder_layers must be at most 256, not 1,000,000",
+    ),
     "d_ff": ({"d_ff": 10**9}, "config.json: d_ff must be at most 262,144, not 1,000,000,000"),
     "n_ctx": ({"n_ctx": 10**9}, "config.json: n_ctx must be at most 65,536, not 1,000,000,000"),
-    "vocab_size": ({"vocab_size": 10**9}, "config.json: vocab_size must be at most 1,048,576, not 1,000,000,000"),
-    "d_model": ({"d_model": 10**12}, "config.json: d_model must be at most 65,536, not 1,000,000,000,000"),
+    "vocab_size": (
+        {"vocab_size": 10**9},
+        "config.json: vocab_size must be at most 1,048,576, not 1,000,000,000",
+    ),
+    "d_model": (
+        {"d_model": 10**12},
+        "config.json: d_model must be at most 65,536, not 1,000,000,000,000",
+    ),
     "all within bounds": (
         {"d_model": 2**15, "d_ff": 2**15, "n_heads": 1},
         r"config.json: opening a model of these sizes takes [0-9]{3}\.[0-9] GB, more than the 4.0 GB that one may take",
@@ -58,13 +69,18 @@ BOMBS = {
         {"n_encoder_layers": 0, "n_decoder_layers": 0, "d_model": 2**12, "n_ctx": 2**16},
         "config.json: opening a model of these sizes takes 7.0 GB, more than the 4.0 GB that one may take",
     ),
-    "more layers than the file": ({"n_encoder_layers": 200}, "model.safetensors: .* parameters do not match the configuration"),
+    "more layers than the file": (
+        {"n_encoder_layers": 200},
+        "model.safetensors: .* parameters do not match the configuration",
+    ),
     "wider than the file": ({"d_ff": 999}, r"W_1.\w+ should have shape \(999.*, but has \(61"),
 }
 
 
 @pytest.mark.parametrize(("changes", "message"), BOMBS.values(), ids=BOMBS)
-def test_a_configuration_is_held_against_its_file_before_anything_is_built(checkpoint, on_meta, changes, message):
+def test_a_configuration_is_held_against_its_file_before_anything_is_built(
+    checkpoint, on_meta, changes, message
+):
     rewritten(checkpoint, "config.json", **changes)
     with pytest.raises(CheckpointError, match=message):
         load_checkpoint(checkpoint)
@@ -76,13 +92,18 @@ def test_no_more_is_read_of_a_file_than_it_may_have(checkpoint, monkeypatch, nam
     load_checkpoint(checkpoint)
     largest = files.LARGEST[name] - 1
     monkeypatch.setitem(files.LARGEST, name, largest)
-    with pytest.raises(CheckpointError, match=f"{name}: larger than the {largest:,} bytes that are read of it"):
+    with pytest.raises(
+        CheckpointError, match=f"{name}: larger than the {largest:,} bytes that are read of it"
+    ):
         load_checkpoint(checkpoint)
 
 
 FIELDS = {
     "pad_id of another token": ({"pad_id": 1}, "pad_id must be 0, the tokenizer's <pad>, not 1"),
-    "pad_id out of range": ({"pad_id": 9}, "pad_id must be a token of the vocabulary, 0 to 8, not 9"),
+    "pad_id out of range": (
+        {"pad_id": 9},
+        "pad_id must be a token of the vocabulary, 0 to 8, not 9",
+    ),
     "negative pad_id": ({"pad_id": -1}, "pad_id must be a token of the vocabulary, 0 to 8, not -1"),
     "a float": ({"n_heads": 3.0}, "n_heads must be a whole number, not 3.0"),
     "a boolean": ({"n_encoder_layers": True}, "n_encoder_layers must be a whole number, not True"),
@@ -93,9 +114,15 @@ FIELDS = {
     "dropout of all": ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
     "dropout beyond": ({"dropout": 1.5}, "dropout must be at least 0 and below 1, not 1.5"),
     "negative dropout": ({"dropout": -0.1}, "dropout must be at least 0 and below 1, not -0.1"),
-    "no dropout": ({"dropout": float("nan")}, "config.json: not readable as JSON .NaN is no number"),
+    "no dropout": (
+        {"dropout": float("nan")},
+        "config.json: not readable as JSON .NaN is no number",
+    ),
     "boolean dropout": ({"dropout": False}, "dropout must be a number, not False"),
-    "a list of architectures": ({"architecture": ["transformer"]}, r"architecture \['transformer'\] is not one of"),
+    "a list of architectures": (
+        {"architecture": ["transformer"]},
+        r"architecture \['transformer'\] is not one of",
+    ),
     "an empty architecture": ({"architecture": []}, r"architecture \[\] is not one of transformer"),
 }
 
@@ -107,7 +134,9 @@ def test_every_field_has_its_type_and_its_range(checkpoint, changes, message):
         load_checkpoint(checkpoint)
 
 
-@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig])
+@pytest.mark.parametrize(
+    "config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig]
+)
 def test_a_configuration_made_in_code_is_checked_too(config):
     for changes in ({"n_ctx": 1}, {"pad_id": 31}, {"vocab_size": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
@@ -121,21 +150,29 @@ RANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig])
+@pytest.mark.parametrize(
+    "config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig]
+)
 def test_a_size_may_be_its_least_and_its_largest_and_nothing_beyond(config):
     for field in fields(config):
         if field.name not in RANGES:
-            assert field.name in ("n_heads", "pad_id", "start_id", "end_id") or field.type is not int
+            assert (
+                field.name in ("n_heads", "pad_id", "start_id", "end_id") or field.type is not int
+            )
             continue
         least, largest = RANGES[field.name]
         for value in (least, largest):
             if (field.name, value) != ("vocab_size", 1):
                 asked = config(**{"vocab_size": 31, field.name: value})
                 assert getattr(asked, field.name) == value
-        if config is not GPTConfig or field.name != "d_ff":     # where 0 stands for 4·d_model
-            with pytest.raises(ValueError, match=f"^{field.name} must be at least {least}, not {least - 1}$"):
+        if config is not GPTConfig or field.name != "d_ff":  # where 0 stands for 4·d_model
+            with pytest.raises(
+                ValueError, match=f"^{field.name} must be at least {least}, not {least - 1}$"
+            ):
                 config(**{"vocab_size": 31, field.name: least - 1})
-        with pytest.raises(ValueError, match=f"^{field.name} must be at most {largest:,}, not {largest + 1:,}$"):
+        with pytest.raises(
+            ValueError, match=f"^{field.name} must be at most {largest:,}, not {largest + 1:,}$"
+        ):
             config(**{"vocab_size": 31, field.name: largest + 1})
 
 
@@ -171,9 +208,16 @@ def test_a_byte_level_vocabulary_holds_every_byte_and_nothing_that_is_none():
     for changed in ({last: "日"}, {last: "a b"}, {"z": "zz"}, {"Ġ": "ĠĠĠ"}):
         other = {changed.get(token, token): i for token, i in vocabulary.items()}
         assert len(other) == len(vocabulary)
-        with pytest.raises(ValueError, match="a byte-level vocabulary holds every byte and is made of bytes"):
+        with pytest.raises(
+            ValueError, match="a byte-level vocabulary holds every byte and is made of bytes"
+        ):
             Tokenizer.from_json(model_of(BYTES, vocab=other, merges=[]))
-    for odd in ({"add_prefix_space": True}, {"use_regex": False}, {"trim_offsets": False}, {"type": "Whitespace"}):
+    for odd in (
+        {"add_prefix_space": True},
+        {"use_regex": False},
+        {"trim_offsets": False},
+        {"type": "Whitespace"},
+    ):
         splits = json.loads(BYTES.to_json())["pre_tokenizer"] | odd
         with pytest.raises(ValueError, match="not a tokenizer"):
             Tokenizer.from_json(json.dumps(json.loads(BYTES.to_json()) | {"pre_tokenizer": splits}))
@@ -206,19 +250,26 @@ def test_a_vocabulary_has_every_id_once_and_merges_stay_in_it():
 
 
 def test_a_panic_of_the_library_is_a_checkpoint_error(checkpoint, capfd):
-    prefix = model_of(continuing_subword_prefix="é#########")       # panics in Rust when it is read
-    with pytest.raises(CheckpointError, match="the tokenizer of this checkpoint cannot be used: range end index"):
+    prefix = model_of(continuing_subword_prefix="é#########")  # panics in Rust when it is read
+    with pytest.raises(
+        CheckpointError, match="the tokenizer of this checkpoint cannot be used: range end index"
+    ):
         Tokenizer.from_json(prefix)
     (checkpoint / "tokenizer.json").write_text(prefix)
     rewritten(checkpoint, "training.json")
     with pytest.raises(CheckpointError, match=r"tokenizer.json: .* cannot be used"):
         load_checkpoint(checkpoint)
     panicking = Tokenizer.from_json(BPE.to_json())
-    panicking.backend = type(panicking.backend).from_str(json.dumps(
-        json.loads(BPE.to_json()) | FOREIGN["panics when it truncates"]
-    ))
-    for call in (lambda: panicking.encode("the cat sat on it"), lambda: panicking.encode_many(["the cat sat on it"])):
-        with pytest.raises(CheckpointError, match="cannot be used: `stride` must be strictly less than"):
+    panicking.backend = type(panicking.backend).from_str(
+        json.dumps(json.loads(BPE.to_json()) | FOREIGN["panics when it truncates"])
+    )
+    for call in (
+        lambda: panicking.encode("the cat sat on it"),
+        lambda: panicking.encode_many(["the cat sat on it"]),
+    ):
+        with pytest.raises(
+            CheckpointError, match="cannot be used: `stride` must be strictly less than"
+        ):
             call()
 
 
@@ -251,15 +302,22 @@ RECORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in RECORDS.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in RECORDS.items() for value in values]
+)
 def test_a_record_that_is_not_of_its_form_is_named(checkpoint, name, value):
     record = json.loads((checkpoint / "training.json").read_text())
     (checkpoint / "training.json").write_text(json.dumps(record | {name: value}))
-    with pytest.raises(CheckpointError, match=f"training.json: {name} (must be|holds a number that cannot be)"):
+    with pytest.raises(
+        CheckpointError, match=f"training.json: {name} (must be|holds a number that cannot be)"
+    ):
         load_checkpoint(checkpoint)
 
 
-@pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "Infinity", "1" + "0" * 400, '"\\ud800"', "[" * 12 + "]" * 12])
+@pytest.mark.parametrize(
+    "text",
+    ["1e400", "-1e400", "NaN", "Infinity", "1" + "0" * 400, '"\\ud800"', "[" * 12 + "]" * 12],
+)
 def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
     whole = (checkpoint / "training.json").read_text()
     for entry in (f'"remark": {text}', f'"remark": {{"deep": [{text}]}}'):
@@ -275,7 +333,9 @@ def test_a_record_may_be_nested_eight_deep():
         check_record({"remark": [deep["remark"]]})
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(name=st.sampled_from([*RECORDS, "remark"]), value=st.sampled_from(VALUES))
 def test_a_record_is_taken_or_refused_with_a_value_error(name, value):
     with suppress(ValueError):
@@ -290,7 +350,9 @@ def test_any_flipped_bit_of_a_training_state_is_found(tmp_path):
         flipped = bytearray(whole)
         flipped[place] ^= 1 << place % 8
         (tmp_path / "state.pt").write_bytes(flipped)
-        with pytest.raises(CheckpointError, match=r"state.pt: not readable as a training state .damaged"):
+        with pytest.raises(
+            CheckpointError, match=r"state.pt: not readable as a training state .damaged"
+        ):
             trainer.resume()
     (tmp_path / "state.pt").write_bytes(whole)
     assert trainer.resume() == 2

@@ -47,7 +47,9 @@ def folder(made: dict[str, Path], tmp_path: Path) -> Path:
 
 def rewrite(folder: Path, **entries: object) -> None:
     config = json.loads((folder / "config.json").read_text()) | entries
-    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+    (folder / "config.json").write_text(
+        json.dumps({k: v for k, v in config.items() if v is not None})
+    )
 
 
 def refused(folder: Path, sentence: str) -> None:
@@ -61,12 +63,17 @@ def test_weights_that_are_missing_or_cut_off(folder: Path) -> None:
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
-    refused(folder, rf"model\.safetensors was cut off: {len(whole) // 2:,} bytes of the {len(whole):,} that its header")
+    refused(
+        folder,
+        rf"model\.safetensors was cut off: {len(whole) // 2:,} bytes of the {len(whole):,} that its header",
+    )
     weights.write_bytes(whole[:5])
     refused(folder, r"not a safetensors file, or was cut off")
     weights.unlink()
     refused(folder, "its weights are missing: neither")
-    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}}))
+    (folder / files.INDEX).write_text(
+        json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
+    )
     refused(folder, r"1 of its weight files are missing, model-00001")
     (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}}))
     refused(folder, "names no shards")
@@ -75,8 +82,15 @@ def test_weights_that_are_missing_or_cut_off(folder: Path) -> None:
 def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     name = next(name for name in weights if "c_attn.weight" in name)
-    safetensors.torch.save_file({k: v for k, v in weights.items() if k != name}, folder / "model.safetensors", {"format": "pt"})
-    refused(folder, r"1 parameters are not in its weights, transformer\.h\.0\.attn\.c_attn\.weight for one; nothing is drawn")
+    safetensors.torch.save_file(
+        {k: v for k, v in weights.items() if k != name},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+    refused(
+        folder,
+        r"1 parameters are not in its weights, transformer\.h\.0\.attn\.c_attn\.weight for one; nothing is drawn",
+    )
 
 
 def test_numbers_that_are_none(folder: Path) -> None:
@@ -90,7 +104,10 @@ def test_kinds_that_are_not_known(folder: Path) -> None:
     rewrite(folder, model_type="elsewhere")
     refused(folder, "'elsewhere' is not a kind of model that this version of transformers knows")
     rewrite(folder, auto_map={"AutoModel": "modeling.Elsewhere"})
-    refused(folder, r"'elsewhere' brings code of its own to run \(trust_remote_code\), which is not done here")
+    refused(
+        folder,
+        r"'elsewhere' brings code of its own to run \(trust_remote_code\), which is not done here",
+    )
     rewrite(folder, model_type="gpt2", architectures=["GPT2DoubleHeadsModel"])
     refused(folder, "GPT2DoubleHeadsModel is none of what can be opened here")
     rewrite(folder, architectures=None)
@@ -100,16 +117,24 @@ def test_kinds_that_are_not_known(folder: Path) -> None:
         models.load(folder, device="cpu")
 
 
-def test_a_model_larger_than_the_memory_is_refused_beforehand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_larger_than_the_memory_is_refused_beforehand(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "free_memory", lambda device: 2**20 // 64)
     monkeypatch.setattr(hub, "_opened", lambda *_: pytest.fail("it was built"))
     refused(folder, r"its weights take 0\.0 GB, and 0\.0 GB of memory are free on cpu")
     weights = folder / "model.safetensors"
     sizes = [files._needed(weights, dtype) for dtype in (None, torch.float16)]
-    assert sizes[0] == 2 * sizes[1] == sum(p.numel() * 4 for p in safetensors.torch.load_file(weights).values())
+    assert (
+        sizes[0]
+        == 2 * sizes[1]
+        == sum(p.numel() * 4 for p in safetensors.torch.load_file(weights).values())
+    )
 
 
-def test_without_transformers_one_sentence_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_one_sentence_says_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(CheckpointError, match=r'pip install "attnscope\[hub\]"'):
         models.load(folder, device="cpu")
@@ -120,13 +145,17 @@ def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
     trace = scope.run("7, 11 13")
     assert trace.streams["text"].ids == (7, 11, 13)
     assert trace.streams["text"].offsets == ((0, 1), (3, 5), (6, 8))
-    with pytest.raises(InputError, match="came without a tokenizer: type token ids from 0 to 52, not 'hello'"):
+    with pytest.raises(
+        InputError, match="came without a tokenizer: type token ids from 0 to 52, not 'hello'"
+    ):
         scope.run("hello")
     with pytest.raises(InputError, match="not '53'"):
         scope.run("53")
     with pytest.raises(InputError, match="the text has 62 tokens; this model reads at most 61"):
         scope.run(" ".join(["7"] * 62))
-    with pytest.raises(InputError, match="the text has 79,999 characters; this model reads at most 61 tokens"):
+    with pytest.raises(
+        InputError, match="the text has 79,999 characters; this model reads at most 61 tokens"
+    ):
         scope.run(" ".join(["7"] * 40_000))
 
 
@@ -161,9 +190,11 @@ def test_half_precision_runs_as_it_is_and_is_shown_in_float32(folder: Path) -> N
     site = next(iter(trace.attention.values()))
     assert scope.model.module.dtype == site.dtype == torch.bfloat16
     assert site.q.dtype == site.weights().dtype == trace.next_token.logits.dtype == torch.float32
-    assert site.q.equal(site.q.bfloat16().float())       # the numbers that the kernel was given
+    assert site.q.equal(site.q.bfloat16().float())  # the numbers that the kernel was given
     assert all(check.passed for check in check_site(site))
-    with pytest.raises(CheckpointError, match="dtype must be float32, float16 or bfloat16, not 'int8'"):
+    with pytest.raises(
+        CheckpointError, match="dtype must be float32, float16 or bfloat16, not 'int8'"
+    ):
         models.load(folder, device="cpu", dtype="int8")
 
 
@@ -179,8 +210,12 @@ def test_the_command_line_names_the_numbers_that_a_model_runs_in(
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "LlamaForCausalLM"])
-def test_what_is_shown_of_half_precision_is_worked_out_in_float32(tmp_path: Path, name: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "LlamaForCausalLM"]
+)
+def test_what_is_shown_of_half_precision_is_worked_out_in_float32(
+    tmp_path: Path, name: str, dtype: str
+) -> None:
     """Each step of writing and of a head's walk; T5 adds a table to its scores, Llama shares key heads."""
     BY_NAME[name].save(tmp_path / name)
     scope = models.load(tmp_path / name, device="cpu", dtype=dtype)
@@ -192,7 +227,10 @@ def test_what_is_shown_of_half_precision_is_worked_out_in_float32(tmp_path: Path
     for run in (serial, uncached):
         assert {row.dtype for rows in run.rows.values() for row in rows} == {torch.float32}
     parallel = runs.of_trace(trace, 0)
-    for check in (*check_runs(uncached, serial, uncached), *check_runs(parallel, parallel, parallel)):
+    for check in (
+        *check_runs(uncached, serial, uncached),
+        *check_runs(parallel, parallel, parallel),
+    ):
         assert check.passed, check
     site = next(iter(trace.attention.values()))
     if site.projections:
@@ -204,11 +242,17 @@ def test_a_wrong_number_fails_the_checks_of_half_precision(folder: Path) -> None
     trace = models.load(folder, device="cpu", dtype="bfloat16").run("7 11 13 17 19")
     site = next(iter(trace.attention.values()))
     wrong = replace(site, q=site.q, k=site.k, v=site.v.flip(-1))
-    failed = [check.name for check in check_walk(replace(trace, attention={site.name: wrong}), wrong, 3, 1) if not check.passed]
+    failed = [
+        check.name
+        for check in check_walk(replace(trace, attention={site.name: wrong}), wrong, 3, 1)
+        if not check.passed
+    ]
     assert failed == ["projections give q, k and v", "the heads add up", "b is what the model used"]
 
 
-def test_a_model_stored_in_bfloat16_runs_as_it_lies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_stored_in_bfloat16_runs_as_it_lies(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     models.load(folder, device="cpu").model.module.bfloat16().save_pretrained(folder)
     scope = models.load(folder, device="cpu")
     assert scope.model.module.dtype == torch.bfloat16
@@ -219,7 +263,10 @@ def test_a_model_stored_in_bfloat16_runs_as_it_lies(folder: Path, capsys: pytest
 
 def test_numbers_are_not_chosen_for_a_model_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "dates", "3 May 1999", "--device", "cpu", "--dtype", "bfloat16"]) == 1
-    assert capsys.readouterr().err == "attnscope: --dtype is for models of Hugging Face; dates runs in float32\n"
+    assert (
+        capsys.readouterr().err
+        == "attnscope: --dtype is for models of Hugging Face; dates runs in float32\n"
+    )
     assert main(["decode", "dates", "3 May 1999", "--device", "cpu", "--dtype", "float32"]) == 0
     assert capsys.readouterr().out == "1999-05-03\n"
 
@@ -232,18 +279,25 @@ def test_shards_open_as_one(made: dict[str, Path], tmp_path: Path) -> None:
     assert again.weights_digest == scope.weights_digest
 
 
-def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(made: dict[str, Path]) -> None:
+def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
+    made: dict[str, Path],
+) -> None:
     told: list[tuple[str, int, int]] = []
     with loading.watched(lambda *reached: told.append(reached)):
         scope = models.load(made["BertModel"], device="cpu")
     tensors = len(scope.model.state_dict())
-    parts = {what: [(done, total) for said, done, total in told if said == what] for what, *_ in told}
+    parts = {
+        what: [(done, total) for said, done, total in told if said == what] for what, *_ in told
+    }
     assert list(parts) == [loading.PLACED, loading.CHECKED, loading.HASHED]
     for each in parts.values():
         n = each[-1][1]
         assert each == [(i, n) for i in range(n + 1)]
     assert len(parts[loading.HASHED]) == tensors + 1
-    assert len(parts[loading.PLACED]) == len(safetensors.torch.load_file(made["BertModel"] / "model.safetensors")) + 1
+    assert (
+        len(parts[loading.PLACED])
+        == len(safetensors.torch.load_file(made["BertModel"] / "model.safetensors")) + 1
+    )
 
     def stop(what: str, done: int, total: int) -> None:
         if done == 5:
@@ -251,7 +305,9 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(made: 
 
     with loading.watched(stop), pytest.raises(loading.Cancelled, match="^enough$"):
         models.load(made["BertModel"], device="cpu")
-    assert models.load(made["BertModel"], device="cpu").weights_digest == scope.weights_digest      # and nobody watches
+    assert (
+        models.load(made["BertModel"], device="cpu").weights_digest == scope.weights_digest
+    )  # and nobody watches
 
 
 def test_threads_never_see_each_others_tensors(made: dict[str, Path]) -> None:
@@ -299,14 +355,26 @@ def test_padding_of_a_batch_is_a_layer_of_its_own(made: dict[str, Path]) -> None
     assert site.blocked_by(0, 1) == ["look-ahead"]
     assert site.blocked_by(0, 4) == ["padding", "look-ahead"]
     assert next(iter(long.attention.values())).blocked_by(4, 3) == []
-    assert (site.weights()[:, :3, :3] - next(iter(scope.run("7 11 13").attention.values())).weights()).abs().max() < 1e-6
+    assert (
+        site.weights()[:, :3, :3] - next(iter(scope.run("7 11 13").attention.values())).weights()
+    ).abs().max() < 1e-6
 
 
-def test_inspect_says_what_can_be_shown(made: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_says_what_can_be_shown(
+    made: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["inspect", str(made["GPT2LMHeadModel"])]) == 0
     printed = capsys.readouterr().out
-    for line in ("GPT2LMHeadModel, ", "transformer.wte.weight", "53 × 22", "IdTokenizer: 53 tokens", "by W_Q, W_K, W_V and W_O",
-                 "it answers the next token", "masks can be painted", "position vectors"):
+    for line in (
+        "GPT2LMHeadModel, ",
+        "transformer.wte.weight",
+        "53 × 22",
+        "IdTokenizer: 53 tokens",
+        "by W_Q, W_K, W_V and W_O",
+        "it answers the next token",
+        "masks can be painted",
+        "position vectors",
+    ):
         assert line in printed
     assert main(["decode", str(made["BertModel"]), "5 6 7"]) == 0
     assert capsys.readouterr().out.strip() == "3 × 22 numbers"
@@ -335,15 +403,23 @@ def test_a_masks_layers_are_what_it_is_made_of() -> None:
         (window, None, {"window of 1": window}),
         (causal & window, None, {"look-ahead": causal, "window of 1": window}),
         (causal & real, real, {"padding": real.expand(3, 3), "look-ahead": causal}),
-        (torch.eye(3, dtype=torch.bool).flip(0), None, {"the model's own mask": torch.eye(3, dtype=torch.bool).flip(0)}),
+        (
+            torch.eye(3, dtype=torch.bool).flip(0),
+            None,
+            {"the model's own mask": torch.eye(3, dtype=torch.bool).flip(0)},
+        ),
         (torch.ones(3, 3, dtype=torch.bool), None, {}),
     ]
     for allowed, padding, layers in cases:
-        for given in (allowed[None, None], torch.zeros(3, 3).masked_fill(~allowed, torch.finfo(torch.float32).min)):
+        for given in (
+            allowed[None, None],
+            torch.zeros(3, 3).masked_fill(~allowed, torch.finfo(torch.float32).min),
+        ):
             found = explain(given, False, 3, 3, padding, torch.device("cpu"))
-            assert {layer.name: layer.allowed.expand(1, 1, 3, 3)[0, 0].tolist() for layer in found.mask.layers} == {
-                name: cells.tolist() for name, cells in layers.items()
-            }
+            assert {
+                layer.name: layer.allowed.expand(1, 1, 3, 3)[0, 0].tolist()
+                for layer in found.mask.layers
+            } == {name: cells.tolist() for name, cells in layers.items()}
             assert found.terms == ()
 
 

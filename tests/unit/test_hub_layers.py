@@ -39,21 +39,38 @@ KNOWN: dict[str, tuple[Case, str, str, str]] = {
     "Qwen 2": (BY_NAME["Qwen2ForCausalLM"], "pre", "RMSNorm", "silu"),
     "Qwen 3": (BY_NAME["Qwen3ForCausalLM"], "pre", "RMSNorm", "silu"),
     "GPT-NeoX": (BY_NAME["GPTNeoXForCausalLM"], "pre", "LayerNorm", "gelu"),
-    "GPT-NeoX one after the other": (with_sizes("GPTNeoXForCausalLM", use_parallel_residual=False), "pre", "LayerNorm", "gelu"),
+    "GPT-NeoX one after the other": (
+        with_sizes("GPTNeoXForCausalLM", use_parallel_residual=False),
+        "pre",
+        "LayerNorm",
+        "gelu",
+    ),
     "OPT": (BY_NAME["OPTForCausalLM"], "pre", "LayerNorm", "relu"),
-    "OPT post-LN": (with_sizes("OPTForCausalLM", do_layer_norm_before=False), "post", "LayerNorm", "relu"),
+    "OPT post-LN": (
+        with_sizes("OPTForCausalLM", do_layer_norm_before=False),
+        "post",
+        "LayerNorm",
+        "relu",
+    ),
     "BERT": (BY_NAME["BertForMaskedLM"], "post", "LayerNorm", "gelu"),
     "BERT alone": (BY_NAME["BertModel"], "post", "LayerNorm", "gelu"),
     "RoBERTa": (BY_NAME["RobertaForMaskedLM"], "post", "LayerNorm", "gelu"),
     "DistilBERT": (BY_NAME["DistilBertForMaskedLM"], "post", "LayerNorm", "gelu"),
     "ELECTRA": (BY_NAME["ElectraForMaskedLM"], "post", "LayerNorm", "gelu"),
     "T5": (BY_NAME["T5ForConditionalGeneration"], "pre", "RMSNorm", "relu"),
-    "T5 gated": (with_sizes("T5ForConditionalGeneration", feed_forward_proj="gated-gelu"), "pre", "RMSNorm", "gelu tanh"),
+    "T5 gated": (
+        with_sizes("T5ForConditionalGeneration", feed_forward_proj="gated-gelu"),
+        "pre",
+        "RMSNorm",
+        "gelu tanh",
+    ),
     "Marian": (BY_NAME["MarianMTModel"], "post", "LayerNorm", "gelu"),
     "BART": (BY_NAME["BartForConditionalGeneration"], "post", "LayerNorm", "gelu"),
 }
 GATED = {"Llama", "Mistral", "Qwen 2", "Qwen 3", "T5 gated"}
-WRITING = [name for name in KNOWN if not name.startswith(("BERT", "RoBERTa", "DistilBERT", "ELECTRA"))]
+WRITING = [
+    name for name in KNOWN if not name.startswith(("BERT", "RoBERTa", "DistilBERT", "ELECTRA"))
+]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +99,11 @@ def library(scope: Scope, trace: Trace) -> Any:
 
 
 def hidden(made: Any, stream: str) -> list[torch.Tensor]:
-    name = {"text": "hidden_states", "source": "encoder_hidden_states", "target": "decoder_hidden_states"}[stream]
+    name = {
+        "text": "hidden_states",
+        "source": "encoder_hidden_states",
+        "target": "decoder_hidden_states",
+    }[stream]
     return [state[0] for state in made[name]]
 
 
@@ -96,13 +117,25 @@ def test_the_stream_between_layers_is_the_librarys_hidden_states(opened, name: s
         states = hidden(made, stream)
         found = parts(scope.model, trace, stream, POSITION)
         per_layer = len(found) // scope.config.n_layers
-        assert [p.sublayer.layer for p in found] == [n for n in range(scope.config.n_layers) for _ in range(per_layer)]
-        assert [p.sublayer.role for p in found[:per_layer]] == ["self", *["cross"] * (stream == "target"), "feed-forward"]
+        assert [p.sublayer.layer for p in found] == [
+            n for n in range(scope.config.n_layers) for _ in range(per_layer)
+        ]
+        assert [p.sublayer.role for p in found[:per_layer]] == [
+            "self",
+            *["cross"] * (stream == "target"),
+            "feed-forward",
+        ]
         for layer in range(scope.config.n_layers):
             first, last = found[layer * per_layer], found[(layer + 1) * per_layer - 1]
             torch.testing.assert_close(first.before, states[layer][POSITION])
-            behind = last.after if layer + 1 < scope.config.n_layers or scope.model.anatomy.last_norm() is None else None
-            if behind is not None and not (stream == "source" and name.startswith("T5") and layer + 1 == scope.config.n_layers):
+            behind = (
+                last.after
+                if layer + 1 < scope.config.n_layers or scope.model.anatomy.last_norm() is None
+                else None
+            )
+            if behind is not None and not (
+                stream == "source" and name.startswith("T5") and layer + 1 == scope.config.n_layers
+            ):
                 torch.testing.assert_close(behind, states[layer + 1][POSITION])
 
 
@@ -120,26 +153,44 @@ def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: 
 
         return hook
 
-    hooks = [m.register_forward_hook(note(path)) for path, m in modules.items() if not list(m.children())]
+    hooks = [
+        m.register_forward_hook(note(path)) for path, m in modules.items() if not list(m.children())
+    ]
     made = library(scope, trace)
     for hook in hooks:
         hook.remove()
     assert made is not None
     for placed, sublayer in zip(scope.model.anatomy.parts, scope.model.sublayers, strict=True):
         assert (sublayer.norm, sublayer.norm_name) == (norm, norm_name)
-        part = next(p for p in parts(scope.model, trace, sublayer.stream, POSITION) if p.sublayer.path == sublayer.path)
+        part = next(
+            p
+            for p in parts(scope.model, trace, sublayer.stream, POSITION)
+            if p.sublayer.path == sublayer.path
+        )
         given, out = seen[placed.norm]
-        torch.testing.assert_close(part.norm_input, given[0].reshape(-1, part.before.shape[0])[POSITION])
+        torch.testing.assert_close(
+            part.norm_input, given[0].reshape(-1, part.before.shape[0])[POSITION]
+        )
         torch.testing.assert_close(part.normed, out.reshape(-1, part.before.shape[0])[POSITION])
         if sublayer.role == "feed-forward":
             assert (sublayer.activation, sublayer.gated) == (activation, name in GATED)
             first = seen[placed.within(placed.part.first)][1]
-            assert sublayer.biased == (modules[placed.within(placed.part.first)].bias is not None if hasattr(
-                modules[placed.within(placed.part.first)], "bias") else False)
+            assert sublayer.biased == (
+                modules[placed.within(placed.part.first)].bias is not None
+                if hasattr(modules[placed.within(placed.part.first)], "bias")
+                else False
+            )
             d_ff = first.shape[-1]
             torch.testing.assert_close(part.firing.pre, first.reshape(-1, d_ff)[POSITION])
-            inner = next(given[0] for path, (given, _) in seen.items() if path.startswith(placed.layer + ".") and path.endswith(
-                ("c_proj", "down_proj", "dense_4h_to_h", "fc2", "output.dense", "lin2", "wo")) and given[0].shape[-1] == d_ff)
+            inner = next(
+                given[0]
+                for path, (given, _) in seen.items()
+                if path.startswith(placed.layer + ".")
+                and path.endswith(
+                    ("c_proj", "down_proj", "dense_4h_to_h", "fc2", "output.dense", "lin2", "wo")
+                )
+                and given[0].shape[-1] == d_ff
+            )
             torch.testing.assert_close(part.firing.post, inner.reshape(-1, d_ff)[POSITION])
 
 
@@ -149,19 +200,27 @@ def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> 
     trace = run(scope)
     for stream in scope.model.streams:
         for position in range(len(trace.streams[stream].ids)):
-            checks = check_parts(scope.model, trace, parts(scope.model, trace, stream, position), position)
+            checks = check_parts(
+                scope.model, trace, parts(scope.model, trace, stream, position), position
+            )
             assert [check.name for check in checks if not check.passed] == []
             assert [check.name for check in checks][:2] == [
                 "the parts add up to the stream", f"{KNOWN[name][2]} by hand is the recorded one",
             ]  # fmt: skip
-            assert ("stopping after the last layer is the model's answer" in [check.name for check in checks]) == (
-                stream == scope.model.writes)
+            assert (
+                "stopping after the last layer is the model's answer"
+                in [check.name for check in checks]
+            ) == (stream == scope.model.writes)
     for sublayer in scope.model.sublayers:
         held = trace.activations[sublayer.out]
         value = held.value.clone()
         value[0, POSITION, 3] += 0.5
-        forged = replace(trace, activations={**trace.activations, sublayer.out: replace(held, value=value)})
-        checks = check_parts(scope.model, forged, parts(scope.model, forged, sublayer.stream, POSITION), POSITION)
+        forged = replace(
+            trace, activations={**trace.activations, sublayer.out: replace(held, value=value)}
+        )
+        checks = check_parts(
+            scope.model, forged, parts(scope.model, forged, sublayer.stream, POSITION), POSITION
+        )
         assert not checks[0].passed
 
 
@@ -176,13 +235,15 @@ def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: s
     short = copy.deepcopy(scope.model.module)
     place = scope.model.anatomy.stacks[-1].layers.removesuffix(".{}")
     owner, _, last = place.rpartition(".")
-    for module in short.modules():      # hooks of the other one
+    for module in short.modules():  # hooks of the other one
         module._forward_hooks.clear()
         module._forward_pre_hooks.clear()
     setattr(short.get_submodule(owner), last, short.get_submodule(place)[:1])
     with torch.no_grad():
         rows = [torch.tensor([trace.streams[one].ids]) for one in scope.model.streams]
-        made = short(**dict(zip(("input_ids", "decoder_input_ids"), rows, strict=False)), use_cache=False).logits[0, POSITION]
+        made = short(
+            **dict(zip(("input_ids", "decoder_input_ids"), rows, strict=False)), use_cache=False
+        ).logits[0, POSITION]
     early, final = lens(scope.model, [behind_first, found[-1].after])
     torch.testing.assert_close(early, made.log_softmax(-1), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(final, trace.next_token.log_probs[POSITION], atol=1e-4, rtol=1e-4)
@@ -202,20 +263,33 @@ def classifier(name: str) -> Case:
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(tmp_path: Path, name: str) -> None:
+def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
+    tmp_path: Path, name: str
+) -> None:
     """The library's own model, asked for its classes with the last layers taken out and the stream put in their place."""
     library = classifier(name).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = CurrentRun(scope, scope.run(LONG))
     found = token_view(run, Choices("text", 0, None))
-    n, place = len(run.trace.streams["text"].ids), CLASSIFIERS[name] % len(run.trace.streams["text"].ids)
-    assert (found.position, found.output, found.answering) == (place, "classes", found.tokens[place])
+    n, place = (
+        len(run.trace.streams["text"].ids),
+        CLASSIFIERS[name] % len(run.trace.streams["text"].ids),
+    )
+    assert (found.position, found.output, found.answering) == (
+        place,
+        "classes",
+        found.tokens[place],
+    )
     answer = run.trace.outputs["classes"]
-    torch.testing.assert_close(found.log_probs[-1], answer.logits.log_softmax(-1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        found.log_probs[-1], answer.logits.log_softmax(-1), atol=1e-5, rtol=1e-4
+    )
     last = [m for path, m in library.named_modules() if re.search(r"(layers?|\.h)\.1$", path)]
     states = [found.parts[0].before, *(part.after for part in found.parts)]
     for state, said in ((states[0], found.log_probs[0]), (states[2], found.log_probs[2])):
-        handle = last[0].register_forward_hook(lambda _, given, made, state=state: _in_place_of(made, state, place))
+        handle = last[0].register_forward_hook(
+            lambda _, given, made, state=state: _in_place_of(made, state, place)
+        )
         with torch.no_grad():
             logits = library(torch.tensor([run.trace.streams["text"].ids])).logits[0]
         handle.remove()
@@ -225,7 +299,9 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(tm
     assert [check.passed for check in checks] == [True, True, True]
     assert "probabilities of the classes" in checks[-1].sentence
     said = text.explain(found.layer[0].sublayer, found.output, False, scope.model.can_write)
-    assert "output path to its classes, which this token answers with, as if no layer followed" in said
+    assert (
+        "output path to its classes, which this token answers with, as if no layer followed" in said
+    )
     header, _ = unpack(payloads(run, Choices("text", 0, None))["layer"])
     best = int(answer.logits.argmax())
     assert header["answer"][0] == answer.names[best]
@@ -235,7 +311,9 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(tm
     header, _ = unpack(payloads(run, Choices("text", 0, other))["layer"])
     assert header["answer"] is None
     assert "best" not in header["stops"][-1]
-    assert header["without"].startswith(f"What the model would say is asked of the token “{found.tokens[place].text}” alone")
+    assert header["without"].startswith(
+        f"What the model would say is asked of the token “{found.tokens[place].text}” alone"
+    )
     assert chosen_position(run, Choices("text", 0, other), place) is None
     assert chosen_position(run, Choices("text", 0, None), other) == other
 
@@ -248,26 +326,38 @@ def _in_place_of(made: Any, state: torch.Tensor, place: int) -> Any:
 
 
 @pytest.mark.parametrize("name", [*CLASSIFIERS, "BertModel", "GPT2Model"])
-def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_asked(tmp_path: Path, name: str) -> None:
+def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_asked(
+    tmp_path: Path, name: str
+) -> None:
     looks_back = name.startswith(("GPT2", "Llama"))
-    case = BY_NAME["GPT2LMHeadModel"] if name == "GPT2Model" else BY_NAME.get(name) or classifier(name)
+    case = (
+        BY_NAME["GPT2LMHeadModel"] if name == "GPT2Model" else BY_NAME.get(name) or classifier(name)
+    )
     replace(case, model=name).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     trace, stack = scope.run(LONG), "decoder" if looks_back else "encoder"
-    assert {part.stack for part in scope.model.sublayers} == {site.stack for site in trace.attention.values()} == {stack}
+    assert (
+        {part.stack for part in scope.model.sublayers}
+        == {site.stack for site in trace.attention.values()}
+        == {stack}
+    )
     assert (scope.model.stack, scope.model.can_write) == (stack, False)
     assert f"{stack}.embedding" in trace.activations
     for site in trace.attention.values():
-        assert bool(site.projections) != name.startswith("Llama")       # whose queries are turned
+        assert bool(site.projections) != name.startswith("Llama")  # whose queries are turned
         assert bool(site.weights().triu(1).any()) != looks_back
         assert ("both directions" in words.where_from(site, words.terms("", ""))) != looks_back
     made = payloads(CurrentRun(scope, trace), Choices("text", 0, 2))["layer"]
     assert unpack(made)[0]["oneTitle"] == f"{stack.capitalize()} layer 1, in full"
 
 
-def test_a_head_that_a_run_does_not_bear_out_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_that_a_run_does_not_bear_out_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     classifier("GPT2ForSequenceClassification").save(tmp_path)
-    monkeypatch.setattr(probe, "heads", lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)])
+    monkeypatch.setattr(
+        probe, "heads", lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)]
+    )
     scope = models.load(tmp_path, device="cpu")
     found = token_view(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
     assert (scope.model.head, found.output, found.answering, found.position) == (None, "", None, 1)
@@ -275,7 +365,9 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(tmp_path: Path, monkeyp
         scope.model.readout(torch.zeros(1, 22), "classes")
 
 
-def test_layers_that_do_not_add_up_are_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_do_not_add_up_are_not_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A family that is told wrongly: what a short run does not bear out is left out, and nothing is recorded of it."""
     wrong = replace(families._GPT2[0], norm="post", last_norm="")
     monkeypatch.setitem(families.FAMILIES, "gpt2", ((wrong,),))
@@ -291,7 +383,9 @@ def test_an_activation_is_told_by_what_it_makes() -> None:
     assert anatomy.activation_of(torch.nn.Hardswish()) == ""
 
 
-def test_of_a_text_too_long_for_it_the_page_says_so(opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_text_too_long_for_it_the_page_says_so(
+    opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(anatomy, "LARGEST", 22 * 10)
     scope = opened("GPT-2")
     scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
@@ -306,19 +400,84 @@ def test_of_a_text_too_long_for_it_the_page_says_so(opened, monkeypatch: pytest.
     scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
 
 
-@pytest.mark.parametrize(("name", "rows", "says"), [
-    ("GPT-2", ["stream before", "LayerNorm(stream), read", "+ self-attention", "= stream", "LayerNorm(stream), read",
-               "GELU(x·W₁ + b₁)", "+ feed-forward", "= stream"], "(x − mean) / spread · gain + bias, and the stream itself"),
-    ("Llama", ["stream before", "RMSNorm(stream), read", "+ self-attention", "= stream", "RMSNorm(stream), read",
-               "SiLU(x·W_gate) ⊙ (x·W_up)", "+ feed-forward", "= stream"], "read x / √(mean of x²) · gain"),
-    ("GPT-NeoX", ["stream before", "LayerNorm(stream), read", "+ self-attention", "= stream", "LayerNorm(before), read",
-                  "GELU(x·W₁ + b₁)", "+ feed-forward", "= stream"], "both are added to it at once"),
-    ("BERT", ["stream before", "+ self-attention", "= sum", "LayerNorm(sum) = stream", "GELU(x·W₁ + b₁)", "+ feed-forward", "= sum",
-              "LayerNorm(sum) = stream"], "comes after each sum"),
-    ("T5", ["stream before", "RMSNorm(stream), read", "+ self-attention", "= stream", "RMSNorm(stream), read", "ReLU(x·W₁)",
-            "+ feed-forward", "= stream"], "RMSNorm"),
-])
-def test_the_page_names_what_this_family_does(opened, name: str, rows: list[str], says: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows", "says"),
+    [
+        (
+            "GPT-2",
+            [
+                "stream before",
+                "LayerNorm(stream), read",
+                "+ self-attention",
+                "= stream",
+                "LayerNorm(stream), read",
+                "GELU(x·W₁ + b₁)",
+                "+ feed-forward",
+                "= stream",
+            ],
+            "(x − mean) / spread · gain + bias, and the stream itself",
+        ),
+        (
+            "Llama",
+            [
+                "stream before",
+                "RMSNorm(stream), read",
+                "+ self-attention",
+                "= stream",
+                "RMSNorm(stream), read",
+                "SiLU(x·W_gate) ⊙ (x·W_up)",
+                "+ feed-forward",
+                "= stream",
+            ],
+            "read x / √(mean of x²) · gain",
+        ),
+        (
+            "GPT-NeoX",
+            [
+                "stream before",
+                "LayerNorm(stream), read",
+                "+ self-attention",
+                "= stream",
+                "LayerNorm(before), read",
+                "GELU(x·W₁ + b₁)",
+                "+ feed-forward",
+                "= stream",
+            ],
+            "both are added to it at once",
+        ),
+        (
+            "BERT",
+            [
+                "stream before",
+                "+ self-attention",
+                "= sum",
+                "LayerNorm(sum) = stream",
+                "GELU(x·W₁ + b₁)",
+                "+ feed-forward",
+                "= sum",
+                "LayerNorm(sum) = stream",
+            ],
+            "comes after each sum",
+        ),
+        (
+            "T5",
+            [
+                "stream before",
+                "RMSNorm(stream), read",
+                "+ self-attention",
+                "= stream",
+                "RMSNorm(stream), read",
+                "ReLU(x·W₁)",
+                "+ feed-forward",
+                "= stream",
+            ],
+            "RMSNorm",
+        ),
+    ],
+)
+def test_the_page_names_what_this_family_does(
+    opened, name: str, rows: list[str], says: str
+) -> None:
     from viz_app.drawing.payload import unpack
 
     scope = opened(name)
@@ -337,7 +496,9 @@ def test_the_page_names_what_this_family_does(opened, name: str, rows: list[str]
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", ["GPT-NeoX", "Llama", "BERT"])
-def test_in_half_precision_the_parts_add_up_to_what_that_rounds(tmp_path: Path, name: str, dtype: str) -> None:
+def test_in_half_precision_the_parts_add_up_to_what_that_rounds(
+    tmp_path: Path, name: str, dtype: str
+) -> None:
     KNOWN[name][0].save(tmp_path)
     scope = models.load(tmp_path, device="cpu", dtype=dtype)
     trace = run(scope)

@@ -19,7 +19,7 @@ from viz_app import notebook
 from viz_app.drawing.payload import unpack
 
 SHORT, LONG = "7 11 13 17 19", "5 6 7 8 9 10 11 12 14 16 18"
-ROUNDING = 2e-6         # of float32 weights, by another order of the same sums
+ROUNDING = 2e-6  # of float32 weights, by another order of the same sums
 
 
 class Opened(dict[str, Scope]):
@@ -48,7 +48,11 @@ def run(scope: Scope, *texts: str) -> Trace:
 
 def eager(scope: Scope) -> Any:
     """The same weights with the library's own attention, which hands out its maps."""
-    module = type(scope.model.module)._from_config(copy.deepcopy(scope.model.module.config), attn_implementation="eager").eval()
+    module = (
+        type(scope.model.module)
+        ._from_config(copy.deepcopy(scope.model.module.config), attn_implementation="eager")
+        .eval()
+    )
     module.load_state_dict(scope.model.module.state_dict())
     return module
 
@@ -61,7 +65,11 @@ def maps(scope: Scope, trace: Trace) -> list[torch.Tensor]:
     made = eager(scope)(**dict(zip(names, rows, strict=False)), output_attentions=True)
     if len(rows) == 1:
         return [m[0] for m in made.attentions]
-    decoder = [m[0] for pair in zip(made.decoder_attentions, made.cross_attentions, strict=True) for m in pair]
+    decoder = [
+        m[0]
+        for pair in zip(made.decoder_attentions, made.cross_attentions, strict=True)
+        for m in pair
+    ]
     return [*(m[0] for m in made.encoder_attentions), *decoder]
 
 
@@ -74,13 +82,22 @@ def test_weights_are_the_librarys_own(opened: Opened, name: str) -> None:
     scope = opened[name]
     trace = run(scope, LONG)
     expected, sites = maps(scope, trace), ordered(trace)
-    assert len(sites) == len(expected) == scope.config.n_layers * (3 if len(scope.model.streams) == 2 else 1)
+    assert (
+        len(sites)
+        == len(expected)
+        == scope.config.n_layers * (3 if len(scope.model.streams) == 2 else 1)
+    )
     for site, wanted in zip(sites, expected, strict=True):
         assert site.weights().shape == wanted.shape, site.name
         assert (site.weights() - wanted).abs().max() < ROUNDING, site.name
-        assert site.allowed(head=None).equal(wanted > 0), f"{site.name}: {[layer.name for layer in site.mask.layers]}"
+        assert site.allowed(head=None).equal(wanted > 0), (
+            f"{site.name}: {[layer.name for layer in site.mask.layers]}"
+        )
         assert all(check.passed for check in check_site(site))
-    kinds = {kind.name: [site.layer for site in sites if site.kind == kind.name] for kind in scope.model.kinds}
+    kinds = {
+        kind.name: [site.layer for site in sites if site.kind == kind.name]
+        for kind in scope.model.kinds
+    }
     assert all(layers == [0, 1] for layers in kinds.values())
 
 
@@ -92,7 +109,11 @@ def test_recording_changes_no_digit(opened: Opened, name: str) -> None:
         plain = scope.model(*scope.model.inputs([streams]))
         with models.record() as recording:
             recorded = scope.model(*scope.model.inputs([streams]))
-    pairs = [(plain, recorded)] if isinstance(plain, torch.Tensor) else [(plain[key], recorded[key]) for key in plain]
+    pairs = (
+        [(plain, recorded)]
+        if isinstance(plain, torch.Tensor)
+        else [(plain[key], recorded[key]) for key in plain]
+    )
     assert recording.attention
     assert all(torch.equal(a, b) for a, b in pairs)
 
@@ -104,7 +125,11 @@ def test_greedy_text_is_what_generate_writes(opened: Opened, name: str) -> None:
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
     with torch.no_grad():
         row = scope.model.module.generate(
-            torch.tensor([given]), do_sample=False, num_beams=1, max_new_tokens=13, pad_token_id=scope.config.fill_id,
+            torch.tensor([given]),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=13,
+            pad_token_id=scope.config.fill_id,
         )[0].tolist()
     assert own == row[len(given) if isinstance(scope.model, CausalLM) else 1 :][:13]
 
@@ -127,14 +152,20 @@ def painted(scope: Scope) -> tuple[Edits, str]:
 
 
 # the first two return finished weights; OPT counts places from the mask that it is given, and takes no whole one
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta", "OPT"))])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta", "OPT"))]
+)
 def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: str) -> None:
     """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
     scope = opened[name]
     asked = run(scope, SHORT)
     edits, kind = painted(scope)
-    rows = [asked.streams[field.stream] if i == 0 or field.stream != scope.model.fields[0].stream else None
-            for i, field in enumerate(scope.model.fields)]
+    rows = [
+        asked.streams[field.stream]
+        if i == 0 or field.stream != scope.model.fields[0].stream
+        else None
+        for i, field in enumerate(scope.model.fields)
+    ]
     changed = scope.run_batch([rows], edits=edits)[0]
     site = next(site for site in ordered(changed) if site.kind == kind)
     assert {"drawn by hand"} <= {layer.name for layer in site.mask.layers}
@@ -164,9 +195,14 @@ def test_finished_weights_are_drawn_in_a_notebook(opened: Opened, name: str) -> 
     site = ordered(trace)[1]
     header, arrays = unpack(notebook.head(trace, layer=2, head=1).parts[0].payload)
     assert (header["site"], header["masks"]) == (site.name, [])
-    assert arrays["weights"].reshape(11, 11).tolist() == maps(opened[name], trace)[1][0].numpy().tolist()
+    assert (
+        arrays["weights"].reshape(11, 11).tolist()
+        == maps(opened[name], trace)[1][0].numpy().tolist()
+    )
     glance, _ = unpack(notebook.heads(trace).parts[0].payload)
-    assert [(b["sites"], b["heads"]) for b in glance["blocks"]] == [([one.name for one in ordered(trace)], 2)]
+    assert [(b["sites"], b["heads"]) for b in glance["blocks"]] == [
+        ([one.name for one in ordered(trace)], 2)
+    ]
     for picture in (notebook.lines(trace, [(1, 1), (2, 2)]), notebook.mask(trace)):
         assert "<html" in picture.html
 
@@ -185,16 +221,29 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
     scope = opened[name]
     asked = scope.run(LONG, "21 23 29 31 7")
     rows = [asked.streams["source"], asked.streams["target"]]
-    changed = scope.run_batch([rows], edits=Edits.of_kinds(**{kind: MaskChange(forbidden=CELLS)}))[0]
-    order = ["encoder_self"] * scope.config.n_layers + ["decoder_self", "cross"] * scope.config.n_layers
+    changed = scope.run_batch([rows], edits=Edits.of_kinds(**{kind: MaskChange(forbidden=CELLS)}))[
+        0
+    ]
+    order = ["encoder_self"] * scope.config.n_layers + [
+        "decoder_self",
+        "cross",
+    ] * scope.config.n_layers
     calls, by_hand = iter(order), []
 
-    def written_out(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_: Any) -> torch.Tensor:
+    def written_out(
+        q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_: Any
+    ) -> torch.Tensor:
         scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
         if is_causal:
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
+            scores = scores.masked_fill(
+                ~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf
+            )
         if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+            scores = (
+                scores.masked_fill(~attn_mask, -torch.inf)
+                if attn_mask.dtype == torch.bool
+                else scores + attn_mask
+            )
         if next(calls) == kind:
             for query, key in CELLS:
                 scores[..., query, key] = -torch.inf
@@ -204,7 +253,9 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", written_out)
     with torch.no_grad():
         ids = [torch.tensor([row.ids]) for row in rows]
-        logits = scope.model.module(input_ids=ids[0], decoder_input_ids=ids[1], use_cache=False).logits[0]
+        logits = scope.model.module(
+            input_ids=ids[0], decoder_input_ids=ids[1], use_cache=False
+        ).logits[0]
     assert next(calls, None) is None
     torch.testing.assert_close(changed.next_token.logits, logits, atol=2e-5, rtol=1e-4)
     assert (changed.next_token.logits - asked.next_token.logits).abs().max() > 1e-3
@@ -214,26 +265,45 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
         assert "drawn by hand" in [layer.name for layer in site.mask.layers]
         assert all(site.blocked_by(*cell) == ["drawn by hand"] for cell in CELLS)
     for site in ordered(changed):
-        assert site.kind == kind or "drawn by hand" not in [layer.name for layer in site.mask.layers]
+        assert site.kind == kind or "drawn by hand" not in [
+            layer.name for layer in site.mask.layers
+        ]
 
 
 # Residual streams of families that are known
 
 
-@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "BertForMaskedLM", "DistilBertForMaskedLM", "BertModel"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GPT2LMHeadModel",
+        "LlamaForCausalLM",
+        "BertForMaskedLM",
+        "DistilBertForMaskedLM",
+        "BertModel",
+    ],
+)
 def test_the_residual_stream_is_the_librarys_hidden_states(opened: Opened, name: str) -> None:
     scope = opened[name]
     trace = run(scope, LONG)
     with torch.no_grad():
-        made = scope.model.module(torch.tensor([trace.streams["text"].ids]), output_hidden_states=True).hidden_states
+        made = scope.model.module(
+            torch.tensor([trace.streams["text"].ids]), output_hidden_states=True
+        ).hidden_states
     for layer, site in enumerate(trace.attention.values()):
         beside = site.name.rpartition(".")[0]
         assert trace.activations[f"{beside}.resid_pre"].value.equal(made[layer])
-        if layer + 1 < scope.config.n_layers:           # behind the last layer some models hand out the normed stream
+        if (
+            layer + 1 < scope.config.n_layers
+        ):  # behind the last layer some models hand out the normed stream
             assert trace.activations[f"{beside}.resid_post"].value.equal(made[layer + 1])
 
 
 def test_of_an_unknown_family_no_stream_is_invented(opened: Opened) -> None:
     for name in ("AlbertForMaskedLM", "XLNetForSequenceClassification", "DebertaV2ForMaskedLM"):
         assert opened[name].model.sublayers == ()
-        assert not [found for found in run(opened[name], SHORT).activations if "resid" in found or "ff_" in found]
+        assert not [
+            found
+            for found in run(opened[name], SHORT).activations
+            if "resid" in found or "ff_" in found
+        ]

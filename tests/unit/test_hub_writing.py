@@ -14,13 +14,17 @@ from models import Scope
 from models.decoding import runs
 from models.hub.writers import CausalLM
 
-UNENDED = {"eos_token_id": 52}      # which these weights do not write
+UNENDED = {"eos_token_id": 52}  # which these weights do not write
 GIVEN, MOST = "5 6 7 8 9 10 11 12 14 16 18", 9
 # architecture, what its folder says, and which of that a text must show: (first token, last token), None where it is the model's
 CASES: dict[str, tuple[str, dict[str, Any], tuple[int | None, int | None]]] = {
     "a language comes first": ("MarianMTModel", {"forced_bos_token_id": 31}, (31, None)),
     "a long text is ended": ("MarianMTModel", {"forced_eos_token_id": 2}, (None, 2)),
-    "both": ("BartForConditionalGeneration", {"forced_bos_token_id": 31, "forced_eos_token_id": 2}, (31, 2)),
+    "both": (
+        "BartForConditionalGeneration",
+        {"forced_bos_token_id": 31, "forced_eos_token_id": 2},
+        (31, 2),
+    ),
     "another start": ("MarianMTModel", {"decoder_start_token_id": 17}, (None, None)),
     "a start of T5's": ("T5ForConditionalGeneration", {"decoder_start_token_id": 9}, (None, None)),
     "a language model that is ended": ("GPT2LMHeadModel", {"forced_eos_token_id": 2}, (None, 2)),
@@ -39,7 +43,12 @@ def opened(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
 def generated(scope: Scope, given: tuple[int, ...], **how: Any) -> list[int]:
     with torch.no_grad():
         row = scope.model.module.generate(
-            torch.tensor([given]), do_sample=False, num_beams=1, max_new_tokens=MOST, pad_token_id=scope.config.fill_id, **how,
+            torch.tensor([given]),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=MOST,
+            pad_token_id=scope.config.fill_id,
+            **how,
         )[0].tolist()
     return row[len(given) if isinstance(scope.model, CausalLM) else 1 :]
 
@@ -70,8 +79,13 @@ def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
     assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
 
 
-@pytest.mark.parametrize(("architecture", "says"), [("GPT2LMHeadModel", {}), ("MarianMTModel", {"forced_bos_token_id": 31})])
-def test_each_of_several_end_tokens_ends_a_text(tmp_path: Path, architecture: str, says: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "says"),
+    [("GPT2LMHeadModel", {}), ("MarianMTModel", {"forced_bos_token_id": 31})],
+)
+def test_each_of_several_end_tokens_ends_a_text(
+    tmp_path: Path, architecture: str, says: dict[str, Any]
+) -> None:
     """A token that the model writes is made one of them, behind one that it does not write."""
     free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.given_ids(GIVEN))
     at = next(i for i in range(1, MOST) if free[i] not in free[:i])

@@ -16,17 +16,20 @@ def table(text: str) -> list[list[bool]]:
     return [[sign == "." for sign in row] for row in text.split()]
 
 
-@pytest.mark.parametrize(("name", "k", "wanted"), [
-    ("none", 0, ".....  .....  .....  ....."),
-    ("causal", 0, ".xxxx  ..xxx  ...xx  ....x"),
-    ("previous", 0, "xxxxx  .xxxx  x.xxx  xx.xx"),
-    ("window", 0, ".xxxx  x.xxx  xx.xx  xxx.x"),
-    ("window", 1, "..xxx  ...xx  x...x  xx..."),
-    ("window", 2, "...xx  ....x  .....  x...."),
-    ("block-diagonal", 1, ".xxxx  x.xxx  xx.xx  xxx.x"),
-    ("block-diagonal", 2, "..xxx  ..xxx  xx..x  xx..x"),
-    ("block-diagonal", 3, "...xx  ...xx  ...xx  xxx.."),
-])
+@pytest.mark.parametrize(
+    ("name", "k", "wanted"),
+    [
+        ("none", 0, ".....  .....  .....  ....."),
+        ("causal", 0, ".xxxx  ..xxx  ...xx  ....x"),
+        ("previous", 0, "xxxxx  .xxxx  x.xxx  xx.xx"),
+        ("window", 0, ".xxxx  x.xxx  xx.xx  xxx.x"),
+        ("window", 1, "..xxx  ...xx  x...x  xx..."),
+        ("window", 2, "...xx  ....x  .....  x...."),
+        ("block-diagonal", 1, ".xxxx  x.xxx  xx.xx  xxx.x"),
+        ("block-diagonal", 2, "..xxx  ..xxx  xx..x  xx..x"),
+        ("block-diagonal", 3, "...xx  ...xx  ...xx  xxx.."),
+    ],
+)
 def test_a_ready_made_mask(name, k, wanted):
     assert ready_made(name, k, 4, 5).tolist() == table(wanted)
 
@@ -34,19 +37,29 @@ def test_a_ready_made_mask(name, k, wanted):
 def test_a_ready_made_mask_that_cannot_be():
     assert READY_MADE == ("none", "causal", "window", "previous", "block-diagonal")
     for name, k, message in (
-        ("diagonal", 1, "a ready-made mask is one of none, causal, window, previous, block-diagonal, not 'diagonal'"),
+        (
+            "diagonal",
+            1,
+            "a ready-made mask is one of none, causal, window, previous, block-diagonal, not 'diagonal'",
+        ),
         ("window", -1, "k of a window mask must be at least 0, not -1"),
         ("block-diagonal", 0, "k of a block-diagonal mask must be at least 1, not 0"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             ready_made(name, k, 3, 3)
-    assert ready_made("causal", -7, 2, 2).tolist() == table(".x  ..")      # has no k
+    assert ready_made("causal", -7, 2, 2).tolist() == table(".x  ..")  # has no k
 
 
-@pytest.mark.parametrize(("ready", "name"), [
-    ("none", ""), ("causal", LOOK_AHEAD), ("window", "window of 3"), ("previous", "only the previous"),
-    ("block-diagonal", "blocks of 3"),
-])
+@pytest.mark.parametrize(
+    ("ready", "name"),
+    [
+        ("none", ""),
+        ("causal", LOOK_AHEAD),
+        ("window", "window of 3"),
+        ("previous", "only the previous"),
+        ("block-diagonal", "blocks of 3"),
+    ],
+)
 def test_the_names_of_the_layers(ready, name):
     change = MaskChange(ready=ready, k=3)
     assert change.ready_name == name
@@ -54,19 +67,25 @@ def test_the_names_of_the_layers(ready, name):
     assert change.is_none == (ready == "none")
 
 
-@pytest.mark.parametrize(("change", "wanted"), [
-    (MaskChange(), False),
-    (MaskChange(lifted=(PADDING,)), False),
-    (MaskChange(lifted=(LOOK_AHEAD,)), True),
-    (MaskChange(lifted=(LOOK_AHEAD,), ready="causal"), False),       # another mask in its place still hides what is ahead
-    (MaskChange(lifted=(LOOK_AHEAD,), ready="previous"), False),
-    (MaskChange(lifted=(LOOK_AHEAD,), ready="window"), True),
-    (MaskChange(lifted=(LOOK_AHEAD,), ready="block-diagonal"), True),
-    (MaskChange(opened=((2, 2), (2, 1))), False),
-    (MaskChange(opened=((2, 1), (2, 3))), True),
-    (MaskChange(ready="previous", opened=((0, 1),)), True),
-    (MaskChange(forbidden=((0, 1),)), False),
-])
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (MaskChange(), False),
+        (MaskChange(lifted=(PADDING,)), False),
+        (MaskChange(lifted=(LOOK_AHEAD,)), True),
+        (
+            MaskChange(lifted=(LOOK_AHEAD,), ready="causal"),
+            False,
+        ),  # another mask in its place still hides what is ahead
+        (MaskChange(lifted=(LOOK_AHEAD,), ready="previous"), False),
+        (MaskChange(lifted=(LOOK_AHEAD,), ready="window"), True),
+        (MaskChange(lifted=(LOOK_AHEAD,), ready="block-diagonal"), True),
+        (MaskChange(opened=((2, 2), (2, 1))), False),
+        (MaskChange(opened=((2, 1), (2, 3))), True),
+        (MaskChange(ready="previous", opened=((0, 1),)), True),
+        (MaskChange(forbidden=((0, 1),)), False),
+    ],
+)
 def test_what_may_let_a_position_see_ahead(change, wanted):
     assert change.opens_ahead is wanted
 
@@ -78,22 +97,54 @@ def base() -> Mask:
 def test_nothing_changed_is_the_very_mask():
     mask = base()
     assert MaskChange(k=9).apply(mask, 4, 4) is mask
-    for what in ({"lifted": (PADDING,)}, {"ready": "causal"}, {"forbidden": ((9, 9),)}, {"opened": ((9, 9),)}):
+    for what in (
+        {"lifted": (PADDING,)},
+        {"ready": "causal"},
+        {"forbidden": ((9, 9),)},
+        {"opened": ((9, 9),)},
+    ):
         change = MaskChange(**what)
         assert not change.is_none
         assert change.apply(mask, 4, 4) is not mask
 
 
-@pytest.mark.parametrize(("change", "names", "first", "second"), [
-    (MaskChange(lifted=(PADDING,)), [LOOK_AHEAD], ".xxx ..xx ...x ....", ".xxx ..xx ...x ...."),
-    (MaskChange(lifted=(LOOK_AHEAD,)), [PADDING], "...x ...x ...x ...x", ".xxx .xxx .xxx .xxx"),
-    (MaskChange(ready="window", k=1), [PADDING, LOOK_AHEAD, "window of 1"], ".xxx ..xx x..x xx.x", ".xxx .xxx xxxx xxxx"),
-    (MaskChange(forbidden=((2, 0), (3, 1))), [PADDING, LOOK_AHEAD, DRAWN], ".xxx ..xx x..x .x.x", ".xxx .xxx xxxx .xxx"),
-    (MaskChange(opened=((0, 3), (1, 2))), [PADDING, LOOK_AHEAD], ".xx. ...x ...x ...x", ".xx. .x.x .xxx .xxx"),
-    (MaskChange(ready="previous", opened=((0, 0),)), [PADDING, LOOK_AHEAD, "only the previous"], ".xxx .xxx x.xx xx.x",
-     ".xxx .xxx xxxx xxxx"),
-    (MaskChange(opened=((1, 3),), forbidden=((1, 3),)), [PADDING, LOOK_AHEAD, DRAWN], ".xxx ..xx ...x ...x", ".xxx .xxx .xxx .xxx"),
-])
+@pytest.mark.parametrize(
+    ("change", "names", "first", "second"),
+    [
+        (MaskChange(lifted=(PADDING,)), [LOOK_AHEAD], ".xxx ..xx ...x ....", ".xxx ..xx ...x ...."),
+        (MaskChange(lifted=(LOOK_AHEAD,)), [PADDING], "...x ...x ...x ...x", ".xxx .xxx .xxx .xxx"),
+        (
+            MaskChange(ready="window", k=1),
+            [PADDING, LOOK_AHEAD, "window of 1"],
+            ".xxx ..xx x..x xx.x",
+            ".xxx .xxx xxxx xxxx",
+        ),
+        (
+            MaskChange(forbidden=((2, 0), (3, 1))),
+            [PADDING, LOOK_AHEAD, DRAWN],
+            ".xxx ..xx x..x .x.x",
+            ".xxx .xxx xxxx .xxx",
+        ),
+        (
+            MaskChange(opened=((0, 3), (1, 2))),
+            [PADDING, LOOK_AHEAD],
+            ".xx. ...x ...x ...x",
+            ".xx. .x.x .xxx .xxx",
+        ),
+        (
+            MaskChange(ready="previous", opened=((0, 0),)),
+            [PADDING, LOOK_AHEAD, "only the previous"],
+            ".xxx .xxx x.xx xx.x",
+            ".xxx .xxx xxxx xxxx",
+        ),
+        (
+            MaskChange(opened=((1, 3),), forbidden=((1, 3),)),
+            [PADDING, LOOK_AHEAD, DRAWN],
+            ".xxx ..xx ...x ...x",
+            ".xxx .xxx .xxx .xxx",
+        ),
+    ],
+)
 def test_a_changed_mask_cell_by_cell(change, names, first, second):
     """In both rows of a batch; a forbidden cell stays forbidden where it is opened too."""
     changed = change.apply(base(), 4, 4)
@@ -104,23 +155,39 @@ def test_a_changed_mask_cell_by_cell(change, names, first, second):
 
 def test_cells_beyond_the_mask_do_nothing():
     change = MaskChange(forbidden=((4, 0), (0, 4)), opened=((4, 0), (0, 4)))
-    assert change.apply(base(), 4, 4).expanded(0, 0, 4, 4).tolist() == base().expanded(0, 0, 4, 4).tolist()
+    assert (
+        change.apply(base(), 4, 4).expanded(0, 0, 4, 4).tolist()
+        == base().expanded(0, 0, 4, 4).tolist()
+    )
 
 
 def test_each_kind_of_attention_has_its_own_change_and_size():
     changes = Edits.of_kinds(
-        encoder_self=MaskChange(ready="causal"), decoder_self=MaskChange(ready="previous"), cross=MaskChange(ready="window", k=0)
+        encoder_self=MaskChange(ready="causal"),
+        decoder_self=MaskChange(ready="previous"),
+        cross=MaskChange(ready="window", k=0),
     )
     sizes = {"encoder_self": (2, 2), "decoder_self": (3, 3), "cross": (3, 2)}
     with editing(changes):
-        changed = {kind: edited(Mask(), kind, "layers.0", 1, *shape, torch.device("cpu")) for kind, shape in sizes.items()}
+        changed = {
+            kind: edited(Mask(), kind, "layers.0", 1, *shape, torch.device("cpu"))
+            for kind, shape in sizes.items()
+        }
     assert {kind: mask.layers[0].allowed[0, 0].tolist() for kind, mask in changed.items()} == {
         "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
     }  # fmt: skip
     assert changes.of("cross").k == 0
-    some, whole = (Edit("cross", MaskChange(ready=ready), heads=heads) for ready, heads in (("causal", (1,)), ("previous", None)))
-    assert (Edits((some,)).of("cross"), Edits((some, whole)).of("cross")) == (MaskChange(), whole.change)      # of all heads
-    assert edited(own := Mask(), "cross", "layers.0", 1, 3, 2, torch.device("cpu")) is own     # outside the block nothing holds
+    some, whole = (
+        Edit("cross", MaskChange(ready=ready), heads=heads)
+        for ready, heads in (("causal", (1,)), ("previous", None))
+    )
+    assert (Edits((some,)).of("cross"), Edits((some, whole)).of("cross")) == (
+        MaskChange(),
+        whole.change,
+    )  # of all heads
+    assert (
+        edited(own := Mask(), "cross", "layers.0", 1, 3, 2, torch.device("cpu")) is own
+    )  # outside the block nothing holds
 
 
 def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
@@ -140,21 +207,33 @@ def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
     assert site.blocked_by(2, 0, head=2) == [DRAWN]
     assert site.blocked_by(2, 0, head=1) == []
     torch.testing.assert_close(site.head_out()[None], site.out, atol=1e-5, rtol=1e-4)
-    beyond = scope.run("abc", "cba", edits=Edits((Edit("cross", shut, layers=(1,)),)))     # the model has one layer
+    beyond = scope.run(
+        "abc", "cba", edits=Edits((Edit("cross", shut, layers=(1,)),))
+    )  # the model has one layer
     assert torch.equal(beyond.next_token.logits, plain.next_token.logits)
 
 
 def test_a_change_meets_a_cached_step_where_it_stands(scope):
     """Position by position from the cache, and all at once: the same numbers under the same edits."""
-    edits = Edits((
-        Edit("cross", MaskChange(forbidden=((1, 0), (2, 3)), opened=((0, 1),)), heads=(0, 1)),
-        Edit("decoder_self", MaskChange(ready="window", k=1)),
-    ))
+    edits = Edits(
+        (
+            Edit("cross", MaskChange(forbidden=((1, 0), (2, 3)), opened=((0, 1),)), heads=(0, 1)),
+            Edit("decoder_self", MaskChange(ready="window", k=1)),
+        )
+    )
     steps = list(greedy(scope.model, scope.given_ids("abc"), edits=edits))
-    given, row = (torch.tensor([ids]) for ids in (scope.given_ids("abc"), (START, *(step.token for step in steps[:-1]))))
+    given, row = (
+        torch.tensor([ids])
+        for ids in (scope.given_ids("abc"), (START, *(step.token for step in steps[:-1])))
+    )
     with torch.no_grad(), editing(edits):
         logits = scope.model(given, row)[0]
-    torch.testing.assert_close(torch.stack([step.log_probs for step in steps]), logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.stack([step.log_probs for step in steps]),
+        logits.log_softmax(-1),
+        atol=1e-4,
+        rtol=1e-4,
+    )
 
 
 def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
@@ -165,9 +244,14 @@ def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
     for run, own in zip(runs, ("dba", "e"), strict=True):
         target = run.trace.streams["target"].ids
         with torch.no_grad():
-            logits = scope.model(torch.tensor([run.trace.streams["source"].ids]), torch.tensor([target]))[0].double()
+            logits = scope.model(
+                torch.tensor([run.trace.streams["source"].ids]), torch.tensor([target])
+            )[0].double()
         assert run.labels == (*target[1:], END)
-        wanted = [float(row[label] - row.logsumexp(0)) for row, label in zip(logits, run.labels, strict=True)]
+        wanted = [
+            float(row[label] - row.logsumexp(0))
+            for row, label in zip(logits, run.labels, strict=True)
+        ]
         assert run.log_probs == pytest.approx(wanted, abs=1e-4)
         assert run.log_prob == pytest.approx(sum(wanted), abs=1e-4)
         assert run.output == own

@@ -39,21 +39,31 @@ SENTENCE, ANSWER = "the doggedness of unfathomable readers", "a reader of the un
 def scope_of(tokenizer: Tokenizer, *, writes: bool = True) -> Scope:
     make = random_gpt if writes else random_model
     model = make(vocab_size=tokenizer.vocab_size, n_ctx=101)
-    return Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "language"} if writes else {}), torch.device("cpu"))
+    return Scope(
+        Checkpoint(Path("words"), model, tokenizer, {"task": "language"} if writes else {}),
+        torch.device("cpu"),
+    )
 
 
 @pytest.fixture(scope="module")
 def run() -> Trace:
     """An encoder-decoder's, over pieces of words."""
-    trace = scope_of(Tokenizer.bpe(["the of a reader dog"] * 3, 140), writes=False).run(SENTENCE, ANSWER)
-    assert any(len(row.pieces[i]) > 2 for row in join_words(trace).streams.values() for i in range(3))
+    trace = scope_of(Tokenizer.bpe(["the of a reader dog"] * 3, 140), writes=False).run(
+        SENTENCE, ANSWER
+    )
+    assert any(
+        len(row.pieces[i]) > 2 for row in join_words(trace).streams.values() for i in range(3)
+    )
     return trace
 
 
 def by_matrices(site: AttentionSite, rows: tuple[int, ...], columns: tuple[int, ...]) -> Tensor:
     """A·W·B in float64."""
     weights = site.weights().double()
-    a, b = torch.zeros(len(rows), site.n_query).double(), torch.zeros(site.n_key, len(columns)).double()
+    a, b = (
+        torch.zeros(len(rows), site.n_query).double(),
+        torch.zeros(site.n_key, len(columns)).double(),
+    )
     for word, (first, end) in enumerate(pairwise([*rows, site.n_query])):
         a[word, first:end] = 1 / (end - first)
     for word, (first, end) in enumerate(pairwise([*columns, site.n_key])):
@@ -61,30 +71,50 @@ def by_matrices(site: AttentionSite, rows: tuple[int, ...], columns: tuple[int, 
     return a @ weights @ b
 
 
-def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_summing_one(run: Trace) -> None:
+def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_summing_one(
+    run: Trace,
+) -> None:
     shown = join_words(run)
     assert list(shown.attention) == list(run.attention)
     for name, site in run.attention.items():
         found = shown.attention[name]
         rows, columns = (word_starts(row, run.model.tokenizer) for row in run.axes(site))
-        assert (found.n_query, found.n_key) == (len(rows), len(columns)) < (site.n_query, site.n_key)
-        assert (found.query_tokens, found.key_tokens) == tuple(row.tokens for row in shown.axes(site))
+        assert (
+            (found.n_query, found.n_key) == (len(rows), len(columns)) < (site.n_query, site.n_key)
+        )
+        assert (found.query_tokens, found.key_tokens) == tuple(
+            row.tokens for row in shown.axes(site)
+        )
         wanted = by_matrices(site, rows, columns)
         assert (found.weights() - wanted).abs().max() < 1e-6
         assert (found.weights().sum(-1) - 1).abs().max() < 1e-6
         assert (found.weights(2) - wanted[2]).abs().max() < 1e-6
-        for part in (slice(1, 3), slice(2, 99), slice(None, None, 2), slice(1, None, 3), slice(0, 0)):
-            torch.testing.assert_close(found.weights(1, rows=part).double(), wanted[1, part], atol=1e-6, rtol=0)
-            torch.testing.assert_close(found.weights(rows=part).double(), wanted[:, part], atol=1e-6, rtol=0)
+        for part in (
+            slice(1, 3),
+            slice(2, 99),
+            slice(None, None, 2),
+            slice(1, None, 3),
+            slice(0, 0),
+        ):
+            torch.testing.assert_close(
+                found.weights(1, rows=part).double(), wanted[1, part], atol=1e-6, rtol=0
+            )
+            torch.testing.assert_close(
+                found.weights(rows=part).double(), wanted[:, part], atol=1e-6, rtol=0
+            )
         assert all(check.passed for check in check_site(found))
 
 
 def test_words_have_one_number_where_all_their_tokens_are_the_same_in_either_text() -> None:
-    trace = scope_of(Tokenizer.bpe(["ab abc"] * 3, 140), writes=False).run("the abxy ab abx", "a abxy abx")
+    trace = scope_of(Tokenizer.bpe(["ab abc"] * 3, 140), writes=False).run(
+        "the abxy ab abx", "a abxy abx"
+    )
     rows = join_words(trace).streams.values()
     words = [(i, pieces) for row in rows for i, pieces in zip(row.ids, row.pieces, strict=True)]
     assert len({id(row) for row in rows}) == 2
-    assert any(one[0] == other[0] and one != other for _, one in words for _, other in words)       # begin alike
+    assert any(
+        one[0] == other[0] and one != other for _, one in words for _, other in words
+    )  # begin alike
     assert all((i == j) == (one == other) for i, one in words for j, other in words)
     shared = [set(row.ids) for row in rows]
     assert len(shared[0] & shared[1]) == 2
@@ -99,10 +129,14 @@ def test_a_word_is_of_the_text_that_its_tokens_are_of() -> None:
     assert set(after.segments) == {0, 1}
 
 
-def test_only_the_rows_that_are_asked_for_are_worked_out(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_rows_that_are_asked_for_are_worked_out(
+    run: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site, asked = next(iter(run.attention.values())), []
     found, own = join_words(run).attention[site.name], AttentionSite.weights
-    monkeypatch.setattr(AttentionSite, "weights", lambda s, *given: asked.append(given) or own(s, *given))
+    monkeypatch.setattr(
+        AttentionSite, "weights", lambda s, *given: asked.append(given) or own(s, *given)
+    )
     found.weights(1, rows=slice(1, 3))
     starts = word_starts(run.streams["source"], run.model.tokenizer)
     assert asked == [(1, 0, slice(starts[1], starts[3]))]
@@ -130,7 +164,12 @@ def test_a_word_may_read_another_where_any_of_its_tokens_may(run: Trace) -> None
         for q, (a, b) in enumerate(pairwise([*site.rows, tokens.n_query])):
             for k, (c, d) in enumerate(pairwise([*site.columns, tokens.n_key])):
                 assert bool(site.allowed()[q, k]) == bool(tokens.allowed()[a:b, c:d].any())
-                reasons = {layer for i in range(a, b) for j in range(c, d) for layer in tokens.blocked_by(i, j)}
+                reasons = {
+                    layer
+                    for i in range(a, b)
+                    for j in range(c, d)
+                    for layer in tokens.blocked_by(i, j)
+                }
                 assert set(site.blocked_by(q, k)) == (set() if site.allowed()[q, k] else reasons)
     upper = join_words(run).attention["decoder.layers.0.self_attn"]
     assert (~upper.allowed()).sum() == upper.n_query * (upper.n_query - 1) // 2
@@ -142,13 +181,15 @@ def test_two_layers_that_forbid_a_word_together_are_both_its_reason() -> None:
     site = next(iter(trace.attention.values()))
     starts = word_starts(trace.streams["text"], trace.model.tokenizer)
     first, n = starts[-1], site.n_query
-    assert n - first > 1                   # the tokens of "xy"
+    assert n - first > 1  # the tokens of "xy"
     layers = []
     for name, column in (("one", first), ("other", slice(first + 1, n))):
         allowed = torch.ones(1, 1, n, n, dtype=torch.bool)
         allowed[..., 0, column] = False
         layers.append(MaskLayer(name, allowed))
-    masked = replace(site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask(layers))
+    masked = replace(
+        site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask(layers)
+    )
     found = join_words(replace(trace, attention={site.name: masked})).attention[site.name]
     assert found.blocked_by(0, found.n_key - 1) == ["one", "other"]
     assert found.blocked_by(1, found.n_key - 1) == []
@@ -176,9 +217,13 @@ def spelled(tokenizer: Tokenizer, text: str) -> list[str] | None:
 def marked(pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> tokenizers.Tokenizer:
     """As Llama's: ▁ for each space, by the normaliser or by a Metaspace that does not split."""
     pieces = ["<unk>", "▁", "▁a", "a", "b", "c", "▁ab", ".", "▁b", "\n"]
-    backend = tokenizers.Tokenizer(algorithms.BPE({p: i for i, p in enumerate(pieces)}, [("▁", "a"), ("▁", "b"), ("▁a", "b")]))
+    backend = tokenizers.Tokenizer(
+        algorithms.BPE({p: i for i, p in enumerate(pieces)}, [("▁", "a"), ("▁", "b"), ("▁a", "b")])
+    )
     if pre_tokenizer is None:
-        backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
     else:
         backend.pre_tokenizer = pre_tokenizer
     backend.decoder = decoders.Metaspace()
@@ -187,13 +232,45 @@ def marked(pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> tokenizers.Toke
 
 def test_each_tokenizer_says_what_its_words_are() -> None:
     text = "Isn't unfathomable l'œuf 12?"
-    assert spelled(Tokenizer.bpe(["a b"], 140), text) == ["Isn'", "t", "unfathomable", "l'", "œuf", "1", "2", "?"]
-    assert spelled(Tokenizer.byte_level(["a b"], 300), text) == ["Isn", "'t", "unfathomable", "l", "'", "œuf", "12", "?"]
-    assert spelled(Tokenizer.wordpiece(["a b'?12"], 200), text) == ["Isn", "'", "t", "unfathomable", "l", "'", "œuf", "12", "?"]
+    assert spelled(Tokenizer.bpe(["a b"], 140), text) == [
+        "Isn'",
+        "t",
+        "unfathomable",
+        "l'",
+        "œuf",
+        "1",
+        "2",
+        "?",
+    ]
+    assert spelled(Tokenizer.byte_level(["a b"], 300), text) == [
+        "Isn",
+        "'t",
+        "unfathomable",
+        "l",
+        "'",
+        "œuf",
+        "12",
+        "?",
+    ]
+    assert spelled(Tokenizer.wordpiece(["a b'?12"], 200), text) == [
+        "Isn",
+        "'",
+        "t",
+        "unfathomable",
+        "l",
+        "'",
+        "œuf",
+        "12",
+        "?",
+    ]
     assert spelled(Tokenizer.characters("abnt"), text) is None
     for cut in (None, pre_tokenizers.Metaspace(split=False), pre_tokenizers.Metaspace(split=True)):
-        assert [("abc.  ab\nc a")[slice(*place)].strip() for place in words.spans(marked(cut), "abc.  ab\nc a")] in (
-            ["abc.", "ab", "c", "a"], ["abc.", "", "ab\nc", "a"],
+        assert [
+            ("abc.  ab\nc a")[slice(*place)].strip()
+            for place in words.spans(marked(cut), "abc.  ab\nc a")
+        ] in (
+            ["abc.", "ab", "c", "a"],
+            ["abc.", "", "ab\nc", "a"],
         )
 
 
@@ -210,28 +287,60 @@ def test_special_and_hidden_tokens_stand_alone() -> None:
     row = scope.encode("She was [MASK] unbelievably hungry.")["text"]
     starts = word_starts(row, scope.tokenizer)
     parts = [row.tokens[a:b] for a, b in pairwise([*starts, len(row.ids)])]
-    assert parts == [("[CLS]",), ("she",), ("was",), ("[MASK]",), ("unb", "##el", "##ie", "##v", "##ably"), ("hungry",), (".",),
-                     ("[SEP]",)]
+    assert parts == [
+        ("[CLS]",),
+        ("she",),
+        ("was",),
+        ("[MASK]",),
+        ("unb", "##el", "##ie", "##v", "##ably"),
+        ("hungry",),
+        (".",),
+        ("[SEP]",),
+    ]
     inside = scope.tokenizer.hiding(row, [row.tokens.index("##ie")])
-    parts = [inside.tokens[a:b] for a, b in pairwise([*word_starts(inside, scope.tokenizer), len(row.ids)])]
+    parts = [
+        inside.tokens[a:b]
+        for a, b in pairwise([*word_starts(inside, scope.tokenizer), len(row.ids)])
+    ]
     assert parts[4:7] == [("unb", "##el"), ("[MASK]",), ("##v", "##ably")]
 
 
 def test_a_typed_mask_stands_alone_even_where_a_sign_follows_it() -> None:
     scope = models.load("bert", device="cpu")
     tokenizer = copy(scope.tokenizer)
-    tokenizer.words = lambda text: [found.span() for found in re.finditer(r"\S+", text)]      # as of Llama's kind
+    tokenizer.words = lambda text: [
+        found.span() for found in re.finditer(r"\S+", text)
+    ]  # as of Llama's kind
     row = scope.encode("She was [MASK].")["text"]
-    assert [row.tokens[i] for i in word_starts(row, tokenizer)] == ["[CLS]", "she", "was", "[MASK]", ".", "[SEP]"]
+    assert [row.tokens[i] for i in word_starts(row, tokenizer)] == [
+        "[CLS]",
+        "she",
+        "was",
+        "[MASK]",
+        ".",
+        "[SEP]",
+    ]
     row = scope.encode("She was hungry.")["text"]
-    assert [row.tokens[i] for i in word_starts(row, tokenizer)] == ["[CLS]", "she", "was", "hungry", "[SEP]"]
+    assert [row.tokens[i] for i in word_starts(row, tokenizer)] == [
+        "[CLS]",
+        "she",
+        "was",
+        "hungry",
+        "[SEP]",
+    ]
 
 
 def test_the_words_of_two_texts_never_join() -> None:
     scope = models.load("bert", device="cpu")
     row = scope.encode("hungry", "hungry")["text"]
-    bare = replace(row, **{name: tuple(v for v, o in zip(getattr(row, name), row.offsets, strict=True) if o)
-                           for name in ("ids", "tokens", "offsets", "segments")}, text="hungryhungry")
+    bare = replace(
+        row,
+        **{
+            name: tuple(v for v, o in zip(getattr(row, name), row.offsets, strict=True) if o)
+            for name in ("ids", "tokens", "offsets", "segments")
+        },
+        text="hungryhungry",
+    )
     bare = replace(bare, offsets=tuple((a - (a > 5), b - (a > 5)) for a, b in bare.offsets))
     starts = word_starts(bare, scope.tokenizer)
     assert [bare.segments[i] for i in starts] == [0, 1]
@@ -248,7 +357,16 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
     shown = join_words(trace)
     assert len(shown.streams["text"].tokens) == len(own) < len(raw.ids)
     assert [token.lower() for token in shown.streams["text"].tokens] == [
-        "[cls]", "the", "doggy", "was", "[mask]", "by", "the", "sea", ".", "[sep]"
+        "[cls]",
+        "the",
+        "doggy",
+        "was",
+        "[mask]",
+        "by",
+        "the",
+        "sea",
+        ".",
+        "[sep]",
     ]
     ids = join_words(trace).streams["text"].ids
     assert ids[1] == ids[6]
@@ -266,21 +384,42 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
 def test_a_word_is_named_by_its_text_and_on_hover_by_its_tokens() -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
     found = labels(join_words(trace).streams["text"])
-    assert [label.text for label in found] == ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
+    assert [label.text for label in found] == [
+        "[start]",
+        "The",
+        "·unbelievably",
+        "·hungry",
+        "·doggy",
+    ]
     assert found[2].note == "6 tokens: ·un, b, el, ie, v, ably"
     assert found[3].note == ""
 
 
-def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behind_it(run: Trace) -> None:
+def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behind_it(
+    run: Trace,
+) -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
     shown = join_words(trace)
     site = next(iter(shown.attention.values()))
     queries, keys = axes_labels(shown, site)
     assert [label.text for label in queries] == [
-        "[start] → The", "The → ·un", "·unbelievably → ·hungry", "·hungry → ·dog", "·doggy"
+        "[start] → The",
+        "The → ·un",
+        "·unbelievably → ·hungry",
+        "·hungry → ·dog",
+        "·doggy",
     ]
-    assert [label.text for label in keys] == ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
-    assert queries[2].note == "reading ·unbelievably, writing ·hungry; ·unbelievably: 6 tokens: ·un, b, el, ie, v, ably"
+    assert [label.text for label in keys] == [
+        "[start]",
+        "The",
+        "·unbelievably",
+        "·hungry",
+        "·doggy",
+    ]
+    assert (
+        queries[2].note
+        == "reading ·unbelievably, writing ·hungry; ·unbelievably: 6 tokens: ·un, b, el, ie, v, ably"
+    )
     # the last row of the word is the one that writes what the label says
     tokens = trace.streams["text"].tokens
     last = tokens.index("ably")
@@ -310,7 +449,9 @@ def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
     assert "what each source word reads" in head_title(site, 0, terms("translation"))
 
 
-def test_the_small_pictures_are_those_of_the_weights(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_small_pictures_are_those_of_the_weights(
+    run: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = join_words(run)
     whole = all_codes(shown)
     first = next(iter(shown.attention.values()))
@@ -322,6 +463,10 @@ def test_the_small_pictures_are_those_of_the_weights(run: Trace, monkeypatch: py
     two = pooled_weights(first, 1, 2)
     assert two[0, 0] == first.weights(1)[:2, :2].max()
     name, head = sharpest_head(shown)
-    best = max((float(s.weights(h).amax(-1).mean()), s.name, h) for s in shown.attention.values() if s.kind == "cross"
-               for h in range(s.n_heads))
+    best = max(
+        (float(s.weights(h).amax(-1).mean()), s.name, h)
+        for s in shown.attention.values()
+        if s.kind == "cross"
+        for h in range(s.n_heads)
+    )
     assert (name, head) == best[1:]

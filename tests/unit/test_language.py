@@ -49,12 +49,16 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def task(folder) -> LanguageTask:
-    return LanguageTask([folder / "lines.tsv", folder / "book.txt"], vocab_size=311, n_ctx=17, max_tokens=101)
+    return LanguageTask(
+        [folder / "lines.tsv", folder / "book.txt"], vocab_size=311, n_ctx=17, max_tokens=101
+    )
 
 
 @pytest.fixture(scope="module")
 def whole(folder) -> LanguageTask:
-    return LanguageTask(folder / "whole.txt", documents="whole", tokens="characters", n_ctx=23, max_tokens=97)
+    return LanguageTask(
+        folder / "whole.txt", documents="whole", tokens="characters", n_ctx=23, max_tokens=97
+    )
 
 
 def test_documents_are_lines_paragraphs_or_the_whole_and_of_a_table_the_first_column(tmp_path):
@@ -73,7 +77,11 @@ def test_documents_are_lines_paragraphs_or_the_whole_and_of_a_table_the_first_co
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        (b"text", {"documents": "pages"}, "documents must be lines, paragraphs or whole, not 'pages'"),
+        (
+            b"text",
+            {"documents": "pages"},
+            "documents must be lines, paragraphs or whole, not 'pages'",
+        ),
         (b"text", {"tokens": "words"}, "tokens must be byte pairs or characters, not 'words'"),
         (b" \n\n\t", {}, "holds no text"),
         (b"\xff\xfe", {}, "not UTF-8 text"),
@@ -89,7 +97,10 @@ def test_texts_that_cannot_be_used(tmp_path, content, settings, message):
 
 def test_too_few_documents_are_said_before_training(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
-    with pytest.raises(DataError, match=r"a\.txt: 2 documents are too few, none of them falls into the validation split"):
+    with pytest.raises(
+        DataError,
+        match=r"a\.txt: 2 documents are too few, none of them falls into the validation split",
+    ):
         LanguageTask(tmp_path / "a.txt").validation()
 
 
@@ -101,19 +112,28 @@ def test_a_language_needs_files_and_takes_no_others():
 
 
 def test_no_two_sets_hold_texts_that_say_the_same(task):
-    sets = {name: {same_text(document) for document in documents} for name, documents in task._split.items()}
+    sets = {
+        name: {same_text(document) for document in documents}
+        for name, documents in task._split.items()
+    }
     assert all(sets.values())
     assert not sets["train"] & (sets["test"] | sets["validation"])
     assert not sets["test"] & sets["validation"]
     for name, documents in task._split.items():
         assert {split_of(document) for document in documents} == {name}
-        assert len(set(documents)) == len(documents)     # each sentence once, however often it stands in the file
+        assert len(set(documents)) == len(
+            documents
+        )  # each sentence once, however often it stands in the file
     found = {document for documents in task._split.values() for document in documents}
     assert found == set(sentences(700)) | {" ".join(sentences(4, seed)) for seed in range(2, 90)}
 
 
 def test_what_is_said_twice_is_left_out_of_the_later_sets(tmp_path):
-    held_out = next(f"It is {i}." for i in range(1000) if split_of(f"It is {i}.") == "test" and split_of(f"it's {i}") == "train")
+    held_out = next(
+        f"It is {i}."
+        for i in range(1000)
+        if split_of(f"It is {i}.") == "test" and split_of(f"it's {i}") == "train"
+    )
     number = held_out.removeprefix("It is ").removesuffix(".")
     (tmp_path / "a.txt").write_text(f"{held_out}\nit's {number}\n")
     task = LanguageTask(tmp_path / "a.txt", documents="lines")
@@ -128,7 +148,11 @@ def test_a_whole_text_is_cut_into_neighbours_that_share_nothing(folder, whole):
     assert [len(part) / len(text) for part in parts] == pytest.approx([0.89, 0.01, 0.10], abs=0.001)
     assert in_parts("abcdefghij", (0.5, 0.8)) == ["abcde", "fgh", "ij"]
     assert whole.data()["documents are"] == "whole"
-    assert whole.data()["characters"] == {"train": len(parts[0]), "validation": len(parts[1]), "test": len(parts[2])}
+    assert whole.data()["characters"] == {
+        "train": len(parts[0]),
+        "validation": len(parts[1]),
+        "test": len(parts[2]),
+    }
 
 
 def test_the_vocabulary_is_learned_on_training_documents_alone(folder):
@@ -152,7 +176,9 @@ def test_a_document_is_read_from_its_beginning_to_its_end_and_cut_where_it_is_lo
         assert all(inputs == [START, *mine[:-1]] and len(mine) <= 5 for inputs, mine in windows)
         firsts.add(len(windows[0][1]))
     assert firsts == {1, 2, 3, 4, 5}
-    assert next(cut(labels, 12, START, random.Random(1)))[1] == labels      # a short document is never cut
+    assert (
+        next(cut(labels, 12, START, random.Random(1)))[1] == labels
+    )  # a short document is never cut
 
 
 def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
@@ -163,7 +189,9 @@ def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
         padded = task.collate(batch)
         (inputs,) = padded.inputs
         assert inputs.numel() <= 101
-        full |= len(inputs) * (inputs.shape[1] + 1) > 101       # with any position more a row, one row fewer
+        full |= (
+            len(inputs) * (inputs.shape[1] + 1) > 101
+        )  # with any position more a row, one row fewer
         assert inputs.shape == padded.labels.shape
         assert padded.n_labels == sum(len(labels) for _, labels in batch)
         assert (inputs[:, 0] == START).all()
@@ -191,7 +219,10 @@ def test_batches_are_a_function_of_the_seed_and_long_documents_are_cut_elsewhere
         while sum(labels[-1] == END for batch in epoch for _, labels in batch) < n:
             epoch.append(next(batches))
     assert epochs[0] != epochs[1]
-    first = [next(cut(whole.labels("train")[0], 23, START, random.Random(f"{seed}/0")))[1] for seed in range(9)]
+    first = [
+        next(cut(whole.labels("train")[0], 23, START, random.Random(f"{seed}/0")))[1]
+        for seed in range(9)
+    ]
     assert len({len(labels) for labels in first}) > 3
 
 
@@ -214,14 +245,20 @@ def test_a_document_as_long_as_a_row_has_its_end_in_a_row_of_its_own(tmp_path):
     (tmp_path / "a.txt").write_text("abcdé")
     task = LanguageTask(tmp_path / "a.txt", documents="whole", tokens="characters", n_ctx=5)
     task._split["test"] = ["abcdé", "éab"]
-    found = [(len(p.labels), p.labels[-1] == END, p.n_characters, p.n_bytes) for p in task.passages()]
+    found = [
+        (len(p.labels), p.labels[-1] == END, p.n_characters, p.n_bytes) for p in task.passages()
+    ]
     assert sorted(found) == [(1, True, 0, 0), (4, True, 3, 4), (5, False, 5, 6)]
 
 
 def test_the_space_that_a_part_begins_with_is_counted(folder):
     whole = LanguageTask(folder / "whole.txt", documents="whole", vocab_size=290, n_ctx=3)
     whole._split["test"] = [" the cat sat"]
-    assert sum(p.n_bytes for p in whole.passages()) == sum(p.n_characters for p in whole.passages()) == 12
+    assert (
+        sum(p.n_bytes for p in whole.passages())
+        == sum(p.n_characters for p in whole.passages())
+        == 12
+    )
 
 
 def test_held_out_beginnings_are_of_documents_that_go_on(task, whole):
@@ -249,7 +286,9 @@ def test_perplexity_bits_per_byte_and_nats_per_character_token_by_token(task):
             tokens += 1
     text = "".join(task._split["test"])
     assert found["perplexity"] == pytest.approx(math.exp(nats / tokens), rel=1e-4)
-    assert found["bits per byte"] == pytest.approx(nats / math.log(2) / len(text.encode()), rel=1e-4)
+    assert found["bits per byte"] == pytest.approx(
+        nats / math.log(2) / len(text.encode()), rel=1e-4
+    )
     assert found["nats per character"] == pytest.approx(nats / len(text), rel=1e-4)
     assert seen[-1] == len(passages)
 
@@ -268,7 +307,9 @@ def test_passages_are_read_in_batches_of_so_many_tokens(task, monkeypatch):
 def test_measures_by_hand():
     """16 bits for 4 tokens, 8 bytes and 5 characters."""
     found = measures(16 * math.log(2), [Passage((7, 8, 9), 3, 6), Passage((END,), 2, 2)])
-    assert found == pytest.approx({"perplexity": 16, "bits per byte": 2, "nats per character": 16 * math.log(2) / 5})
+    assert found == pytest.approx(
+        {"perplexity": 16, "bits per byte": 2, "nats per character": 16 * math.log(2) / 5}
+    )
 
 
 # models that count
@@ -280,7 +321,9 @@ ROWS = [[4, 5, 4, 5, 6], [4, 5, 7], [6, 6]]
 def test_a_unigram_by_hand():
     """Counts 4:3 5:3 6:3 7:1, ten in all; one token once and none twice gives D = 1."""
     model = KneserNey(ROWS, 11, 1)
-    assert [model.prob(token) for token in (4, 7, 8)] == pytest.approx([2 / 10 + 4 / 10 / 11, 4 / 110, 4 / 110])
+    assert [model.prob(token) for token in (4, 7, 8)] == pytest.approx(
+        [2 / 10 + 4 / 10 / 11, 4 / 110, 4 / 110]
+    )
     assert model.log_prob([4, 7]) == pytest.approx(math.log((0.2 + 0.4 / 11) * 4 / 110))
 
 
@@ -298,8 +341,10 @@ def test_a_bigram_by_hand():
     assert model.prob(4, (BEFORE,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
     assert model.prob(5, (4,)) == pytest.approx((3 - d) / 3 + d * 1 / 3 * lower[5])
     assert model.prob(8, (5,)) == pytest.approx(d * 3 / 3 * lower[8])
-    assert model.prob(6, (7,)) == pytest.approx(lower[6])          # nothing ever followed 7
-    assert model.log_prob([4, 5]) == pytest.approx(math.log(model.prob(4, (BEFORE,)) * model.prob(5, (4,))))
+    assert model.prob(6, (7,)) == pytest.approx(lower[6])  # nothing ever followed 7
+    assert model.log_prob([4, 5]) == pytest.approx(
+        math.log(model.prob(4, (BEFORE,)) * model.prob(5, (4,)))
+    )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -321,13 +366,21 @@ def test_three_in_a_row_tell_more_than_two():
 def test_the_baselines_read_the_same_passages(task):
     passages, vocab_size = task.passages(), task.tokenizer.vocab_size
     found = baselines(task.labels("train"), passages, vocab_size)
-    assert found.keys() == {f"{name} {what}" for name in ("unigram", "trigram") for what in ("perplexity", "bits per byte")}
+    assert found.keys() == {
+        f"{name} {what}"
+        for name in ("unigram", "trigram")
+        for what in ("perplexity", "bits per byte")
+    }
     unigram = KneserNey(task.labels("train"), vocab_size, 1)
     nats = -sum(math.log(unigram.prob(label)) for passage in passages for label in passage.labels)
-    assert found["unigram perplexity"] == pytest.approx(math.exp(nats / sum(len(p.labels) for p in passages)))
+    assert found["unigram perplexity"] == pytest.approx(
+        math.exp(nats / sum(len(p.labels) for p in passages))
+    )
     trigram = KneserNey(task.labels("train"), vocab_size, 3)
     nats = -sum(trigram.log_prob(passage.labels) for passage in passages)
-    assert found["trigram bits per byte"] == pytest.approx(nats / math.log(2) / sum(p.n_bytes for p in passages))
+    assert found["trigram bits per byte"] == pytest.approx(
+        nats / math.log(2) / sum(p.n_bytes for p in passages)
+    )
     assert found["trigram bits per byte"] < 0.9 * found["unigram bits per byte"]
 
 
@@ -341,7 +394,9 @@ RECIPE = {"steps": 13, "warmup": 53, "label_smoothing": 0.0, "score_cases": 5, "
 
 def trainer(task: LanguageTask, folder: Path, **changes) -> Trainer:
     config = GPTConfig(task.tokenizer.vocab_size, **SIZES)
-    return Trainer(task, config, Recipe(**RECIPE | changes), folder, torch.device("cpu"), "made by the tests")
+    return Trainer(
+        task, config, Recipe(**RECIPE | changes), folder, torch.device("cpu"), "made by the tests"
+    )
 
 
 def test_a_resumed_run_of_text_is_an_uninterrupted_one_bit_by_bit(task, tmp_path):
@@ -368,7 +423,7 @@ def test_a_step_of_text_is_the_mean_over_its_tokens(task, tmp_path):
             log_probs = run.model(torch.tensor([inputs]))[0].log_softmax(-1)
         total -= float(log_probs[range(len(labels)), labels].sum())
         tokens += len(labels)
-    run.model.train = lambda mode=True: run.model      # no dropout
+    run.model.train = lambda mode=True: run.model  # no dropout
     record = next(run.train())
     assert record.tokens == tokens
     assert record.loss == pytest.approx(total / tokens, rel=1e-4)
@@ -384,7 +439,9 @@ def test_the_validation_loss_is_of_the_validation_documents(task, tmp_path):
         total -= float(log_probs[range(len(labels)), labels].sum())
         tokens += len(labels)
     assert validation["validation loss"] == pytest.approx(total / tokens, rel=1e-4)
-    assert validation["perplexity"] == pytest.approx(likelihoods(run.model, task.passages(5, validation=True))["perplexity"])
+    assert validation["perplexity"] == pytest.approx(
+        likelihoods(run.model, task.passages(5, validation=True))["perplexity"]
+    )
     assert "cross-attention entropy" not in validation
 
 
@@ -401,12 +458,21 @@ FLAGS = ("--d-model 15 --n-heads 3 --n-layers 1 --n-ctx 17 --steps 5 --warmup 7 
 
 
 def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
-    out, data = str(tmp_path / "run"), ["--data", str(folder / "lines.tsv"), str(folder / "book.txt")]
+    out, data = (
+        str(tmp_path / "run"),
+        ["--data", str(folder / "lines.tsv"), str(folder / "book.txt")],
+    )
     assert cli.main(["train", "language", *data, "--out", out, *FLAGS]) == 0
     printed = capsys.readouterr().out
     counts = LanguageTask(data[1:]).data()
-    assert f"{sum(counts['characters'].values()):,} characters of text: d_model 15, n_heads 3" in printed
-    sizes = [f"{counts['documents'][part]:,} documents ({counts['characters'][part]:,} characters)" for part in PARTS]
+    assert (
+        f"{sum(counts['characters'].values()):,} characters of text: d_model 15, n_heads 3"
+        in printed
+    )
+    sizes = [
+        f"{counts['documents'][part]:,} documents ({counts['characters'][part]:,} characters)"
+        for part in PARTS
+    ]
     assert "{} to train on, {} to validate on, {} to test on\n".format(*sizes) in printed
     assert len(set(sizes)) == 3
     left = f"{counts['left out']:,} were left out of validation and test: they say what a document before says\n"
@@ -425,14 +491,20 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     checkpoint = load_checkpoint(tmp_path / "run")
     task = LanguageTask(data[1:], tokenizer=checkpoint.tokenizer, n_ctx=17)
     assert scores["cases"] == len(task.passages())
-    assert scores["bits per byte"] == pytest.approx(likelihoods(checkpoint.model, task.passages())["bits per byte"], abs=1e-3)
+    assert scores["bits per byte"] == pytest.approx(
+        likelihoods(checkpoint.model, task.passages())["bits per byte"], abs=1e-3
+    )
 
     assert cli.main(["evaluate", out, *data, "--device", "cpu"]) == 0
     printed = capsys.readouterr()
     *table, last = printed.out.splitlines()
-    assert [row[:24].rstrip() for row in table] == [name.removeprefix("held-out ") for name in scores if name != "cases"]
+    assert [row[:24].rstrip() for row in table] == [
+        name.removeprefix("held-out ") for name in scores if name != "cases"
+    ]
     shown = [float(row[24:].replace(",", "")) for row in table]
-    assert shown == pytest.approx([value for name, value in scores.items() if name != "cases"], abs=1.1e-3)
+    assert shown == pytest.approx(
+        [value for name, value in scores.items() if name != "cases"], abs=1.1e-3
+    )
     n_tokens = sum(len(passage.labels) for passage in task.passages())
     assert last == f"over {scores['cases']:,} held-out passages, {n_tokens:,} tokens"
     assert "note" not in printed.err
@@ -444,10 +516,18 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
         said, numbers = line.split(": ")
         assert said == f"step {int(step):6,}"
         shown = dict(part.rsplit(" ", 1) for part in numbers.split(", "))
-        measured = {name.removeprefix("held-out "): value for name, value in kept["scores"].items() if name != "cases"}
+        measured = {
+            name.removeprefix("held-out "): value
+            for name, value in kept["scores"].items()
+            if name != "cases"
+        }
         assert shown.keys() == measured.keys()
-        assert [float(value) for value in shown.values()] == pytest.approx(list(measured.values()), abs=1.1e-3)
-    assert record["snapshot_scores"]["5"]["scores"]["bits per byte"] == pytest.approx(scores["bits per byte"], abs=1e-3)
+        assert [float(value) for value in shown.values()] == pytest.approx(
+            list(measured.values()), abs=1.1e-3
+        )
+    assert record["snapshot_scores"]["5"]["scores"]["bits per byte"] == pytest.approx(
+        scores["bits per byte"], abs=1e-3
+    )
 
     for how in ([], ["--how", "beam"], ["--how", "sample", "--seed", "3"]):
         assert cli.main(["decode", out, "The cat", *how, "--device", "cpu"]) == 0
@@ -466,7 +546,9 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
         (["train", "language", "--data", "{lines}", "--batch-size", "3"], "--batch-size is no setting of the task language"),
     ],
 )  # fmt: skip
-def test_what_a_command_cannot_do_with_text_is_said_in_a_line(task, folder, tmp_path, arguments, message, capsys):
+def test_what_a_command_cannot_do_with_text_is_said_in_a_line(
+    task, folder, tmp_path, arguments, message, capsys
+):
     list(trainer(task, tmp_path / "run", steps=1, snapshots=False).train())
     names = {"run": tmp_path / "run", "lines": folder / "lines.tsv"}
     assert cli.main([argument.format(**names) for argument in arguments]) == 1
@@ -483,9 +565,24 @@ def test_other_data_than_it_was_trained_on_is_noted(task, folder, tmp_path, caps
 
 
 def test_a_record_holds_perplexities_above_a_hundred_and_percentages_below():
-    good = {"held-out perplexity": 512.5, "trigram bits per byte": 101.0, "nats per character": 0, "BLEU": 99, "cases": 7}
+    good = {
+        "held-out perplexity": 512.5,
+        "trigram bits per byte": 101.0,
+        "nats per character": 0,
+        "BLEU": 99,
+        "cases": 7,
+    }
     check_record({"scores": good})
-    bad = ({"held-out perplexity": -1.0}, {"bits per byte": "low"}, {"BLEU": 101.0}, {"cases": 1.5}, {"perplexity of it": 101})
+    bad = (
+        {"held-out perplexity": -1.0},
+        {"bits per byte": "low"},
+        {"BLEU": 101.0},
+        {"cases": 1.5},
+        {"perplexity of it": 101},
+    )
     for odd in bad:
-        with pytest.raises(ValueError, match="scores must be an object of percentages, likelihoods and a count of cases"):
+        with pytest.raises(
+            ValueError,
+            match="scores must be an object of percentages, likelihoods and a count of cases",
+        ):
             check_record({"scores": odd})

@@ -38,38 +38,68 @@ def decoder() -> tuple[CurrentRun, Choices, dict[str, Any], dict[str, np.ndarray
 
 def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:
     run, _, header, _ = decoder
-    held = {name: a.value[0, 2].numpy() for name, a in run.trace.activations.items() if a.axes[1] == "target"}
+    held = {
+        name: a.value[0, 2].numpy()
+        for name, a in run.trace.activations.items()
+        if a.axes[1] == "target"
+    }
     stops = header["stops"]
     assert [(s["layer"], s["name"]) for s in stops] == [
         ("", "before all layers"), ("1", "self-attention"), ("1", "cross-attention"), ("1", "feed-forward"),
         ("2", "self-attention"), ("2", "cross-attention"), ("2", "feed-forward"),
     ]  # fmt: skip
-    streams = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_pre", "resid_mid", "resid_mid_cross", "resid_post")]
-    outputs = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("self_attn.attn_out", "cross_attn.attn_out", "ff.ff_out")]
+    streams = [
+        f"decoder.layers.{n}.{name}"
+        for n in (0, 1)
+        for name in ("resid_pre", "resid_mid", "resid_mid_cross", "resid_post")
+    ]
+    outputs = [
+        f"decoder.layers.{n}.{name}"
+        for n in (0, 1)
+        for name in ("self_attn.attn_out", "cross_attn.attn_out", "ff.ff_out")
+    ]
     behind = [held[name] for name in (*streams[:4], *streams[5:])]
     before = [held[name] for name in (*streams[:3], *streams[4:7])]
-    np.testing.assert_allclose([s["length"] for s in stops], [np.linalg.norm(v) for v in behind], rtol=1e-5)
+    np.testing.assert_allclose(
+        [s["length"] for s in stops], [np.linalg.norm(v) for v in behind], rtol=1e-5
+    )
     added = [held[name] for name in outputs]
-    np.testing.assert_allclose([s["added"] for s in stops[1:]], [np.linalg.norm(v) for v in added], rtol=1e-5)
-    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(added, before, strict=True)]
+    np.testing.assert_allclose(
+        [s["added"] for s in stops[1:]], [np.linalg.norm(v) for v in added], rtol=1e-5
+    )
+    cosines = [
+        a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(added, before, strict=True)
+    ]
     np.testing.assert_allclose([s["direction"] for s in stops[1:]], cosines, rtol=1e-4, atol=1e-5)
     assert stops[0]["added"] is stops[0]["direction"] is None
     assert [s["chosen"] for s in stops] == [False] * 4 + [True] * 3
-    assert [s["site"] for s in stops] == ["", *["decoder.layers.0.self_attn"] * 3, *["decoder.layers.1.self_attn"] * 3]
+    assert [s["site"] for s in stops] == [
+        "",
+        *["decoder.layers.0.self_attn"] * 3,
+        *["decoder.layers.1.self_attn"] * 3,
+    ]
 
 
 def test_a_stop_says_what_would_follow(decoder) -> None:
     run, _, header, _ = decoder
     scope, table = run.scope, run.scope.model.embedding.weight.detach().numpy().astype(np.float64)
-    names = ["decoder.layers.0.resid_pre", "decoder.layers.0.resid_mid", "decoder.layers.1.resid_post"]
+    names = [
+        "decoder.layers.0.resid_pre",
+        "decoder.layers.0.resid_mid",
+        "decoder.layers.1.resid_post",
+    ]
     answer = int(run.trace.next_token.logits[2].argmax())
     assert header["answer"][0] == scope.tokenizer.token(answer)
-    for name, stop in zip(names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True):
+    for name, stop in zip(
+        names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True
+    ):
         p = np.exp(table @ run.trace.activations[name].value[0, 2].numpy())
         p /= p.sum()
         best = np.argsort(-p)[:LISTED]
         special = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
-        assert [label[0] for label, _ in stop["best"]] == [special.get(t, t) for t in scope.tokenizer.tokens(best.tolist())]
+        assert [label[0] for label, _ in stop["best"]] == [
+            special.get(t, t) for t in scope.tokenizer.tokens(best.tolist())
+        ]
         np.testing.assert_allclose([share for _, share in stop["best"]], p[best], rtol=1e-4)
         assert stop["answer"] == pytest.approx(p[answer], rel=1e-4)
 
@@ -79,40 +109,63 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint", norm=norm)
     model, n = run.scope.model, len(run.trace.streams["text"].ids)
     header, _ = sent(run, Choices("text", 1, None))
-    names = ["decoder.layers.0.resid_pre", "decoder.layers.0.resid_mid", "decoder.layers.1.resid_post"]
-    weight = model.heads["classes"].weight.detach().numpy().astype(np.float64)                    # W_y
-    for name, stop in zip(names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True):
+    names = [
+        "decoder.layers.0.resid_pre",
+        "decoder.layers.0.resid_mid",
+        "decoder.layers.1.resid_post",
+    ]
+    weight = model.heads["classes"].weight.detach().numpy().astype(np.float64)  # W_y
+    for name, stop in zip(
+        names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True
+    ):
         h = run.trace.activations[name].value[0, n - 1].numpy().astype(np.float64)
         if norm == "pre":
             last = model.decoder.last_norm
-            h = (h - h.mean()) / np.sqrt(h.var() + last.eps) * last.weight.detach().numpy() + last.bias.detach().numpy()
+            h = (h - h.mean()) / np.sqrt(
+                h.var() + last.eps
+            ) * last.weight.detach().numpy() + last.bias.detach().numpy()
         p = np.exp(weight @ h)
         p = dict(zip(("praise", "complaint"), p / p.sum(), strict=True))
         assert [label[0] for label, _ in stop["best"]] == sorted(p, key=p.get, reverse=True)
-        np.testing.assert_allclose([share for _, share in stop["best"]], sorted(p.values(), reverse=True), rtol=1e-4)
+        np.testing.assert_allclose(
+            [share for _, share in stop["best"]], sorted(p.values(), reverse=True), rtol=1e-4
+        )
     answer = run.trace.outputs["classes"]
     assert header["answer"][0] == answer.predicted == run.trace.output
-    assert header["stops"][-1]["answer"] == pytest.approx(float(answer.probabilities.max()), rel=1e-4)
+    assert header["stops"][-1]["answer"] == pytest.approx(
+        float(answer.probabilities.max()), rel=1e-4
+    )
     found = token_view(run, Choices("text", 1, None))
     assert found.position == answer.position == n - 1
     assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
     assert header["allTitle"] == "All layers: the class by “b” if it stopped there"
-    assert "read by the model's own output path to its classes" in text.explain(found.layer[0].sublayer, found.output)
+    assert "read by the model's own output path to its classes" in text.explain(
+        found.layer[0].sublayer, found.output
+    )
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
     told = dict(zip(heading, rows[-1], strict=True))
     assert (told["class 1"], told["token"]) == (answer.predicted, "b")
-    assert float(told["probability 1"]) == pytest.approx(float(answer.probabilities.max()), rel=1e-4)
+    assert float(told["probability 1"]) == pytest.approx(
+        float(answer.probabilities.max()), rel=1e-4
+    )
     assert "class 3" not in told
     checks = check_parts(model, run.trace, found.parts, n - 1)
-    assert checks[-1].sentence == "Largest difference of a log-probability from the run's own probabilities of the classes"
+    assert (
+        checks[-1].sentence
+        == "Largest difference of a log-probability from the run's own probabilities of the classes"
+    )
     assert all(check.passed for check in checks)
 
 
 def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint")
     found = token_view(run, Choices("text", 1, 2))
-    torch.testing.assert_close(found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
-    assert "to the next token, as if no layer followed" in text.explain(found.layer[0].sublayer, found.output)
+    torch.testing.assert_close(
+        found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
+    )
+    assert "to the next token, as if no layer followed" in text.explain(
+        found.layer[0].sublayer, found.output
+    )
     assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]
     with pytest.raises(ValueError, match="^'span' is not read from the stream 'text'$"):
         run.scope.model.readout(found.parts[0].after, "span")
@@ -121,8 +174,16 @@ def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() 
 def test_under_post_ln_the_layer_is_sums_and_norms_in_order(decoder) -> None:
     run, _, header, arrays = decoder
     place = "decoder.layers.1."
-    held = {name.removeprefix(place): a.value[0, 2].numpy() for name, a in run.trace.activations.items() if name.startswith(place)}
-    names = {"self_attn.attn_out": "resid_mid", "cross_attn.attn_out": "resid_mid_cross", "ff.ff_out": "resid_post"}
+    held = {
+        name.removeprefix(place): a.value[0, 2].numpy()
+        for name, a in run.trace.activations.items()
+        if name.startswith(place)
+    }
+    names = {
+        "self_attn.attn_out": "resid_mid",
+        "cross_attn.attn_out": "resid_mid_cross",
+        "ff.ff_out": "resid_post",
+    }
     wanted, stream = [held["resid_pre"]], held["resid_pre"]
     for added, behind in names.items():
         wanted += [held["ff.ff_post"]] * (added == "ff.ff_out")
@@ -133,17 +194,41 @@ def test_under_post_ln_the_layer_is_sums_and_norms_in_order(decoder) -> None:
     for row, vector in zip(header["rows"], wanted, strict=True):
         np.testing.assert_allclose(arrays[row["array"]], vector, rtol=1e-5, atol=1e-6)
         numbers = np.linalg.norm(vector), vector.mean(), vector.std(), np.abs(vector).max()
-        np.testing.assert_allclose([row[n] for n in ("length", "mean", "spread", "peak")], numbers, rtol=1e-4, atol=1e-6)
-    assert [row["name"] for row in header["rows"]][:4] == ["stream before", "+ self-attention", "= sum", "LayerNorm(sum) = stream"]
+        np.testing.assert_allclose(
+            [row[n] for n in ("length", "mean", "spread", "peak")], numbers, rtol=1e-4, atol=1e-6
+        )
+    assert [row["name"] for row in header["rows"]][:4] == [
+        "stream before",
+        "+ self-attention",
+        "= sum",
+        "LayerNorm(sum) = stream",
+    ]
     assert header["rows"][7]["name"] == "ReLU(x·W₁ + b₁)"
 
 
 def test_under_pre_ln_each_part_reads_the_norm_and_the_stream_is_only_added_to() -> None:
     run, choices = run_of("gpt", "abcab"), Choices("text", 0, 3)
     header, arrays = sent(run, choices)
-    assert [row["kind"] for row in header["rows"]] == ["stream", "normed", "added", "stream", "normed", "firing", "added", "stream"]
-    names = ["resid_pre", "add_norm_1.normed", "self_attn.attn_out", "resid_mid", "add_norm_2.normed", "ff.ff_post", "ff.ff_out",
-             "resid_post"]
+    assert [row["kind"] for row in header["rows"]] == [
+        "stream",
+        "normed",
+        "added",
+        "stream",
+        "normed",
+        "firing",
+        "added",
+        "stream",
+    ]
+    names = [
+        "resid_pre",
+        "add_norm_1.normed",
+        "self_attn.attn_out",
+        "resid_mid",
+        "add_norm_2.normed",
+        "ff.ff_post",
+        "ff.ff_out",
+        "resid_post",
+    ]
     for row, name in zip(header["rows"], names, strict=True):
         recorded = run.trace.activations[f"decoder.layers.0.{name}"].value[0, 3]
         np.testing.assert_array_equal(arrays[row["array"]], recorded.numpy())
@@ -157,15 +242,21 @@ def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
     assert [row["name"] for row in header["rows"]] == ["stream before", "cross-attention makes"]
     site = run.trace.attention["decoder.cross_attn"]
     np.testing.assert_array_equal(arrays["row0"], site.x[0, 1].numpy())
-    np.testing.assert_array_equal(arrays["row1"], run.trace.activations["decoder.cross_attn.attn_out"].value[0, 1].numpy())
+    np.testing.assert_array_equal(
+        arrays["row1"], run.trace.activations["decoder.cross_attn.attn_out"].value[0, 1].numpy()
+    )
     assert header["firing"] == ""
     assert [s["layer"] for s in header["stops"]] == ["", "1", "2", "cross"]
     assert header["oneTitle"] == "Decoder cross-attention, in full"
 
 
-@pytest.mark.parametrize(("activation", "name"), [
-    ("relu", "ReLU makes 0 of the others"), ("gelu", "GELU leaves the others between −0.17 and 0"),
-])
+@pytest.mark.parametrize(
+    ("activation", "name"),
+    [
+        ("relu", "ReLU makes 0 of the others"),
+        ("gelu", "GELU leaves the others between −0.17 and 0"),
+    ],
+)
 def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: str) -> None:
     run = run_of("gpt", "abcab", activation=activation)
     header, _ = sent(run, Choices("text", 1, 2))
@@ -175,7 +266,10 @@ def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: st
     named = ", ".join(f"{i + 1} ({float(post[i]):.2f})" for i in strongest)
     n = sum(float(x) > 0 for x in pre)
     assert 0 < n < len(pre)
-    assert header["firing"] == f"{n} of {len(pre)} fire: they are above 0 ({name}). Strongest: numbers {named}."
+    assert (
+        header["firing"]
+        == f"{n} of {len(pre)} fire: they are above 0 ({name}). Strongest: numbers {named}."
+    )
 
 
 def test_gelu_leaves_no_number_lower_than_it_says() -> None:
@@ -200,15 +294,21 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
 
 def test_which_token_is_shown_where_none_is_chosen() -> None:
     run = run_of()
-    positions = [token_view(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)]
+    positions = [
+        token_view(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)
+    ]
     assert positions == [1, 0, 3, 1]
     goes_on = run_of("gpt", "abcab")
     last = len(goes_on.trace.streams["text"].ids) - 1
-    assert [token_view(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
+    assert [
+        token_view(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)
+    ] == [last, 2, last]
     assert chosen_position(goes_on, Choices("text", 0, None), last) is None
     judge = run_of("gpt", "abcab", head="classes", classes="a,b")
     answers = judge.trace.outputs["classes"].position
-    assert [token_view(judge, Choices("text", 0, position)).position for position in (None, 2, 99)] == [answers, 2, answers]
+    assert [
+        token_view(judge, Choices("text", 0, position)).position for position in (None, 2, 99)
+    ] == [answers, 2, answers]
     assert chosen_position(judge, Choices("text", 0, None), answers) is None
     assert chosen_position(goes_on, Choices("text", 0, None), 2) == 2
     assert chosen_position(run, Choices("target", 0, None), 3) == 3
@@ -219,32 +319,64 @@ def found(family: str, stream: str) -> tuple[Scope, TokenView]:
     return run.scope, token_view(run, Choices(stream, 0, 2))
 
 
-@pytest.mark.parametrize(("family", "stream"), [
-    ("transformer", "target"), ("transformer", "source"), ("gpt", "text"), ("attention only", "source"),
-])
+@pytest.mark.parametrize(
+    ("family", "stream"),
+    [
+        ("transformer", "target"),
+        ("transformer", "source"),
+        ("gpt", "text"),
+        ("attention only", "source"),
+    ],
+)
 def test_the_table_read_back(family: str, stream: str) -> None:
     scope, at = found(family, stream)
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(at)))
-    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] * (stream == scope.model.writes)
+    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] * (
+        stream == scope.model.writes
+    )
     assert heading == [*files.COLUMNS, *said, "token", "position", "model", "fingerprint"]
     assert len(rows) == len(at.parts)
     for i, (row, part) in enumerate(zip(rows, at.parts, strict=True)):
         told = dict(zip(heading, row, strict=True))
         lengths = [np.linalg.norm(v) for v in (part.before, part.added, part.after)]
-        shown_lengths = [float(told[name]) for name in ("length before", "length added", "length behind")]
+        shown_lengths = [
+            float(told[name]) for name in ("length before", "length added", "length behind")
+        ]
         np.testing.assert_allclose(shown_lengths, lengths, rtol=1e-5)
         assert float(told["cosine with stream"]) == pytest.approx(part.direction)
-        assert told["LayerNorm of"] == {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        assert (
+            told["LayerNorm of"]
+            == {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        )
         if part.normed is not None:
-            given = (part.before + part.added if part.sublayer.norm == "post" else part.before).numpy()
+            given = (
+                part.before + part.added if part.sublayer.norm == "post" else part.before
+            ).numpy()
             numbers = [given.mean(), given.std(), part.normed.mean(), part.normed.std(correction=0)]
-            columns = [f"{what} {where} LayerNorm" for where in ("before", "behind") for what in ("mean", "spread")]
-            np.testing.assert_allclose([float(told[name]) for name in columns], numbers, rtol=1e-4, atol=1e-6)
-        fires = ["", ""] if part.firing is None else [str(int((part.firing.pre > 0).sum())), str(len(part.firing.pre))]
+            columns = [
+                f"{what} {where} LayerNorm"
+                for where in ("before", "behind")
+                for what in ("mean", "spread")
+            ]
+            np.testing.assert_allclose(
+                [float(told[name]) for name in columns], numbers, rtol=1e-4, atol=1e-6
+            )
+        fires = (
+            ["", ""]
+            if part.firing is None
+            else [str(int((part.firing.pre > 0).sum())), str(len(part.firing.pre))]
+        )
         assert [told["fire"], told["of d_ff"]] == fires
         if said:
-            assert float(told["probability 1"]) == pytest.approx(float(at.log_probs[i + 1].max().exp()))
-        assert row[-4:] == [at.token.text, "3", at.run.trace.model.name, at.run.trace.model.fingerprint]
+            assert float(told["probability 1"]) == pytest.approx(
+                float(at.log_probs[i + 1].max().exp())
+            )
+        assert row[-4:] == [
+            at.token.text,
+            "3",
+            at.run.trace.model.name,
+            at.run.trace.model.fingerprint,
+        ]
 
 
 def test_the_vectors_read_back() -> None:
@@ -252,11 +384,18 @@ def test_the_vectors_read_back() -> None:
     with np.load(io.BytesIO(files.layers_npz(at))) as held:
         of_all = ["before", "added", "after", "normed"]
         per_part = {"self_attn": of_all, "ff": [*of_all, "ff_pre", "ff_post"]}
-        names = {f"decoder.layer{n}.{part}.{name}" for n in (1, 2) for part, names in per_part.items() for name in names}
+        names = {
+            f"decoder.layer{n}.{part}.{name}"
+            for n in (1, 2)
+            for part, names in per_part.items()
+            for name in names
+        }
         last = at.run.trace.activations["decoder.layers.1.resid_post"].value[0, 2]
         assert set(held) == names | {"log_probs", "token", "position", "model", "fingerprint"}
         np.testing.assert_array_equal(held["decoder.layer2.ff.after"], last)
-        np.testing.assert_allclose(held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
+        )
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
         assert (held["position"], str(held["fingerprint"])) == (3, scope.fingerprint)
     assert files.name(at, "npz") == "letters.decoder.layers.token3.npz"
@@ -265,19 +404,35 @@ def test_the_vectors_read_back() -> None:
 def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
     run, choices, *_ = decoder
     assert layer(token_view(run, choices)) == payloads(run, choices)["layer"]
-    assert {look for look, _ in payloads(run, choices)["checks"]["rows"]} == {"title", "passed", "value"}
+    assert {look for look, _ in payloads(run, choices)["checks"]["rows"]} == {
+        "title",
+        "passed",
+        "value",
+    }
 
 
 def test_each_norm_has_its_own_words() -> None:
     said = {}
-    for name, run in {"post": run_of(), "pre": run_of("gpt", "abc"), "none": run_of("attention only")}.items():
+    for name, run in {
+        "post": run_of(),
+        "pre": run_of("gpt", "abc"),
+        "none": run_of("attention only"),
+    }.items():
         said[name] = text.explain(run.scope.model.sublayers[0], "next token" * (name == "pre"))
     assert "post-LN" in said["post"]
     assert "pre-LN" in said["pre"]
     assert "no residual connections and no LayerNorm" in said["none"]
-    assert ["If the model stopped here" in words_ for words_ in said.values()] == [False, True, False]
-    assert text.no_layers(True, "dates").endswith("added to a stream. Open **dates**, a model of the same task that has them.")
-    assert text.no_layers(True, "").startswith("This model has no layers of this kind: one recurrent step after the other")
+    assert ["If the model stopped here" in words_ for words_ in said.values()] == [
+        False,
+        True,
+        False,
+    ]
+    assert text.no_layers(True, "dates").endswith(
+        "added to a stream. Open **dates**, a model of the same task that has them."
+    )
+    assert text.no_layers(True, "").startswith(
+        "This model has no layers of this kind: one recurrent step after the other"
+    )
     assert text.no_layers(False, "") == (
         "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
     )

@@ -18,7 +18,10 @@ from models.scope import Scope
 from models.trace import Trace
 
 SUM, READ = "the parts add up to the stream", "each layer reads what the one before made"
-NORM, STOP = "LayerNorm by hand is the recorded one", "stopping after the last layer is the model's answer"
+NORM, STOP = (
+    "LayerNorm by hand is the recorded one",
+    "stopping after the last layer is the model's answer",
+)
 FAMILIES = {
     "post": ("transformer", {}), "pre": ("transformer", {"norm": "pre"}), "gpt": ("gpt", {}), "gpt post": ("gpt", {"norm": "post"}),
     "relu gpt": ("gpt", {"activation": "relu"}), "attention": ("attention only", {}),
@@ -54,7 +57,11 @@ def passed(scope: Scope, trace: Trace) -> dict[str, tuple[np.ndarray, np.ndarray
         return module.register_forward_hook(note)
 
     kinds = torch.nn.Linear | torch.nn.LayerNorm | MultiHeadAttention
-    hooks = [watch(name, module) for name, module in scope.model.named_modules() if isinstance(module, kinds)]
+    hooks = [
+        watch(name, module)
+        for name, module in scope.model.named_modules()
+        if isinstance(module, kinds)
+    ]
     with torch.no_grad():
         scope.model(*(torch.tensor([trace.streams[stream].ids]) for stream in scope.model.streams))
     for hook in hooks:
@@ -66,13 +73,23 @@ def test_every_sublayer_is_named_once_in_the_order_of_the_pass(run) -> None:
     scope, trace = run
     paths = [sublayer.path for sublayer in scope.model.sublayers]
     assert len(set(paths)) == len(paths)
-    in_order = [name.rpartition(".")[0] for name in trace.activations if name.endswith((".attn_out", ".ff_out"))]
+    in_order = [
+        name.rpartition(".")[0]
+        for name in trace.activations
+        if name.endswith((".attn_out", ".ff_out"))
+    ]
     assert paths == in_order
-    assert [s.stream for s in scope.model.sublayers] == [trace.activations[s.out].axes[1] for s in scope.model.sublayers]
+    assert [s.stream for s in scope.model.sublayers] == [
+        trace.activations[s.out].axes[1] for s in scope.model.sublayers
+    ]
     assert {s.path: s.role for s in scope.model.sublayers if s.path in trace.attention} == {
         site.name: site.role for site in trace.attention.values()
     }
-    assert all(sublayer.role == "feed-forward" for sublayer in scope.model.sublayers if sublayer.path not in trace.attention)
+    assert all(
+        sublayer.role == "feed-forward"
+        for sublayer in scope.model.sublayers
+        if sublayer.path not in trace.attention
+    )
 
 
 def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None:
@@ -90,13 +107,19 @@ def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None
                 assert part.firing is None
             else:
                 np.testing.assert_allclose(part.firing.pre, seen[f"{path}.W_1"][1][POSITION], **own)
-                np.testing.assert_allclose(part.firing.post, seen[f"{path}.W_2"][0][POSITION], **own)
-            norm = {id(module): name for name, module in scope.model.named_modules()}.get(id(part.sublayer.layer_norm))
+                np.testing.assert_allclose(
+                    part.firing.post, seen[f"{path}.W_2"][0][POSITION], **own
+                )
+            norm = {id(module): name for name, module in scope.model.named_modules()}.get(
+                id(part.sublayer.layer_norm)
+            )
             assert (norm is None) == (part.sublayer.norm == "none") == (part.normed is None)
             if norm:
                 np.testing.assert_allclose(part.norm_input, seen[norm][0][POSITION], **own)
                 np.testing.assert_allclose(part.normed, seen[norm][1][POSITION], **own)
-            behind = {"post": part.normed, "pre": part.before + part.added, "none": part.added}[part.sublayer.norm]
+            behind = {"post": part.normed, "pre": part.before + part.added, "none": part.added}[
+                part.sublayer.norm
+            ]
             np.testing.assert_allclose(part.after, behind, **own)
 
 
@@ -105,7 +128,10 @@ def test_a_stream_goes_from_part_to_part(run) -> None:
     for stream in streams(scope.model):
         found = parts(scope.model, trace, stream, POSITION)
         stack = found[0].sublayer.stack
-        first = trace.activations[f"{stack}.embedding"].value + trace.activations[f"{stack}.position"].value
+        first = (
+            trace.activations[f"{stack}.embedding"].value
+            + trace.activations[f"{stack}.position"].value
+        )
         torch.testing.assert_close(found[0].before, first[0, POSITION])
         for one, following in pairwise(found):
             torch.testing.assert_close(one.after, following.before)
@@ -124,10 +150,14 @@ def test_layers_are_numbered_from_0_and_what_stands_behind_them_is_not() -> None
 def test_direction_mean_spread_and_firing_by_numpy() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.normal(1, 2, 17).astype(np.float32), rng.normal(0, 3, 17).astype(np.float32)
-    assert cosine(torch.tensor(a), torch.tensor(b)) == pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6)
+    assert cosine(torch.tensor(a), torch.tensor(b)) == pytest.approx(
+        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6
+    )
     assert cosine(torch.zeros(3), torch.ones(3)) == 0
     assert mean_and_spread(torch.tensor(a)) == pytest.approx((a.mean(), a.std()), rel=1e-5)
-    firing = Firing(torch.tensor([0.5, -0.1, 0.0, 2.0, 1.0]), torch.tensor([0.5, -0.05, 0.0, 2.0, 3.0]))
+    firing = Firing(
+        torch.tensor([0.5, -0.1, 0.0, 2.0, 1.0]), torch.tensor([0.5, -0.05, 0.0, 2.0, 3.0])
+    )
     assert firing.fires.tolist() == [True, False, False, True, True]
     assert firing.strongest(2).tolist() == [4, 3]
     assert len(firing.strongest(99)) == 5
@@ -153,7 +183,9 @@ def test_a_token_that_is_not_there_is_named(run) -> None:
     scope, trace = run
     stream = streams(scope.model)[-1]
     n = len(trace.streams[stream].ids)
-    with pytest.raises(ValueError, match=f"token {n} is not there: this stream has {n}, counted from 0"):
+    with pytest.raises(
+        ValueError, match=f"token {n} is not there: this stream has {n}, counted from 0"
+    ):
         parts(scope.model, trace, stream, n)
     with pytest.raises(ValueError, match="token -1 is not there"):
         parts(scope.model, trace, stream, -1)
@@ -185,35 +217,43 @@ def test_a_true_run_passes_everywhere(run) -> None:
             checks = verdicts(scope, trace, stream, position)
             assert [c.name for c in checks if not c.passed] == []
             adds = scope.model.sublayers[0].adds
-            several = sum(s.stream == stream for s in scope.model.sublayers) > 1 or stream != scope.model.writes
+            several = (
+                sum(s.stream == stream for s in scope.model.sublayers) > 1
+                or stream != scope.model.writes
+            )
             assert [c.name for c in checks] == [
                 *([SUM] * adds), *([READ] * (not adds and several)), *([NORM] * adds), *([STOP] * (stream == scope.model.writes)),
             ]  # fmt: skip
             assert all(c.limit >= 1e-5 for c in checks)
 
 
-@pytest.mark.parametrize(("family", "stream", "name", "names"), [
-    ("pre", "target", "decoder.layers.1.self_attn.attn_out", [SUM]),
-    ("pre", "target", "decoder.layers.0.ff.ff_out", [SUM]),
-    ("pre", "source", "encoder.layers.0.add_norm_2.normed", [NORM]),
-    ("gpt", "text", "decoder.layers.1.add_norm_1.normed", [NORM]),
-    ("gpt", "text", "decoder.layers.1.resid_post", [SUM, STOP]),
-    ("gpt", "text", "decoder.layers.0.resid_mid", [SUM, NORM]),
-    ("post", "target", "decoder.layers.0.cross_attn.attn_out", [SUM, NORM]),
-    ("post", "target", "decoder.layers.1.resid_post", [SUM, NORM, STOP]),
-    ("attention", "source", "encoder.layers.0.self_attn.attn_out", [READ]),
-    ("attention", "source", "encoder.layers.1.self_attn.attn_out", [READ]),
-    ("attention", "target", "decoder.layers.1.self_attn.attn_out", [READ]),
-    ("attention", "target", "decoder.cross_attn.attn_out", [STOP]),
-    ("residual attention", "target", "decoder.resid_post", [SUM, NORM, STOP]),
-])
+@pytest.mark.parametrize(
+    ("family", "stream", "name", "names"),
+    [
+        ("pre", "target", "decoder.layers.1.self_attn.attn_out", [SUM]),
+        ("pre", "target", "decoder.layers.0.ff.ff_out", [SUM]),
+        ("pre", "source", "encoder.layers.0.add_norm_2.normed", [NORM]),
+        ("gpt", "text", "decoder.layers.1.add_norm_1.normed", [NORM]),
+        ("gpt", "text", "decoder.layers.1.resid_post", [SUM, STOP]),
+        ("gpt", "text", "decoder.layers.0.resid_mid", [SUM, NORM]),
+        ("post", "target", "decoder.layers.0.cross_attn.attn_out", [SUM, NORM]),
+        ("post", "target", "decoder.layers.1.resid_post", [SUM, NORM, STOP]),
+        ("attention", "source", "encoder.layers.0.self_attn.attn_out", [READ]),
+        ("attention", "source", "encoder.layers.1.self_attn.attn_out", [READ]),
+        ("attention", "target", "decoder.layers.1.self_attn.attn_out", [READ]),
+        ("attention", "target", "decoder.cross_attn.attn_out", [STOP]),
+        ("residual attention", "target", "decoder.resid_post", [SUM, NORM, STOP]),
+    ],
+)
 def test_an_intermediate_that_is_not_the_runs_fails(family, stream, name, names) -> None:
     scope, trace = made(family)
     found = failed(scope, forged(trace, name), stream)
     assert list(found) == names
     if names in ([SUM], [NORM], [READ]):
         assert found[names[0]] == pytest.approx(0.5, abs=1e-4)
-    assert failed(scope, forged(trace, name, position=POSITION + 1), stream) == {}      # another token's
+    assert (
+        failed(scope, forged(trace, name, position=POSITION + 1), stream) == {}
+    )  # another token's
 
 
 def test_a_layer_norm_that_is_not_the_runs_fails_and_an_answer_that_is_not_too() -> None:
@@ -224,12 +264,17 @@ def test_a_layer_norm_that_is_not_the_runs_fails_and_an_answer_that_is_not_too()
     assert failed(scope, replace(trace, outputs={"next token": other}), "source") == {}
     with torch.no_grad():
         scope.model.decoder.layers[1].add_norm_2.layer_norm.bias[3] += 0.25
-    assert failed(scope, trace, "target") == {SUM: pytest.approx(0.25, abs=1e-4), NORM: pytest.approx(0.25, abs=1e-4)}
+    assert failed(scope, trace, "target") == {
+        SUM: pytest.approx(0.25, abs=1e-4),
+        NORM: pytest.approx(0.25, abs=1e-4),
+    }
 
 
 def test_no_number_is_no_pass() -> None:
     scope, trace = made("gpt")
-    assert SUM in failed(scope, forged(trace, "decoder.layers.0.ff.ff_out", by=float("nan")), "text")
+    assert SUM in failed(
+        scope, forged(trace, "decoder.layers.0.ff.ff_out", by=float("nan")), "text"
+    )
 
 
 def test_the_direction_of_what_is_added_is_told_against_the_stream_before_it(run) -> None:

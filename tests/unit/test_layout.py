@@ -13,12 +13,18 @@ import viz_app
 ROOT = Path(viz_app.__file__).parents[1]
 MODELS, APP = Path(models.__file__).parent, Path(viz_app.__file__).parent
 PLOTTING = ("streamlit", "plotly", "altair")
-WITH_STREAMLIT = ("page.py", "controls.py", "state.py")      # of the pages that are choices, payloads and a layout
+WITH_STREAMLIT = (
+    "page.py",
+    "controls.py",
+    "state.py",
+)  # of the pages that are choices, payloads and a layout
 
 
 def tree() -> list[str]:
     """The paths that README's tree names, folders with a slash."""
-    section = (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
+    section = (
+        (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
+    )
     paths, top = [], ""
     for line in section.strip().splitlines():
         if found := re.match(r"( {0,2})(\S+?)(/?)  +\S", line):
@@ -45,13 +51,22 @@ def brings(path: Path, *packages: str) -> list[str]:
 
 def test_the_tree_names_only_what_is_there() -> None:
     named = tree()
-    assert {"models/", "models/trace/", "viz_app/session/", "viz_app/app.py", "tests/", "assets/"} <= set(named)
+    assert {
+        "models/",
+        "models/trace/",
+        "viz_app/session/",
+        "viz_app/app.py",
+        "tests/",
+        "assets/",
+    } <= set(named)
     for path in named:
         assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), path
 
 
 def test_files_that_a_line_names_beside_its_folder_are_in_that_folder() -> None:
-    section = (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
+    section = (
+        (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
+    )
     top = folder = ""
     mentioned = 0
     for line in section.strip().splitlines():
@@ -59,7 +74,7 @@ def test_files_that_a_line_names_beside_its_folder_are_in_that_folder() -> None:
             top = top if found[1] else found[2]
             folder = f"{top}/{found[2]}" if found[1] else top
         elif not line.startswith(" " * 4):
-            folder = top            # a line about a file; another file it names lies beside it
+            folder = top  # a line about a file; another file it names lies beside it
         for name in re.findall(r"\b\w+\.py\b", re.sub(r"^ *\S+", "", line)):
             mentioned += 1
             assert list((ROOT / folder).rglob(name)), f"{folder} has no {name}"
@@ -92,7 +107,9 @@ def test_what_is_drawn_is_made_without_streamlit() -> None:
     files = [*(APP / "drawing").rglob("*.py"), *(APP / "views").rglob("*.py")]
     named = ("payloads", "text", "files")
     pure = [path for path in files if path.parent.name == "drawing" or path.stem.endswith(named)]
-    assert {"attention", "masks", "decoding", "inside"} <= {path.parent.name for path in pure if path.name == "payloads.py"}
+    assert {"attention", "masks", "decoding", "inside"} <= {
+        path.parent.name for path in pure if path.name == "payloads.py"
+    }
     assert {path: found for path in pure if (found := brings(path, "streamlit"))} == {}
 
 
@@ -105,7 +122,17 @@ def test_only_the_layout_and_the_controls_of_a_page_know_streamlit(page: str) ->
 
 def test_only_the_session_looks_into_the_url() -> None:
     """Everything else asks viz_app/session/url_state.py."""
-    looking = {str(path.relative_to(APP)) for path in APP.rglob("*.py") if "query_params" in path.read_text("utf-8")}
+    looking = {
+        str(path.relative_to(APP))
+        for path in APP.rglob("*.py")
+        if "query_params" in path.read_text("utf-8")
+    }
     assert looking == {"session/url_state.py"}
-    assert not [path for path in APP.rglob("*.py") if re.search(r"\bbind=", path.read_text("utf-8"))]
-    assert not [path for path in APP.rglob("*.js") if "location.search" in path.read_text("utf-8") and path.stem != "live"]
+    assert not [
+        path for path in APP.rglob("*.py") if re.search(r"\bbind=", path.read_text("utf-8"))
+    ]
+    assert not [
+        path
+        for path in APP.rglob("*.js")
+        if "location.search" in path.read_text("utf-8") and path.stem != "live"
+    ]

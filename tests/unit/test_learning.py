@@ -41,21 +41,37 @@ def scopes(tmp_path_factory) -> list[Scope]:
     folder = tmp_path_factory.mktemp("learned")
 
     def trained(name: str, config, steps: int = 4) -> Scope:
-        trainer = reversal_trainer(folder / name, config=config, steps=steps, validate_every=2, score_cases=5)
+        trainer = reversal_trainer(
+            folder / name, config=config, steps=steps, validate_every=2, score_cases=5
+        )
         for _ in trainer.train():
             pass
         return load(folder / name, device="cpu")
 
     with unchecked():
         found = [trained(name, config) for name, config in STAGES.items()]
-        found += [trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS]
+        found += [
+            trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS
+        ]
         return [*found, trained("long", TransformerConfig(**SIZES), 6)]
 
 
 def test_the_stages_stand_in_the_order_of_the_way(scopes):
     found = from_rnn_learners.stages(scopes)
-    assert [one.checkpoint for one in found] == ["vector", "aligned", "alone", "self", "heads", "stacked", "with residuals", "long"]
-    assert [one.what for one in found[-3:-1]] == ["2 self-attention layers stacked", "2 stacked, with residuals and LayerNorm"]
+    assert [one.checkpoint for one in found] == [
+        "vector",
+        "aligned",
+        "alone",
+        "self",
+        "heads",
+        "stacked",
+        "with residuals",
+        "long",
+    ]
+    assert [one.what for one in found[-3:-1]] == [
+        "2 self-attention layers stacked",
+        "2 stacked, with residuals and LayerNorm",
+    ]
     by_name = {scope.name: scope for scope in scopes}
     for one in found:
         scope = by_name[one.checkpoint]
@@ -76,16 +92,29 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
 
 def test_what_the_similarities_share_is_counted(scopes):
     found = from_rnn_learners.similarities(scopes)
-    sizes = sorted(sum(p.numel() for p in scope.model.parameters()) for scope in scopes if scope.name.startswith("sim "))
+    sizes = sorted(
+        sum(p.numel() for p in scope.model.parameters())
+        for scope in scopes
+        if scope.name.startswith("sim ")
+    )
     text = similarities(found)
     assert "trained for 4 steps each" in text
     assert f"in all {sizes[0]:,} to {sizes[-1]:,} parameters" in text
     assert "for 4 to 9 steps by one recipe" in similarities([*found, replace(found[0], steps=9)])
-    begun = {kind: build_from_one_seed(TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS_ALL}
-    same = {
-        kind: all(torch.equal(begun["dot"][name], weights[name]) for name in begun["dot"]) for kind, weights in begun.items()
+    begun = {
+        kind: build_from_one_seed(TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS_ALL
     }
-    assert same == {"dot": True, "scaled dot": True, "cosine": True, "general": True, "additive": False}
+    same = {
+        kind: all(torch.equal(begun["dot"][name], weights[name]) for name in begun["dot"])
+        for kind, weights in begun.items()
+    }
+    assert same == {
+        "dot": True,
+        "scaled dot": True,
+        "cosine": True,
+        "general": True,
+        "additive": False,
+    }
     assert "the additive model's other weights begin elsewhere" in text
 
 
@@ -95,10 +124,15 @@ def build_from_one_seed(config) -> dict[str, torch.Tensor]:
 
 
 def test_unequal_trainings_are_said():
-    short, long = Learner("a", "one", 10, 200, ((200, 95.0),), 96.5, 100), Learner("b", "two", 10, 4000, ((400, 95.0),), 9, 100)
+    short, long = (
+        Learner("a", "one", 10, 200, ((200, 95.0),), 96.5, 100),
+        Learner("b", "two", 10, 4000, ((400, 95.0),), 9, 100),
+    )
     third = Learner("c", "three", 10, 200, ((200, 1.0),), 1.0, 100)
     text = fastest([short, long, third])
-    assert "Not trained alike: **two** for 4,000 steps; **one** and **three** for 200 steps." in text
+    assert (
+        "Not trained alike: **two** for 4,000 steps; **one** and **three** for 200 steps." in text
+    )
 
 
 def test_learned_is_the_first_step_over_the_bar():
@@ -108,7 +142,10 @@ def test_learned_is_the_first_step_over_the_bar():
     never = Learner("c", "lost one", 10, 400, ((100, 1.0), (400, 3.0)), 3.0, 100)
     assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
     said = fastest([slow, never, fast])
-    assert "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400" in said
+    assert (
+        "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400"
+        in said
+    )
     assert "Not reached within their training: **lost one** (400 steps)." in said
     assert "alike" not in said
     assert "at the same validated step, 200" in fastest([fast, fast])
@@ -119,4 +156,8 @@ def test_learned_is_the_first_step_over_the_bar():
     assert lines[2] == "a,fast one,10,200,90.0"
     assert len(lines) == 1 + 6
     lines = from_rnn_learners.chart([fast, never], LIGHT, "title").data
-    assert [(line.name, line.x, line.y) for line in lines][1] == ("lost one", (100, 400), (1.0, 3.0))
+    assert [(line.name, line.x, line.y) for line in lines][1] == (
+        "lost one",
+        (100, 400),
+        (1.0, 3.0),
+    )

@@ -32,15 +32,23 @@ TELLING = ("strokeDash", "shape", "facet")
 
 def reaches() -> list[Reach]:
     ones = torch.ones(3, 3)
-    return [Reach(Choice(kind), ones, ones.bool(), ones.long(), [[0], [1, 2]], 5, 5, 0.0, 0.0) for kind in LAYER_KINDS]
+    return [
+        Reach(Choice(kind), ones, ones.bool(), ones.long(), [[0], [1, 2]], 5, 5, 0.0, 0.0)
+        for kind in LAYER_KINDS
+    ]
 
 
 def learned() -> list[learners.Learner]:
-    return [learners.Learner(name, name, 5, 7, ((3, 50.0), (7, 90.0)), 90.0, 11) for name in "abcdefg"]
+    return [
+        learners.Learner(name, name, 5, 7, ((3, 50.0), (7, 90.0)), 90.0, 11) for name in "abcdefg"
+    ]
 
 
 def scores() -> dict[str, list[dict]]:
-    return {name: [{"least": n, "most": n + 1, "cases": 3, "score": 5.0} for n in (2, 4)] for name in "abc"}
+    return {
+        name: [{"least": n, "most": n + 1, "cases": 3, "score": 5.0} for n in (2, 4)]
+        for name in "abc"
+    }
 
 
 def one_cell() -> tuple[Any, cell.Cell]:
@@ -49,55 +57,99 @@ def one_cell() -> tuple[Any, cell.Cell]:
 
 
 MADE = {
-    growth_files.loss_curve: lambda draw: draw([{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"),
+    growth_files.loss_curve: lambda draw: draw(
+        [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"
+    ),
     learners.chart: lambda draw: draw(learned(), LIGHT, "t"),
     charts.fading: lambda draw: draw(reaches(), LIGHT, "t"),
     charts.path_lengths: lambda draw: draw(reaches(), "t"),
     charts.schedule: lambda draw: draw(reaches(), "t"),
-    charts.forward_times: lambda draw: draw([Timing(kind, 16, (0.004, 0.001)) for kind in LAYER_KINDS], "t"),
+    charts.forward_times: lambda draw: draw(
+        [Timing(kind, 16, (0.004, 0.001)) for kind in LAYER_KINDS], "t"
+    ),
     charts.by_length: lambda draw: draw(scores(), "t"),
     scaling.weights_chart: lambda draw: draw(*one_cell()),
     scaling.curve_chart: lambda draw: draw(one_cell()[1], "entropy", "t", "nats"),
     positions.curves: lambda draw: draw(TABLE, range(8), list("abcdefgh"), "t"),
     positions.wavelength_chart: lambda draw: draw(torch.arange(1.0, 9.0), range(8), 13, "t"),
     positions.heatmap: lambda draw: draw(TABLE, LIGHT, "t", ("position", "dimension")),
-    positions.similarity_chart: lambda draw: draw(similarity_by_distance(TABLE), LIGHT, "t", (0.0, 5.0)),
+    positions.similarity_chart: lambda draw: draw(
+        similarity_by_distance(TABLE), LIGHT, "t", (0.0, 5.0)
+    ),
     positions.plane: lambda draw: draw(TABLE, TABLE[:-2], 1, 2, LIGHT, "t"),
-    positions.strips: lambda draw: draw({"one": TABLE[0], "two": TABLE[1]}, LIGHT, "t", "dimension"),
+    positions.strips: lambda draw: draw(
+        {"one": TABLE[0], "two": TABLE[1]}, LIGHT, "t", "dimension"
+    ),
 }
 
 
 def drawers() -> set[str]:
     """Every function of the app that gives a chart."""
-    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(viz_app.__path__, "viz_app.")
-               if one.name not in ("viz_app.app", "viz_app.server")]
-    found = [(module.__name__, name, of) for module in modules for name, of in inspect.getmembers(module, inspect.isfunction)]
-    own = [(f"{place}.{name}", of) for place, name, of in found if of.__module__ == place and not name.startswith("_")]
+    modules = [
+        importlib.import_module(one.name)
+        for one in pkgutil.walk_packages(viz_app.__path__, "viz_app.")
+        if one.name not in ("viz_app.app", "viz_app.server")
+    ]
+    found = [
+        (module.__name__, name, of)
+        for module in modules
+        for name, of in inspect.getmembers(module, inspect.isfunction)
+    ]
+    own = [
+        (f"{place}.{name}", of)
+        for place, name, of in found
+        if of.__module__ == place and not name.startswith("_")
+    ]
     given = {name: str(inspect.signature(of).return_annotation) for name, of in own}
-    return {name for name, returned in given.items() if "altair" in returned or "plotly" in returned}
+    return {
+        name for name, returned in given.items() if "altair" in returned or "plotly" in returned
+    }
 
 
 def layers(spec: dict) -> list[dict]:
-    return [part for one in spec["layer"] for part in layers(one)] if "layer" in spec else [spec.get("spec", spec)]
+    return (
+        [part for one in spec["layer"] for part in layers(one)]
+        if "layer" in spec
+        else [spec.get("spec", spec)]
+    )
 
 
 def told(spec: dict) -> dict[str, set[str]]:
     """The fields that a chart colours by, and by which other channels each of them is told."""
     parts = layers(spec)
-    coloured = [of for part in parts for name in ("color", "fill", "stroke") if (of := part["encoding"].get(name))]
+    coloured = [
+        of
+        for part in parts
+        for name in ("color", "fill", "stroke")
+        if (of := part["encoding"].get(name))
+    ]
     fields = {of["field"] for of in coloured if of.get("field")}
-    other = [(name, of) for part in parts for name, of in part["encoding"].items() if isinstance(of, dict)]
+    other = [
+        (name, of)
+        for part in parts
+        for name, of in part["encoding"].items()
+        if isinstance(of, dict)
+    ]
     other.append(("facet", spec.get("facet", {})))
-    fills = [part["encoding"]["fill"]["scale"]["range"] for part in parts if "fill" in part["encoding"]]
-    hollow = {"filling" for range_ in fills if {len(colour) for colour in range_} == {7, 9}}        # one has an alpha
-    return {field: hollow | {name for name, of in other if of.get("field") == field and name in TELLING} for field in fields}
+    fills = [
+        part["encoding"]["fill"]["scale"]["range"] for part in parts if "fill" in part["encoding"]
+    ]
+    hollow = {
+        "filling" for range_ in fills if {len(colour) for colour in range_} == {7, 9}
+    }  # one has an alpha
+    return {
+        field: hollow | {name for name, of in other if of.get("field") == field and name in TELLING}
+        for field in fields
+    }
 
 
 def test_every_chart_is_here() -> None:
     assert {f"{draw.__module__}.{draw.__name__}" for draw in MADE} == drawers() - FRAMES
 
 
-@pytest.mark.parametrize("draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}")
+@pytest.mark.parametrize(
+    "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"
+)
 def test_series_differ_by_more_than_their_colours(draw: Any) -> None:
     chart = MADE[draw](draw)
     if isinstance(chart, go.Figure):
@@ -106,16 +158,22 @@ def test_series_differ_by_more_than_their_colours(draw: Any) -> None:
         return
     assert isinstance(chart, alt.TopLevelMixin)
     spec = chart.to_dict()
-    written = {part["encoding"]["text"]["field"] for part in layers(spec) if "text" in part["encoding"]}
+    written = {
+        part["encoding"]["text"]["field"] for part in layers(spec) if "text" in part["encoding"]
+    }
     for field, channels in told(spec).items():
         assert channels or (field == "colour" and "dimension" in written), field
     for part in layers(spec):
         for name in TELLING:
             scale = part["encoding"].get(name, {}).get("scale")
-            assert not scale or len({str(one) for one in scale["range"]}) == len(scale["domain"]), name
+            assert not scale or len({str(one) for one in scale["range"]}) == len(scale["domain"]), (
+                name
+            )
 
 
-@pytest.mark.parametrize("draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}")
+@pytest.mark.parametrize(
+    "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"
+)
 def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> None:
     chart = MADE[draw](draw)
     if isinstance(chart, go.Figure):
@@ -124,16 +182,24 @@ def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> No
         assert (after.font.size, after.title.font.size, after.hoverlabel.font.size) == (16, 18, 16)
         assert {note.font.size for note in after.annotations} <= {16}
         assert after.height - after.margin.t - after.margin.b == pytest.approx(
-            before["height"] - before["margin"]["t"] - before["margin"]["b"]       # the picture itself keeps its room
+            before["height"]
+            - before["margin"]["t"]
+            - before["margin"]["b"]  # the picture itself keeps its room
         )
         assert chart.to_dict()["data"] == data
         return
     before, after, own = chart.to_dict(), larger(chart).to_dict(), chart.to_dict()
     for part in ("axis", "legend", "header"):
-        assert after["config"][part] == before.get("config", {}).get(part, {}) | {"labelFontSize": 16, "titleFontSize": 16}
+        assert after["config"][part] == before.get("config", {}).get(part, {}) | {
+            "labelFontSize": 16,
+            "titleFontSize": 16,
+        }
     titles = before.pop("title", None), after.pop("title", None)
     if titles[0]:
-        texts = [" ".join([one["text"]] if isinstance(one["text"], str) else one["text"]) for one in titles]
+        texts = [
+            " ".join([one["text"]] if isinstance(one["text"], str) else one["text"])
+            for one in titles
+        ]
         assert texts[0] == texts[1]
         assert (titles[0]["fontSize"], titles[1]["fontSize"]) == (14, 18)
         assert max(map(len, titles[1]["text"])) <= 34
@@ -144,11 +210,16 @@ def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> No
         if part["mark"]["type"] == "text":
             assert part["mark"].pop("fontSize") == 12
     assert before | {"config": 0} == after | {"config": 0}
-    assert "labelFontSize" not in before.get("facet", {}).get("header", {})      # which would overrule the larger one
-    assert chart.to_dict() == own       # what stands on the page beside it is as it was
+    assert "labelFontSize" not in before.get("facet", {}).get(
+        "header", {}
+    )  # which would overrule the larger one
+    assert chart.to_dict() == own  # what stands on the page beside it is as it was
 
 
 def test_of_layers_without_a_series_each_has_a_mark_of_its_own() -> None:
     """Training and held-out loss, and the step shown; a dot and where the turn puts it."""
-    for draw, marks in ((growth_files.loss_curve, ["line", "point", "rule"]), (positions.plane, ["line", "rule", "circle"])):
+    for draw, marks in (
+        (growth_files.loss_curve, ["line", "point", "rule"]),
+        (positions.plane, ["line", "rule", "circle"]),
+    ):
         assert [part["mark"]["type"] for part in layers(MADE[draw](draw).to_dict())] == marks

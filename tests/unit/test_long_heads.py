@@ -13,16 +13,18 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
 
 TERMS = words.terms("language")
-TEXT = "abcdeabcddeabcabdceab"      # 21 letters; with <s> before them 22 tokens
+TEXT = "abcdeabcddeabcabdceab"  # 21 letters; with <s> before them 22 tokens
 LIMITS = drawing.LARGEST_WHOLE, drawing.LARGEST_POOLED, drawing.TILE
-N, TILE, K = 22, 4, 5               # 22 tokens in at most 5 blocks: 5 to a block, 2 in the last
+N, TILE, K = 22, 4, 5  # 22 tokens in at most 5 blocks: 5 to a block, 2 in the last
 
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE", TILE)):
         monkeypatch.setattr(drawing, name, limit)
-    monkeypatch.setattr(pooling, "SLAB", 7 * N)      # so that a block is cut by no slab, and slabs are several
+    monkeypatch.setattr(
+        pooling, "SLAB", 7 * N
+    )  # so that a block is cut by no slab, and slabs are several
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,15 @@ def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: Attent
             block = (slice(q * K, q * K + K), slice(k * K, k * K + K))
             assert arrays["weights"][q, k] == pytest.approx(weights[block].max(), abs=1e-6)
             assert bool(arrays["blocked"][q, k]) == (not allowed[block].any())
-    assert arrays["blocked"][0, 4] == 1 << [layer.name for layer in site.mask.layers].index("look-ahead")
+    assert arrays["blocked"][0, 4] == 1 << [layer.name for layer in site.mask.layers].index(
+        "look-ahead"
+    )
     assert (header["block"], header["first"], header["size"]) == (K, [0, 0], [N, N])
 
 
-def test_a_block_is_named_by_its_places_and_on_hover_by_its_ends(trace: Trace, site: AttentionSite) -> None:
+def test_a_block_is_named_by_its_places_and_on_hover_by_its_ends(
+    trace: Trace, site: AttentionSite
+) -> None:
     header, _ = drawn(trace, site)
     assert header["keys"] == [
         ["0–4", "from [start] to d", False], ["5–9", "from e to d", False], ["10–14", "from d to c", False],
@@ -63,14 +69,24 @@ def test_a_block_is_named_by_its_places_and_on_hover_by_its_ends(trace: Trace, s
     assert header["queries"][-1] == ["20–21", "from a → b to b", False]
 
 
-@pytest.mark.parametrize(("place", "start"), [(0, 0), (1, 0), (2, 0), (3, 1), (11, 9), (19, 17), (20, 18), (21, 18), (99_999, 18)])
-def test_a_part_holds_the_models_own_weights_round_its_place(trace: Trace, site: AttentionSite, place: int, start: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "start"),
+    [(0, 0), (1, 0), (2, 0), (3, 1), (11, 9), (19, 17), (20, 18), (21, 18), (99_999, 18)],
+)
+def test_a_part_holds_the_models_own_weights_round_its_place(
+    trace: Trace, site: AttentionSite, place: int, start: int
+) -> None:
     header, arrays = drawn(trace, site, tile=(place, 7), lock="q3")
     rows, cols = slice(start, start + TILE), slice(5, 5 + TILE)
     np.testing.assert_allclose(arrays["weights"], site.weights(2).numpy()[rows, cols], atol=1e-6)
     np.testing.assert_array_equal(arrays["blocked"] == 0, site.allowed().numpy()[rows, cols])
     np.testing.assert_allclose(arrays["largest"], site.weights(2).numpy()[rows].max(1), atol=1e-6)
-    assert (header["block"], header["first"], header["size"], header["lock"]) == (1, [start, 5], [N, N], "q3")
+    assert (header["block"], header["first"], header["size"], header["lock"]) == (
+        1,
+        [start, 5],
+        [N, N],
+        "q3",
+    )
     letters_ = ["[start]", *TEXT]
     assert [label[0] for label in header["keys"]] == letters_[cols]
     assert [label[0].split(" → ")[0] for label in header["queries"]] == letters_[rows]
@@ -78,22 +94,35 @@ def test_a_part_holds_the_models_own_weights_round_its_place(trace: Trace, site:
     assert other["first"] == [5, start]
 
 
-def test_hidden_sinks_are_no_part_of_a_block_or_of_a_rows_largest(trace: Trace, site: AttentionSite) -> None:
+def test_hidden_sinks_are_no_part_of_a_block_or_of_a_rows_largest(
+    trace: Trace, site: AttentionSite
+) -> None:
     weights = site.weights(2).numpy().copy()
     share = weights[:, 0].mean()
     weights[:, 0] = 0
     hiding = Scale("row", hides_sinks=True)
     header, arrays = drawn(trace, site, scale=hiding)
-    np.testing.assert_allclose(arrays["weights"][:, 0], [weights[q : q + K, :K].max() for q in range(0, N, K)], atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["weights"][:, 0], [weights[q : q + K, :K].max() for q in range(0, N, K)], atol=1e-6
+    )
     assert arrays["blocked"][0, 0] == 0
-    assert (header["scale"], header["hides"], header["sinks"], header["sinkNames"]) == ("row", True, [0], ["[start]"])
+    assert (header["scale"], header["hides"], header["sinks"], header["sinkNames"]) == (
+        "row",
+        True,
+        [0],
+        ["[start]"],
+    )
     assert header["sinkShare"] == pytest.approx(share, abs=1e-6)
     _, part = drawn(trace, site, scale=hiding, tile=(3, 1))
     np.testing.assert_allclose(part["largest"], weights[1:5].max(1), atol=1e-6)
-    np.testing.assert_allclose(part["weights"], site.weights(2).numpy()[1:5, :4], atol=1e-6)      # numbers stay what they are
+    np.testing.assert_allclose(
+        part["weights"], site.weights(2).numpy()[1:5, :4], atol=1e-6
+    )  # numbers stay what they are
 
 
-def test_a_short_text_is_sent_whole(trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_text_is_sent_whole(
+    trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drawing, "LARGEST_WHOLE", N)
     header, arrays = drawn(trace, site, tile=(20, 20))
     assert (header["block"], header["first"], header["size"]) == (1, [0, 0], [N, N])

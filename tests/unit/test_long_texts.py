@@ -34,7 +34,7 @@ from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.masks.mask_view import checks as masks_checks
 
 TERMS = words.terms("language")
-TEXT = "abcdeabcddeabcabdceab"      # with <s> before them 22 tokens
+TEXT = "abcdeabcddeabcabdceab"  # with <s> before them 22 tokens
 N, TILE, K, HEAD = 22, 4, 5, 2
 OWN = "decoder.layers.1.self_attn"
 
@@ -64,22 +64,31 @@ def site(trace: Trace) -> AttentionSite:
 
 def largest(weights: np.ndarray, side: int = 1) -> np.ndarray:
     """Of K keys, and of `side` queries, the largest."""
-    return np.array([
-        [weights[q : q + side, k : k + K].max() for k in range(0, weights.shape[1], K)] for q in range(0, len(weights), side)
-    ])
+    return np.array(
+        [
+            [weights[q : q + side, k : k + K].max() for k in range(0, weights.shape[1], K)]
+            for q in range(0, len(weights), side)
+        ]
+    )
 
 
 # several heads
 
 
-def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(trace: Trace, site: AttentionSite) -> None:
+def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(
+    trace: Trace, site: AttentionSite
+) -> None:
     header, arrays = unpack(several(HeadGroup(trace, "self", "first", (4, 5)), TERMS, 13))
     assert (header["block"], header["query"]) == (K, 2)
     assert [label[0] for label in header["queries"]] == ["0–4", "5–9", "10–14", "15–19", "20–21"]
     for drawn, head in zip(arrays["weights"], (1, 2), strict=True):
         np.testing.assert_allclose(drawn, largest(site.weights(head).numpy(), K), atol=1e-6)
     assert arrays["first"].tolist() == pytest.approx(
-        [float(trace.attention[name].weights(h)[:, 0].mean()) for name in ("decoder.layers.0.self_attn", OWN) for h in range(3)]
+        [
+            float(trace.attention[name].weights(h)[:, 0].mean())
+            for name in ("decoder.layers.0.self_attn", OWN)
+            for h in range(3)
+        ]
     )
 
 
@@ -90,7 +99,12 @@ def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(trace: Trace
     (13, 3, (11, 15), (1, 5)), (9, 9, (7, 11), (7, 11)), (21, 0, (18, 22), (0, 4)),
 ])  # fmt: skip
 def test_matrices_are_shown_round_the_chosen_weight(
-    trace: Trace, site: AttentionSite, query: int, key: int, rows: tuple[int, int], columns: tuple[int, int]
+    trace: Trace,
+    site: AttentionSite,
+    query: int,
+    key: int,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
 ) -> None:
     cell = inside_cell.chosen_cell(trace, site, HEAD, query, key)
     header, arrays = unpack(inside_matrices.matrices(trace, cell, TERMS))
@@ -103,7 +117,11 @@ def test_matrices_are_shown_round_the_chosen_weight(
     for name, numbers in {"k": site.k[0, HEAD], "v": site.v[0, HEAD]}.items():
         np.testing.assert_allclose(arrays[name], numbers[keys], atol=1e-6)
     np.testing.assert_array_equal(arrays["blocked"] == 0, site.allowed()[queries, keys])
-    assert (header["first"], header["query"], header["key"]) == ([rows[0], columns[0]], query - rows[0], key - columns[0])
+    assert (header["first"], header["query"], header["key"]) == (
+        [rows[0], columns[0]],
+        query - rows[0],
+        key - columns[0],
+    )
     assert header["part"] == (
         f"Round the chosen weight: queries {rows[0]} to {rows[1] - 1} of 22 and keys {columns[0]} to {columns[1] - 1} of 22. "
         "The softmax and the mixture of the values are over all keys."
@@ -111,7 +129,9 @@ def test_matrices_are_shown_round_the_chosen_weight(
     named = [label[0].split(" → ")[0] for label in header["tokens"]["query"]]
     assert named == ["[start]", *TEXT][queries]
     assert [label[0] for label in header["tokens"]["key"]] == ["[start]", *TEXT][keys]
-    read = header["equations"][1]["terms"][0]["matrix"]       # what keys are made of is there under its own rows
+    read = header["equations"][1]["terms"][0][
+        "matrix"
+    ]  # what keys are made of is there under its own rows
     assert read == ("x" if rows == columns else "memory")
     np.testing.assert_allclose(arrays[read], site.x[0, keys], atol=1e-6)
     with np.load(io.BytesIO(matrices_npz(cell))) as file:
@@ -128,11 +148,18 @@ CHANGE = MaskChange(forbidden=((9, 3), (21, 21)), opened=((2, 19),))
 @pytest.fixture(scope="module")
 def views(scope: Scope) -> dict[tuple[int, int] | None, MaskView]:
     changes = Edits.of_kinds(self=CHANGE)
-    before, after = (run_masked(scope, [(TEXT, None)], edits, most=2)[0] for edits in (Edits(), changes))
-    return {tile: MaskView(before, after, changes, "self", OWN, HEAD, TERMS, tile) for tile in (None, (9, 3))}
+    before, after = (
+        run_masked(scope, [(TEXT, None)], edits, most=2)[0] for edits in (Edits(), changes)
+    )
+    return {
+        tile: MaskView(before, after, changes, "self", OWN, HEAD, TERMS, tile)
+        for tile in (None, (9, 3))
+    }
 
 
-def test_a_block_of_a_mask_is_open_where_any_cell_is_and_has_the_largest_weights(views: dict) -> None:
+def test_a_block_of_a_mask_is_open_where_any_cell_is_and_has_the_largest_weights(
+    views: dict,
+) -> None:
     view = views[None]
     header, arrays = unpack(painter.masks(view))
     effect = header["effect"]
@@ -141,7 +168,9 @@ def test_a_block_of_a_mask_is_open_where_any_cell_is_and_has_the_largest_weights
         assert [label[0] for label in told["keys"]] == ["0–4", "5–9", "10–14", "15–19", "20–21"]
     own, changed = (site.allowed().numpy() for site in view.sites)
     np.testing.assert_array_equal(arrays["base"] == 0, largest(own, K))
-    assert set(arrays["base"][arrays["base"] > 0]) == {1 << [x.name for x in view.sites[0].mask.layers].index("look-ahead")}
+    assert set(arrays["base"][arrays["base"] > 0]) == {
+        1 << [x.name for x in view.sites[0].mask.layers].index("look-ahead")
+    }
     before, after = (site.weights(HEAD).numpy() for site in view.sites)
     for name, weights, may in (("before", before, own), ("after", after, changed)):
         np.testing.assert_allclose(arrays[name], largest(weights, K), atol=1e-6)
@@ -160,7 +189,9 @@ def test_a_part_of_a_mask_has_every_cell_round_its_place(views: dict) -> None:
     rows, columns = slice(7, 11), slice(1, 5)
     assert (header["block"], header["first"], header["size"]) == (1, [7, 1], [N, N])
     assert [label[0] for label in header["keys"]] == [*TEXT][:4]
-    before, after = ((site.weights(HEAD)[rows, columns], site.allowed()[rows, columns]) for site in view.sites)
+    before, after = (
+        (site.weights(HEAD)[rows, columns], site.allowed()[rows, columns]) for site in view.sites
+    )
     np.testing.assert_array_equal(arrays["base"] == 0, before[1])
     for name, (weights, may) in (("before", before), ("after", after)):
         np.testing.assert_allclose(arrays[name], weights, atol=1e-6)
@@ -174,23 +205,38 @@ def test_the_checks_of_masks_find_a_cell_in_any_slab(views: dict) -> None:
     view = views[None]
     forged = replace(view, changes=Edits.of_kinds(self=MaskChange(forbidden=((20, 1),))))
     found = masks_checks(forged)[1].value
-    assert found == pytest.approx(max(float(s.weights()[:, 20, 1].max()) for s in view.after.trace.attention.values()), abs=1e-7)
+    assert found == pytest.approx(
+        max(float(s.weights()[:, 20, 1].max()) for s in view.after.trace.attention.values()),
+        abs=1e-7,
+    )
 
 
 # decoding
 
 
-def test_the_rows_of_a_step_hold_the_largest_of_each_block(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_a_step_hold_the_largest_of_each_block(
+    scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cells, "LARGEST_WHOLE", 12)
     run = CurrentRun(scope, scope.run(TEXT[:6], TEXT[6:]))
     shown = reading(run.trace, 1, HEAD)
-    drawn = decoding.payloads(run, decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)))
+    drawn = decoding.payloads(
+        run, decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run))
+    )
     header, arrays = unpack(drawn["stepper"])
     weights = run.trace.attention[OWN].weights(HEAD)[6 : N - 1, : N - 1]
     assert header["block"] == K
-    np.testing.assert_allclose(arrays["parallel_self"], largest(torch.tril(weights, 6).numpy()), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["parallel_self"], largest(torch.tril(weights, 6).numpy()), atol=1e-6
+    )
     assert arrays["serial_self"].shape == (3, 2)
-    assert [label[0] for label in header["blocks"]["parallel"]] == ["0–4", "5–9", "10–14", "15–19", "20–20"]
+    assert [label[0] for label in header["blocks"]["parallel"]] == [
+        "0–4",
+        "5–9",
+        "10–14",
+        "15–19",
+        "20–20",
+    ]
     assert header["blocks"]["parallel"][1][1] == "from e to d"
     assert [label[0] for label in header["blocks"]["serial"]] == ["0–4", "5–8"]
 
@@ -205,7 +251,9 @@ class Largest(TorchDispatchMode):
         super().__init__()
         self.n = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
         made = function(*args, **(kwargs or {}))
         for one in made if isinstance(made, tuple | list) else [made]:
             if isinstance(one, torch.Tensor) and one.is_floating_point():
@@ -213,11 +261,16 @@ class Largest(TorchDispatchMode):
         return made
 
 
-@pytest.mark.parametrize("view", ["walk", "matrices", "heads", "several", "decoding", "masks", "a part of masks"])
+@pytest.mark.parametrize(
+    "view", ["walk", "matrices", "heads", "several", "decoding", "masks", "a part of masks"]
+)
 def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 200
     for module, name, limit in (
-        (cells, "LARGEST_WHOLE", 50), (cells, "LARGEST_POOLED", 20), (slices, "CELLS", 12 * n), (pooling, "SLAB", 12 * n),
+        (cells, "LARGEST_WHOLE", 50),
+        (cells, "LARGEST_POOLED", 20),
+        (slices, "CELLS", 12 * n),
+        (pooling, "SLAB", 12 * n),
     ):
         monkeypatch.setattr(module, name, limit)
     scope = letters("gpt", n_ctx=n)
@@ -226,15 +279,30 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
     def pictures() -> dict:
         if view == "decoding":
             shown = reading(run.trace, 1, HEAD)
-            return decoding.payloads(run, decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)))
+            return decoding.payloads(
+                run,
+                decoding.Choices(
+                    Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)
+                ),
+            )
         if "masks" in view:
-            return masks.payloads(run, masks.Choices("", "", 0, Edits(), "self", OWN, HEAD, (9, 3) if view != "masks" else None))
+            return masks.payloads(
+                run,
+                masks.Choices(
+                    "", "", 0, Edits(), "self", OWN, HEAD, (9, 3) if view != "masks" else None
+                ),
+            )
         return inside.payloads(run, inside.Choices("", view, "rows", OWN, HEAD, None, None, 0))
 
-    first = pictures()      # what the model runs anew is kept
+    first = pictures()  # what the model runs anew is kept
     with Largest() as largest_tensor:
         again = pictures()
     assert again == first
     assert 12 * n <= largest_tensor.n < n * n / 2
-    sent = [array for picture in first.values() if isinstance(picture, bytes) for array in unpack(picture)[1].values()]
+    sent = [
+        array
+        for picture in first.values()
+        if isinstance(picture, bytes)
+        for array in unpack(picture)[1].values()
+    ]
     assert sum(array.nbytes for array in sent) < 4 * n * n / 2

@@ -18,7 +18,7 @@ from models.training.objectives import CLASSES, LABELS, masked_tokens
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 
-WORDS = [f"{a}{b}{c}" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]      # 125, each of one token
+WORDS = [f"{a}{b}{c}" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]  # 125, each of one token
 
 
 def sentence(rng: random.Random) -> str:
@@ -47,14 +47,23 @@ def taken(task: MaskedTask, seed: int, n: int) -> list:
 def test_sentences_are_cut_behind_their_signs():
     text = 'He came. "Did he?" she said.\nYes! (He did.) It was 3.5 miles, Mr. Fox said... No'
     assert sentences(text) == [
-        "He came.", '"Did he?" she said.', "Yes!", "(He did.)", "It was 3.5 miles, Mr.", "Fox said...", "No",
+        "He came.",
+        '"Did he?" she said.',
+        "Yes!",
+        "(He did.)",
+        "It was 3.5 miles, Mr.",
+        "Fox said...",
+        "No",
     ]
     assert " ".join(sentences(text)) == " ".join(text.split())
 
 
 def test_a_row_with_its_labels_is_a_text(task):
     """With the labels put back each row is [CLS] text [SEP], or two texts, of the training set."""
-    known = " ".join(" ".join(task.tokenizer.tokens(ids)) for ids in task.tokenizer.encode_many(task._texts("train")))
+    known = " ".join(
+        " ".join(task.tokenizer.tokens(ids))
+        for ids in task.tokenizer.encode_many(task._texts("train"))
+    )
     kinds = Counter()
     for ids, segments, positions, labels, (kind,) in taken(task, 5, 40):
         whole = list(ids)
@@ -79,17 +88,21 @@ def test_a_row_with_its_labels_is_a_text(task):
 def test_fifteen_percent_are_asked_and_eight_of_ten_of_them_hidden(task):
     asked, of, hidden, replaced, kept = 0, 0, 0, 0, 0
     for ids, _, positions, labels, _ in taken(task, 7, 150):
-        n = sum(not task.tokenizer.is_special(i) for i in ids) + sum(ids[p] == task.tokenizer.mask_id for p in positions)
+        n = sum(not task.tokenizer.is_special(i) for i in ids) + sum(
+            ids[p] == task.tokenizer.mask_id for p in positions
+        )
         assert len(positions) == len(labels) == max(1, round(0.15 * n))
         assert sorted(set(positions)) == list(positions)
-        assert sum(i == task.tokenizer.mask_id for i in ids) == sum(ids[p] == task.tokenizer.mask_id for p in positions)
+        assert sum(i == task.tokenizer.mask_id for i in ids) == sum(
+            ids[p] == task.tokenizer.mask_id for p in positions
+        )
         asked, of = asked + len(positions), of + n
         for place, label in zip(positions, labels, strict=True):
             hidden += ids[place] == task.tokenizer.mask_id
             kept += ids[place] == label
             replaced += ids[place] not in (label, task.tokenizer.mask_id)
             assert not task.tokenizer.is_special(label)
-    assert 0.12 < asked / of < 0.19      # in short rows one token is more
+    assert 0.12 < asked / of < 0.19  # in short rows one token is more
     assert hidden / asked == pytest.approx(0.8, abs=0.03)
     assert replaced / asked == pytest.approx(0.1, abs=0.025)
     assert kept / asked == pytest.approx(0.1, abs=0.025)
@@ -128,18 +141,26 @@ def test_the_loss_by_hand(task):
         with torch.no_grad():
             made = model(torch.tensor([ids]), torch.tensor([segments]))
         log_probs = made["masked token"][0].log_softmax(-1)
-        tokens -= sum(float(log_probs[place, label]) for place, label in zip(positions, labels, strict=True))
+        tokens -= sum(
+            float(log_probs[place, label]) for place, label in zip(positions, labels, strict=True)
+        )
         pairs -= float(made["next sentence"][0].log_softmax(-1)[kind]) if kind != NO_LABEL else 0.0
     batch = task.collate(rows)
     with torch.no_grad():
         losses = masked_tokens(model(*batch.inputs), batch, 0.0)
-    assert {name: float(loss) for name, loss in losses.items()} == pytest.approx({LABELS: tokens, CLASSES: pairs}, rel=1e-4)
+    assert {name: float(loss) for name, loss in losses.items()} == pytest.approx(
+        {LABELS: tokens, CLASSES: pairs}, rel=1e-4
+    )
 
 
 def test_held_out_rows_are_whole_hidden_always_alike_and_of_both_kinds(task, files):
     rows = task._held_out_rows(False)
     assert rows == open_task("mlm", files, tokenizer=task.tokenizer, n_ctx=41)._held_out_rows(False)
-    assert all(ids[place] == task.tokenizer.mask_id for ids, _, positions, *_ in rows for place in positions)
+    assert all(
+        ids[place] == task.tokenizer.mask_id
+        for ids, _, positions, *_ in rows
+        for place in positions
+    )
     kinds = Counter(kind for *_, (kind,) in rows[:6])
     assert NO_LABEL in kinds
     assert kinds[FOLLOWS] + kinds[FOREIGN] > 0
@@ -158,7 +179,11 @@ def test_the_measures_by_hand(task):
             made = model(torch.tensor([ids]), torch.tensor([segments]))
             for place, label in zip(positions, labels, strict=True):
                 row = made["masked token"][0, place]
-                right, nats, total = right + (int(row.argmax()) == label), nats - float(row.log_softmax(0)[label]), total + 1
+                right, nats, total = (
+                    right + (int(row.argmax()) == label),
+                    nats - float(row.log_softmax(0)[label]),
+                    total + 1,
+                )
                 hidden[label] += 1
             if kind != NO_LABEL:
                 apart, pairs = apart + (int(made["next sentence"].argmax()) == kind), pairs + 1
@@ -200,7 +225,9 @@ def test_what_was_trained_on_is_recorded(task):
 def test_files_that_hold_too_little_are_named(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("One line.\n")
-    with pytest.raises(DataError, match="own.tsv: too little text, none of it falls into the test split"):
+    with pytest.raises(
+        DataError, match="own.tsv: too little text, none of it falls into the test split"
+    ):
         open_task("mlm", [file])._sentences("test")
     with pytest.raises(DataError, match="mlm needs one or several files of text"):
         open_task("mlm")
@@ -210,15 +237,22 @@ def test_files_that_hold_too_little_are_named(tmp_path):
 
 def test_a_run_adds_the_means_of_both_losses(task, tmp_path):
 
-
-    config = BERTConfig(task.tokenizer.vocab_size, d_model=32, n_heads=2, n_layers=1, n_ctx=41, dropout=0.0)
-    seed = next(seed for seed in range(1, 50) if task.collate(next(task.batches(seed))).n_classes > 1)
-    recipe = Recipe(steps=3, warmup=20, label_smoothing=0.0, validate_every=3, score_cases=5, seed=seed)
+    config = BERTConfig(
+        task.tokenizer.vocab_size, d_model=32, n_heads=2, n_layers=1, n_ctx=41, dropout=0.0
+    )
+    seed = next(
+        seed for seed in range(1, 50) if task.collate(next(task.batches(seed))).n_classes > 1
+    )
+    recipe = Recipe(
+        steps=3, warmup=20, label_smoothing=0.0, validate_every=3, score_cases=5, seed=seed
+    )
     trainer = Trainer(task, config, recipe, tmp_path, torch.device("cpu"), "made by the tests")
     batch = task.collate(next(task.batches(recipe.seed)))
     with torch.no_grad():
         losses = masked_tokens(trainer.model(*batch.inputs), batch, 0.0)
-    wanted = float(losses[LABELS]) / batch.n_labels + float(losses[CLASSES]) / max(1, batch.n_classes)
+    wanted = float(losses[LABELS]) / batch.n_labels + float(losses[CLASSES]) / max(
+        1, batch.n_classes
+    )
     records = list(trainer.train())
     assert records[0].loss == pytest.approx(wanted, rel=1e-4)
     assert records[0].tokens == batch.n_labels

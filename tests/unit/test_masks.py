@@ -14,7 +14,11 @@ def table(text: str) -> torch.Tensor:
 
 def test_the_names_that_stand_beside_a_blocked_cell():
     assert (PADDING, LOOK_AHEAD, DRAWN) == ("padding", "look-ahead", "drawn by hand")
-    made = [masks.padding(torch.tensor([[5]]), 0), masks.look_ahead(1, 1), masks.hand_drawn(torch.ones(1, 1, dtype=torch.bool))]
+    made = [
+        masks.padding(torch.tensor([[5]]), 0),
+        masks.look_ahead(1, 1),
+        masks.hand_drawn(torch.ones(1, 1, dtype=torch.bool)),
+    ]
     assert [layer.name for layer in made] == [PADDING, LOOK_AHEAD, DRAWN]
 
 
@@ -23,7 +27,7 @@ def test_nothing_blocked_needs_no_mask():
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
     assert (open_.blocks, shut.blocks) == (False, True)
-    assert Mask([open_, shut]).blocking is shut.allowed     # a layer that forbids nothing adds nothing
+    assert Mask([open_, shut]).blocking is shut.allowed  # a layer that forbids nothing adds nothing
     assert torch.equal(Mask([open_, shut, shut]).blocking, Mask([open_, shut]).allowed)
     for dtype in (torch.float32, torch.float64):
         assert Mask([open_]).additive(dtype) is None
@@ -32,11 +36,15 @@ def test_nothing_blocked_needs_no_mask():
         assert torch.equal(added == 0, Mask([open_, shut]).allowed)
         assert torch.equal(added == -torch.inf, ~Mask([open_, shut]).allowed)
     large = Mask([masks.look_ahead(257, 257)])
-    assert large.additive(torch.float32) is large.blocking     # nothing is made of it that a recording would keep
+    assert (
+        large.additive(torch.float32) is large.blocking
+    )  # nothing is made of it that a recording would keep
 
 
 def test_a_row_of_a_mask_is_cut_to_its_own_length():
-    mask = Mask([masks.padding(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]), 0), masks.look_ahead(3, 4)]).row(1, 2, 3)
+    mask = Mask(
+        [masks.padding(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]), 0), masks.look_ahead(3, 4)]
+    ).row(1, 2, 3)
     assert [tuple(layer.allowed.shape) for layer in mask.layers] == [(1, 1, 1, 3), (1, 1, 2, 3)]
     assert torch.equal(mask.expanded(0, 0, 2, 3), table("..x  ..x"))
 
@@ -52,7 +60,9 @@ def test_padding_follows_the_models_own_pad_id():
     assert masks.padding(torch.tensor([[0, 9]]), pad_id=9).allowed.tolist() == [[[[True, False]]]]
 
 
-@pytest.mark.parametrize("ids", [[[5, 6, 7]], [[5, 9, 7]], [[9]], [[5], [9]], [[5, 6], [6, 5]], [[5, 6], [6, 9]]])
+@pytest.mark.parametrize(
+    "ids", [[[5, 6, 7]], [[5, 9, 7]], [[9]], [[5], [9]], [[5, 6], [6, 5]], [[5, 6], [6, 9]]]
+)
 def test_padding_knows_whether_there_is_any(ids):
     padding = masks.padding(torch.tensor(ids), pad_id=9)
     assert padding.blocks == any(9 in row for row in ids) == (not padding.allowed.all())
@@ -61,12 +71,18 @@ def test_padding_knows_whether_there_is_any(ids):
 
 
 def test_look_ahead_lets_a_query_see_itself_and_what_stands_before():
-    assert torch.equal(Mask([masks.look_ahead(4, 4)]).expanded(0, 0, 4, 4), table(".xxx  ..xx  ...x  ...."))
+    assert torch.equal(
+        Mask([masks.look_ahead(4, 4)]).expanded(0, 0, 4, 4), table(".xxx  ..xx  ...x  ....")
+    )
 
 
 def test_look_ahead_with_cached_keys_counts_from_the_end():
     assert torch.equal(Mask([masks.look_ahead(2, 5)]).expanded(0, 0, 2, 5), table("....x  ....."))
-    assert Mask([masks.look_ahead(1, 5)]).expanded(0, 0, 1, 5).equal(torch.ones(1, 5, dtype=torch.bool))
+    assert (
+        Mask([masks.look_ahead(1, 5)])
+        .expanded(0, 0, 1, 5)
+        .equal(torch.ones(1, 5, dtype=torch.bool))
+    )
 
 
 def test_the_last_query_looks_ahead_to_nothing_by_one_layer_that_every_pass_may_read():
@@ -84,7 +100,10 @@ def test_a_cell_is_open_only_if_every_layer_allows_it():
     mask = Mask([padding, masks.look_ahead(3, 3), drawn])
     assert torch.equal(mask.expanded(0, 0, 3, 3), table(".xx  x.x  ..x"))
     reasons = {
-        (q, k): mask.blocked_by(q, k, 3, 3) for q in range(3) for k in range(3) if mask.blocked_by(q, k, 3, 3)
+        (q, k): mask.blocked_by(q, k, 3, 3)
+        for q in range(3)
+        for k in range(3)
+        if mask.blocked_by(q, k, 3, 3)
     }
     assert reasons == {
         (0, 1): [LOOK_AHEAD], (0, 2): [PADDING, LOOK_AHEAD], (1, 0): [DRAWN], (1, 2): [PADDING, LOOK_AHEAD],
@@ -111,11 +130,13 @@ def test_layers_of_each_head():
     mask = Mask([MaskLayer(DRAWN, allowed), masks.look_ahead(2, 2)])
     assert torch.equal(mask.expanded(0, 0, 2, 2), table(".x  .."))
     assert torch.equal(mask.expanded(0, 1, 2, 2), table(".x  x."))
-    assert torch.equal(mask.expanded(0, None, 2, 2), torch.stack([table(".x  .."), table(".x  x.")]))
+    assert torch.equal(
+        mask.expanded(0, None, 2, 2), torch.stack([table(".x  .."), table(".x  x.")])
+    )
     assert mask.blocked_by(0, 1, 2, 2, head=0) == [DRAWN, LOOK_AHEAD]
     assert mask.blocked_by(0, 1, 2, 2, head=1) == [LOOK_AHEAD]
 
 
 def test_shapes_that_are_no_mask_are_refused_under_the_tests():
     with pytest.raises(Exception, match="allowed"):
-        MaskLayer(DRAWN, torch.ones(3, 3))   # not boolean, and without batch and head
+        MaskLayer(DRAWN, torch.ones(3, 3))  # not boolean, and without batch and head

@@ -87,7 +87,9 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         ],
         "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": painter.story(view),
     }  # fmt: skip
-    assert arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()       # the second layer's bit
+    assert (
+        arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()
+    )  # the second layer's bit
     assert [label[0] for label in effect.pop("queries")] == STEPS
     assert [label[0] for label in effect.pop("keys")] == SOURCE
     assert [label[0] for label in effect.pop("labels")] == ["e", "d", "c", "[end]"]
@@ -102,9 +104,14 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         "given": "Target", "outputs": [view.before.output, view.after.output],
         "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],
     }  # fmt: skip
-    for name, run, may in (("before", view.before, allowed["cross before"]), ("after", view.after, allowed["cross"])):
+    for name, run, may in (
+        ("before", view.before, allowed["cross before"]),
+        ("after", view.after, allowed["cross"]),
+    ):
         site = run.trace.attention[CROSS]
-        scores = (site.q[0, 2] @ site.k[0, 2].T / 5**0.5).masked_fill(~torch.from_numpy(may), -torch.inf)
+        scores = (site.q[0, 2] @ site.k[0, 2].T / 5**0.5).masked_fill(
+            ~torch.from_numpy(may), -torch.inf
+        )
         np.testing.assert_allclose(weights[name], scores.softmax(-1).numpy(), atol=1e-6)
         np.testing.assert_array_equal(arrays[f"blocked{name.title()}"], ~may)
         np.testing.assert_allclose(arrays[f"log{name.title()}"], by_token(run), atol=1e-5)
@@ -118,10 +125,18 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     offset = 0
     for block in strip:
         size, may = block["rows"] * block["cols"], allowed[block["kind"]]
-        assert [picture["name"] for picture in block["pictures"]] == [*names[block["kind"]], "all together"]
+        assert [picture["name"] for picture in block["pictures"]] == [
+            *names[block["kind"]],
+            "all together",
+        ]
         for picture in block["pictures"]:
             cells = arrays["strip"][offset : offset + size]
-            assert picture == {"name": picture["name"], "offset": offset, "blocked": int((cells == 0).sum()), "cells": size}
+            assert picture == {
+                "name": picture["name"],
+                "offset": offset,
+                "blocked": int((cells == 0).sum()),
+                "cells": size,
+            }
             offset += size
         np.testing.assert_array_equal(cells.reshape(may.shape), may)
 
@@ -129,24 +144,33 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
 def by_token(run: MaskedRun) -> np.ndarray:
     """Log-probabilities in nats of y₁ … </s>, from the run's logits."""
     logits = run.trace.next_token.logits.double()
-    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[range(4), [*run.trace.streams["target"].ids[1:], 2]]
+    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[
+        range(4), [*run.trace.streams["target"].ids[1:], 2]
+    ]
 
 
 def log_prob(run: MaskedRun) -> float:
     return float(by_token(run).sum())
 
 
-def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.MonkeyPatch, view: MaskView) -> None:
+def test_a_long_text_is_pooled_and_open_where_any_cell_is(
+    monkeypatch: pytest.MonkeyPatch, view: MaskView
+) -> None:
     monkeypatch.setattr(painter, "LARGEST_SIDE", 3)
     header, arrays = unpack(painter.masks(view))
     block = header["strip"][1]
     assert (block["rows"], block["cols"]) == (2, 2)
     look_ahead = block["pictures"][1]
-    assert (look_ahead["blocked"], look_ahead["cells"]) == (5, 16)       # of the whole mask, one cell being allowed by hand
+    assert (look_ahead["blocked"], look_ahead["cells"]) == (
+        5,
+        16,
+    )  # of the whole mask, one cell being allowed by hand
     assert arrays["strip"][look_ahead["offset"] :][:4].tolist() == [1, 1, 1, 1]
 
 
-def test_a_run_differs_from_itself_by_nothing(view: MaskView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_differs_from_itself_by_nothing(
+    view: MaskView, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though its weights are worked out anew at every reading, and their last digit depends on where they lie in memory."""
     exact = AttentionSite.weights
 
@@ -160,15 +184,25 @@ def test_a_run_differs_from_itself_by_nothing(view: MaskView, monkeypatch: pytes
     assert unpack(painter.masks(view))[1]["difference"].any()
 
 
-@pytest.mark.parametrize(("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)])
-def test_the_scale_of_a_difference_is_the_least_that_holds_it(view: MaskView, largest: float, scale: float, monkeypatch) -> None:
-    given = iter([torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9)
+@pytest.mark.parametrize(
+    ("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)]
+)
+def test_the_scale_of_a_difference_is_the_least_that_holds_it(
+    view: MaskView, largest: float, scale: float, monkeypatch
+) -> None:
+    given = iter(
+        [torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9
+    )
     monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head, rows=None: next(given))
     assert painter._effect(view)[0]["scale"] == scale
 
 
 def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
-    names = {KIND["encoder_self"]: "Encoder self", KIND["decoder_self"]: "Decoder self", KIND["cross"]: "Cross"}
+    names = {
+        KIND["encoder_self"]: "Encoder self",
+        KIND["decoder_self"]: "Decoder self",
+        KIND["cross"]: "Cross",
+    }
     assert mask_view.kinds(view.after.trace) == names
     assert mask_view.kinds(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
 
@@ -197,30 +231,44 @@ def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
     found = mask_view.checks(forged)
     assert found[0].passed
     weights = forged.after.trace.attention[CROSS].weights()
-    assert found[1].value == pytest.approx(float(torch.stack([weights[:, 0, 0], weights[:, 3, 2]]).max()))
+    assert found[1].value == pytest.approx(
+        float(torch.stack([weights[:, 0, 0], weights[:, 3, 2]]).max())
+    )
     assert not found[1].passed
 
 
 def with_site(view: MaskView, site: object) -> MaskView:
     trace = view.after.trace
-    return replace(view, after=replace(view.after, trace=replace(trace, attention={**trace.attention, CROSS: site})))
+    return replace(
+        view,
+        after=replace(view.after, trace=replace(trace, attention={**trace.attention, CROSS: site})),
+    )
 
 
 # words
 
 
 def test_what_a_change_is_called() -> None:
-    names = {KIND["encoder_self"]: "Encoder self", KIND["decoder_self"]: "Decoder self", KIND["cross"]: "Cross"}
+    names = {
+        KIND["encoder_self"]: "Encoder self",
+        KIND["decoder_self"]: "Decoder self",
+        KIND["cross"]: "Cross",
+    }
     assert masks_text.changed(Edits(), names).startswith("Nothing is changed yet")
     assert masks_text.changed(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
         "forbidden."
     )
     lifted = Edits.of_kinds(decoder_self=MaskChange((LOOK_AHEAD, PADDING), "block-diagonal", 3))
-    assert masks_text.changed(lifted, names) == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
+    assert (
+        masks_text.changed(lifted, names)
+        == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
+    )
 
 
-def run(view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4, 2), output: str = "a") -> MaskedRun:
+def run(
+    view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4, 2), output: str = "a"
+) -> MaskedRun:
     """A forged run of four tokens."""
     return replace(view.before, log_probs=log_probs, output_ids=ids, output=output)
 
@@ -232,7 +280,10 @@ def run(view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4,
 ])  # fmt: skip
 def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:
     both = LogProbChange("target", [Label("e")], (before,), (after,))
-    assert outcome_text.effect(both, view.before.trace) == f"Log-probability of the target “edc”: {said}"
+    assert (
+        outcome_text.effect(both, view.before.trace)
+        == f"Log-probability of the target “edc”: {said}"
+    )
     assert outcome_text.effect(LogProbChange("", [], (), ()), view.before.trace) == ""
 
 
@@ -240,7 +291,9 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
     (-4.0, -2.0, "falls", "1.000 → 0.500"), (-2.0, -4.0, "rises", "0.500 → 1.000"), (-2.0, -2.0, "no difference", "0.500 → 0.500"),
 ])  # fmt: skip
 @pytest.mark.parametrize("same", [True, False])
-def test_whether_looking_ahead_helped(view: MaskView, before: float, after: float, word: str, loss: str, same: bool) -> None:
+def test_whether_looking_ahead_helped(
+    view: MaskView, before: float, after: float, word: str, loss: str, same: bool
+) -> None:
     ahead = Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
     said = outcome_text.cheat(old, new, ahead, Transformer.kinds)
@@ -248,7 +301,15 @@ def test_whether_looking_ahead_helped(view: MaskView, before: float, after: floa
     assert f"{loss} nats a token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
-    assert outcome_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))), Transformer.kinds) == ""
+    assert (
+        outcome_text.cheat(
+            old,
+            new,
+            Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))),
+            Transformer.kinds,
+        )
+        == ""
+    )
 
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
@@ -258,7 +319,7 @@ def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> Non
     assert told[2:] == ["An effect.", "A note."]
     same = outcome_text.story(old, old, Edits(), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (as before)."
-    assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
+    assert len(same) == 3  # nothing is said of looking ahead, not even an empty line
 
 
 @pytest.mark.parametrize(("value", "said"), [
@@ -291,12 +352,21 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
          place + "is not the one before the query's in the target"),
         (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
     ):  # fmt: skip
-        assert masks_text.reason(KIND["encoder_self"], name) == masks_text.reason(KIND["decoder_self"], name) == within
+        assert (
+            masks_text.reason(KIND["encoder_self"], name)
+            == masks_text.reason(KIND["decoder_self"], name)
+            == within
+        )
         assert masks_text.reason(KIND["cross"], name) == between
     after = "the key comes after the query"
     assert masks_text.reason(KIND["encoder_self"], LOOK_AHEAD) == after
-    assert masks_text.reason(KIND["decoder_self"], LOOK_AHEAD) == f"{after}; while a decoder writes, it does not exist yet"
-    assert masks_text.reason(KIND["cross"], LOOK_AHEAD) == f"{place}is after the query's in the target"
+    assert (
+        masks_text.reason(KIND["decoder_self"], LOOK_AHEAD)
+        == f"{after}; while a decoder writes, it does not exist yet"
+    )
+    assert (
+        masks_text.reason(KIND["cross"], LOOK_AHEAD) == f"{place}is after the query's in the target"
+    )
     assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "places up to its own"
     assert masks_text.layer(KIND["cross"], "only the previous") == "only the place before"
     for kind in ("encoder_self", "decoder_self"):
@@ -307,13 +377,18 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
-    assert masks_text.ready_label(KIND["encoder_self"], "block-diagonal", "none") == "block-diagonal: own k tokens"
+    assert (
+        masks_text.ready_label(KIND["encoder_self"], "block-diagonal", "none")
+        == "block-diagonal: own k tokens"
+    )
     assert {name: masks_text.ready_label(KIND["cross"], name, "window") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "source places up to its own",
         "window": "source places at most k from its own (own)", "previous": "only the source place before its own",
         "block-diagonal": "own block of k source places",
     }  # fmt: skip
-    assert masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
+    assert (
+        masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
+    )
 
 
 @pytest.mark.parametrize(("cells", "said"), [
@@ -321,11 +396,15 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
     (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
 ])  # fmt: skip
 def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
-    assert masks_text.outside("Cross", MaskChange(forbidden=cells[:1], opened=cells[1:]), 4, 6) == said
+    assert (
+        masks_text.outside("Cross", MaskChange(forbidden=cells[:1], opened=cells[1:]), 4, 6) == said
+    )
 
 
 def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
-    shut = Edits.of_kinds(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
+    shut = Edits.of_kinds(
+        cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4)))
+    )
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
     said = masks_text.empty_rows(site, "Cross", TARGET)
@@ -334,8 +413,10 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     beyond = Edits.of_kinds(encoder_self=MaskChange(forbidden=((9, 9),)), cross=shut.of("cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
     told = painter.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
-    assert told[-2:] == ["Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
-                         said.replace("“e”", "“e → d”")]
+    assert told[-2:] == [
+        "Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
+        said.replace("“e”", "“e → d”"),
+    ]
     assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 
@@ -359,8 +440,12 @@ def test_choices_and_what_they_lift() -> None:
     assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange((LOOK_AHEAD,))
     assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD,)), "causal", 2) == none
     assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(ready="causal")
-    assert chosen(KIND["encoder_self"], MaskChange(ready="causal"), "none", 2) == none      # no look-ahead there to lift
-    assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD, PADDING)), "window", 3) == MaskChange((PADDING,), "window", 3)
+    assert (
+        chosen(KIND["encoder_self"], MaskChange(ready="causal"), "none", 2) == none
+    )  # no look-ahead there to lift
+    assert chosen(
+        KIND["decoder_self"], MaskChange((LOOK_AHEAD, PADDING)), "window", 3
+    ) == MaskChange((PADDING,), "window", 3)
     assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
     assert masks_notation.choice(KIND["encoder_self"], none) == "none"
     assert masks_notation.choice(KIND["decoder_self"], MaskChange((LOOK_AHEAD,))) == "none"
@@ -377,13 +462,18 @@ def test_a_change_as_a_text(change: MaskChange, text: str) -> None:
     assert masks_notation.to_text(change) == text
 
 
-@pytest.mark.parametrize(("text", "count"), [("f0-99.0-999", 100_000), ("f0-99.0-1000", 0), ("f0-4.0-1_f0-99.0-999", 10)])
+@pytest.mark.parametrize(
+    ("text", "count"), [("f0-99.0-999", 100_000), ("f0-99.0-1000", 0), ("f0-4.0-1_f0-99.0-999", 10)]
+)
 def test_a_text_paints_at_most_so_many_cells(text: str, count: int) -> None:
     assert len(masks_notation.from_text(text).forbidden) == count
 
 
 def test_the_last_cell_that_can_be_named() -> None:
-    kept = masks_notation.paint(MaskChange(), [(4095, 0, 0), (4096, 0, 0), (0, 4095, 1), (0, 4096, 1), (-1, 0, 0), (0, -1, 1)])
+    kept = masks_notation.paint(
+        MaskChange(),
+        [(4095, 0, 0), (4096, 0, 0), (0, 4095, 1), (0, 4096, 1), (-1, 0, 0), (0, -1, 1)],
+    )
     assert (kept.forbidden, kept.opened) == (((4095, 0),), ((0, 4095),))
 
 
@@ -395,10 +485,23 @@ def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
     assert table[0] == ["token", "before (nats)", "after (nats)"]
     assert [row[0] for row in table[1:]] == ["e", "d", "c", "[end]", "sum"]
     for column, of in ((1, view.before), (2, view.after)):
-        np.testing.assert_allclose([float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5)
+        np.testing.assert_allclose(
+            [float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5
+        )
     heading, *rows = csv.reader(masks_files.head_csv(view))
-    assert heading == ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
-    cells = [[f"{q} {query}", f"{k} {key}"] for q, query in enumerate(STEPS) for k, key in enumerate(SOURCE)]
+    assert heading == [
+        "query",
+        "key",
+        "allowed before",
+        "weight before",
+        "allowed after",
+        "weight after",
+    ]
+    cells = [
+        [f"{q} {query}", f"{k} {key}"]
+        for q, query in enumerate(STEPS)
+        for k, key in enumerate(SOURCE)
+    ]
     assert [row[:2] for row in rows] == cells
     for column, may in ((2, allowed["cross before"]), (4, allowed["cross"])):
         assert [row[column] for row in rows] == [str(cell) for cell in may.ravel()]
@@ -412,10 +515,17 @@ def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
                   ("decoder_self", "before"): [PADDING, LOOK_AHEAD], ("decoder_self", "after"): [PADDING, LOOK_AHEAD, DRAWN],
                   ("cross", "before"): [PADDING], ("cross", "after"): [DRAWN]}  # fmt: skip
         names = {"source_tokens", "target_tokens", "log_probs.before", "log_probs.after"}
-        sites = {name: name.replace("layers.0", "layer1").replace("layers.1", "layer2") for name in view.after.trace.attention}
+        sites = {
+            name: name.replace("layers.0", "layer1").replace("layers.1", "layer2")
+            for name in view.after.trace.attention
+        }
         names |= {f"{name}.{when}" for name in sites.values() for when in ("before", "after")}
-        names |= {f"{kind}.{when}.{form}" for kind, when in layers for form in ("allowed", "additive")}
-        names |= {f"{kind}.{when}.layer.{name}" for (kind, when), own in layers.items() for name in own}
+        names |= {
+            f"{kind}.{when}.{form}" for kind, when in layers for form in ("allowed", "additive")
+        }
+        names |= {
+            f"{kind}.{when}.layer.{name}" for (kind, when), own in layers.items() for name in own
+        }
         assert set(held) == names
         assert held["source_tokens"].tolist() == [*"abc", "[end]", "[padding]", "[padding]"]
         assert held["target_tokens"].tolist() == ["[start]", *"edc"]
@@ -424,14 +534,22 @@ def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
             for kind in ("decoder_self", "cross"):
                 may = allowed[f"{kind}{own}"]
                 np.testing.assert_array_equal(held[f"{kind}.{when}.allowed"], may)
-                np.testing.assert_array_equal(held[f"{kind}.{when}.additive"], np.where(may, 0.0, -np.inf))
-                together = np.logical_and.reduce([held[f"{kind}.{when}.layer.{name}"] for name in layers[kind, when]])
+                np.testing.assert_array_equal(
+                    held[f"{kind}.{when}.additive"], np.where(may, 0.0, -np.inf)
+                )
+                together = np.logical_and.reduce(
+                    [held[f"{kind}.{when}.layer.{name}"] for name in layers[kind, when]]
+                )
                 np.testing.assert_array_equal(together, may)
             assert held[f"{sites[CROSS]}.{when}"].shape == (3, 4, 6)
-            np.testing.assert_array_equal(held[f"{sites[CROSS]}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1)))
+            np.testing.assert_array_equal(
+                held[f"{sites[CROSS]}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1))
+            )
 
 
-def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+def test_the_drawing_shows_the_mask_before_after_and_the_difference(
+    view: MaskView, allowed: dict[str, np.ndarray]
+) -> None:
     drawing = Drawing(masks_files.masks_svg(view))
     before, after = (site.weights(2).numpy() for site in view.sites)
     largest = np.abs(after - before).max()
@@ -439,7 +557,9 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskVi
               "After: with the changes (0 … 1)",
               f"Difference: after − before (−{largest:.2g} orange … +{largest:.2g} blue)"]  # fmt: skip
     heading, *texts = [text.text for text in drawing.texts]
-    assert heading == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kinds(view.after.trace))}"
+    assert (
+        heading == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kinds(view.after.trace))}"
+    )
     assert texts[-1] == "Rows read (query), columns are read (key)."
     assert [text for text in texts if text in titles] == titles
     shows = [(allowed["decoder_self"], TARGET), (allowed["cross before"], SOURCE), (allowed["cross"], SOURCE),
@@ -460,15 +580,24 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskVi
                     continue
                 assert np.float32(note) == np.float32(value[q, k])
                 apart = abs(value[q, k]) / largest, ACCENT if value[q, k] > 0 else LOSS
-                share, high = {titles[0]: (0.18, ACCENT), titles[3]: apart}.get(title, (value[q, k], ACCENT))
+                share, high = {titles[0]: (0.18, ACCENT), titles[3]: apart}.get(
+                    title, (value[q, k], ACCENT)
+                )
                 assert np.abs(rgb(box.get("fill")) - mixed(float(share), PAPER, high)).max() <= 1
         rows = [text for text in drawing.texts if text.get("text-anchor") == "end"]
         rows = [text for text in rows if left - 10 <= float(text.get("x")) < left]
         assert [text.text for text in rows] == STEPS
         for q, text in enumerate(rows):
             assert top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
-        turned = [(text.text, text.get("transform").split(") ")) for text in drawing.texts if text.get("transform")]
-        places = [(said, *map(float, move.removeprefix("translate(").split()), turn) for said, (move, turn) in turned]
+        turned = [
+            (text.text, text.get("transform").split(") "))
+            for text in drawing.texts
+            if text.get("transform")
+        ]
+        places = [
+            (said, *map(float, move.removeprefix("translate(").split()), turn)
+            for said, (move, turn) in turned
+        ]
         mine = [place for place in places if left <= place[1] < left + len(keys) * side]
         assert [place[0] for place in mine] == keys
         for k, (_, x, y, turn) in enumerate(mine):

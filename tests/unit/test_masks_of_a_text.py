@@ -26,11 +26,17 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.masks.payloads import Choices
 
-NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
+NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 FIRST, FOLLOWS, SECOND = "abcab", "edc", "bad"
-IDS = {text: [1, *(NAMES.index(letter) for letter in text)] for text in (FIRST, FIRST + FOLLOWS, SECOND)}
+IDS = {
+    text: [1, *(NAMES.index(letter) for letter in text)]
+    for text in (FIRST, FIRST + FOLLOWS, SECOND)
+}
 OWN, HEAD, N_CTX = "decoder.layers.1.self_attn", 2, 17
-WINDOW, PAINTED = MaskChange(ready="window", k=2), MaskChange(forbidden=((3, 0), (3, 1)), opened=((1, 2),))
+WINDOW, PAINTED = (
+    MaskChange(ready="window", k=2),
+    MaskChange(forbidden=((3, 0), (3, 1)), opened=((1, 2),)),
+)
 LIFTED = MaskChange(lifted=(LOOK_AHEAD,))
 
 
@@ -39,9 +45,13 @@ def scope() -> Scope:
     return letters("gpt", n_ctx=N_CTX)
 
 
-def viewed(scope: Scope, change: MaskChange, shown: int = 0, continuation: str | None = FOLLOWS) -> MaskView:
+def viewed(
+    scope: Scope, change: MaskChange, shown: int = 0, continuation: str | None = FOLLOWS
+) -> MaskView:
     run = CurrentRun(scope, scope.run(FIRST, continuation))
-    return masks_payloads.views(run, Choices(SECOND, "", shown, Edits.of_kinds(self=change), "self", OWN, HEAD))[1]
+    return masks_payloads.views(
+        run, Choices(SECOND, "", shown, Edits.of_kinds(self=change), "self", OWN, HEAD)
+    )[1]
 
 
 def by_hand(n: int, change: MaskChange) -> torch.Tensor:
@@ -66,16 +76,23 @@ def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scop
     run = CurrentRun(scope, scope.run(FIRST, FOLLOWS))
     chosen = Choices("", "", 0, Edits.of_kinds(self=WINDOW), "self", OWN, HEAD)
     written = dict(masks_payloads.payloads(run, chosen)["written"]["rows"])
-    own, changed = (log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp() for change in (MaskChange(), WINDOW))
+    own, changed = (
+        log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp()
+        for change in (MaskChange(), WINDOW)
+    )
     assert written["label-out"] == f"most likely next, {100 * float(own.max()):.0f} %"
     assert written["source"] == FIRST + FOLLOWS
     assert written["output"] == NAMES[int(own.argmax())]
     assert f"{100 * float(own.max()):.0f}" != f"{100 * float(changed.max()):.0f}"
 
 
-@pytest.mark.parametrize("change", [MaskChange(), WINDOW, PAINTED, LIFTED], ids=["own", "window", "painted", "lifted"])
+@pytest.mark.parametrize(
+    "change", [MaskChange(), WINDOW, PAINTED, LIFTED], ids=["own", "window", "painted", "lifted"]
+)
 @pytest.mark.parametrize(("shown", "text"), [(0, FIRST + FOLLOWS), (1, SECOND)])
-def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: MaskChange, shown: int, text: str) -> None:
+def test_a_changed_run_is_the_run_with_that_mask_by_hand(
+    scope: Scope, change: MaskChange, shown: int, text: str
+) -> None:
     view, ids = viewed(scope, change, shown), IDS[text]
     for run, mask in ((view.before, MaskChange()), (view.after, change)):
         expected = log_probs(scope, ids, mask)[range(len(ids) - 1), ids[1:]]
@@ -91,7 +108,10 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: M
     allowed = by_hand(n, change)
     allowed[:, len(ids) :] = False
     np.testing.assert_array_equal(arrays["blockedAfter"].reshape(n, n), ~allowed.numpy())
-    assert header["effect"]["sums"] == [pytest.approx(view.before.log_prob), pytest.approx(view.after.log_prob)]
+    assert header["effect"]["sums"] == [
+        pytest.approx(view.before.log_prob),
+        pytest.approx(view.after.log_prob),
+    ]
 
 
 def test_what_the_painter_is_told(scope: Scope) -> None:
@@ -99,23 +119,42 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
     row = ["[start]", *SECOND, *["[padding]"] * 5]
     read = row[: len(SECOND) + 1]
     steps = [*(f"{one} → {other}" for one, other in pairwise(read)), read[-1], *["[padding]"] * 5]
-    assert [label[0] for label in header["queries"]] == steps       # nothing follows the last token of the text
+    assert [
+        label[0] for label in header["queries"]
+    ] == steps  # nothing follows the last token of the text
     assert [label[0] for label in header["keys"]] == row
-    assert (header["kind"], header["title"]) == ("self", "Decoder masked self-attention: the text reads itself")
+    assert (header["kind"], header["title"]) == (
+        "self",
+        "Decoder masked self-attention: the text reads itself",
+    )
     assert (header["queryAxis"], header["keyAxis"]) == (
-        "who reads (query): the text, a row is read → written", "what is read (key): the text",
+        "who reads (query): the text, a row is read → written",
+        "what is read (key): the text",
     )
     assert header["layers"] == [
-        {"name": "text padding", "reason": "this key only pads the shorter text; there is nothing to read"},
-        {"name": "look-ahead", "reason": "the key comes after the query; while a decoder writes, it does not exist yet"},
+        {
+            "name": "text padding",
+            "reason": "this key only pads the shorter text; there is nothing to read",
+        },
+        {
+            "name": "look-ahead",
+            "reason": "the key comes after the query; while a decoder writes, it does not exist yet",
+        },
         {"name": "window of 2", "reason": "the key is further away than that"},
     ]
     (block,) = header["strip"]
     assert (block["kind"], block["rows"], block["cols"]) == ("self", 9, 9)
     blocked = {picture["name"]: picture["blocked"] for picture in block["pictures"]}
-    assert blocked == {"text padding": 45, "look-ahead": 36, "window of 2": 42, "all together": 81 - (1 + 2 + 3 + 3 + 2 + 1)}
+    assert blocked == {
+        "text padding": 45,
+        "look-ahead": 36,
+        "window of 2": 42,
+        "all together": 81 - (1 + 2 + 3 + 3 + 2 + 1),
+    }
     assert (header["effect"]["kind"], header["effect"]["given"]) == ("self", "Text")
-    assert [label[0] for label in header["effect"]["labels"]] == [*SECOND]      # no [end]: a text goes on
+    assert [label[0] for label in header["effect"]["labels"]] == [
+        *SECOND
+    ]  # no [end]: a text goes on
 
 
 def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
@@ -166,16 +205,25 @@ def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None
 
 
 def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> None:
-    assert masks_text.batch((5, 3), "text") == "5 and 3 tokens: the second text is padded with 2 tokens."
+    assert (
+        masks_text.batch((5, 3), "text")
+        == "5 and 3 tokens: the second text is padded with 2 tokens."
+    )
     assert masks_text.batch((5, 5), "text") == "Both have 5 tokens: no padding in the text."
     filled = "The shorter of the two is padded to the length of the longer."
     assert masks_text.second_help(scope.model) == filled
-    assert masks_text.second_help(letters().model) == f"{filled} The target of this one is what the model writes for it."
+    assert (
+        masks_text.second_help(letters().model)
+        == f"{filled} The target of this one is what the model writes for it."
+    )
 
 
 def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
     site = scope.run(FIRST).attention[OWN]
-    assert "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part" in masks_text.rules(site)
+    assert (
+        "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part"
+        in masks_text.rules(site)
+    )
     assert masks_text.layer(SELF, PADDING) == "text padding"
     assert {name: masks_text.ready_label(SELF, name, "causal") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
@@ -186,7 +234,11 @@ def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
 
 def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
     assert masks_notation.hides_the_future(SELF)
-    assert [masks_notation.hides_the_future(kind) for kind in Transformer.kinds] == [False, True, False]
+    assert [masks_notation.hides_the_future(kind) for kind in Transformer.kinds] == [
+        False,
+        True,
+        False,
+    ]
 
 
 # a model with a window of its own
@@ -203,4 +255,6 @@ def test_reading_everything_lifts_the_models_own_window_too() -> None:
     assert masks_notation.from_text("nolook_nopad_nowindow3") == everything
     assert masks_notation.choice(SELF, everything) == "none"
     assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange((PADDING,))
-    assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange((PADDING,), "window", 1)
+    assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange(
+        (PADDING,), "window", 1
+    )

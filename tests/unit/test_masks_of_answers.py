@@ -38,7 +38,9 @@ def viewed(head: str, *asked: object) -> MaskView:
     scope = scope_of(head)
     changes = Edits.of_kinds(self=MaskChange(forbidden=CELLS))
     run = CurrentRun(scope, scope.run(*asked))
-    return masks_payloads.views(run, Choices("", "", 0, changes, "self", "encoder.layers.0.self_attn", 1))[1]
+    return masks_payloads.views(
+        run, Choices("", "", 0, changes, "self", "encoder.layers.0.self_attn", 1)
+    )[1]
 
 
 def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]:
@@ -54,15 +56,27 @@ def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]
         if head == "span":
             return dict(zip(("start", "end"), model.heads["span"](h)[0].unbind(-1), strict=True))
         pooled = torch.tanh(model.heads["pooler"](h[:, 0]))
-        return {"masked": model.heads["masked"](h, model.embedding.weight)[0], "next": model.heads["next"](pooled)[0]}
+        return {
+            "masked": model.heads["masked"](h, model.embedding.weight)[0],
+            "next": model.heads["next"](pooled)[0],
+        }
 
 
 def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     view = viewed("pretraining", "Mary [MASK] to the garden.", None, (5,))
-    before, after = (by_hand("pretraining", view, changed)["masked"].double().log_softmax(-1) for changed in (False, True))
-    hidden, guess = scope_of("pretraining").tokenizer.encode("garden").ids[0], int(before[2].argmax())
+    before, after = (
+        by_hand("pretraining", view, changed)["masked"].double().log_softmax(-1)
+        for changed in (False, True)
+    )
+    hidden, guess = (
+        scope_of("pretraining").tokenizer.encode("garden").ids[0],
+        int(before[2].argmax()),
+    )
     given = log_prob_change(view)
-    assert [label.text for label in given.labels] == [scope_of("pretraining").tokenizer.token(guess), "garden"]
+    assert [label.text for label in given.labels] == [
+        scope_of("pretraining").tokenizer.token(guess),
+        "garden",
+    ]
     assert [label.note for label in given.labels] == ["the model's own first guess before", ""]
     np.testing.assert_allclose(given.before, [before[2, guess], before[5, hidden]], atol=1e-4)
     np.testing.assert_allclose(given.after, [after[2, guess], after[5, hidden]], atol=1e-4)
@@ -73,18 +87,30 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     assert arrays["logAfter"].tolist() == pytest.approx(given.after)
     likelier = "more likely" if sum(given.after) > sum(given.before) else "less likely"
     words = ", ".join(label.text for label in given.labels)
-    (line,) = (line for line in header["story"] if line.startswith(f"Log-probability of the hidden tokens “{words}”: "))
+    (line,) = (
+        line
+        for line in header["story"]
+        if line.startswith(f"Log-probability of the hidden tokens “{words}”: ")
+    )
     assert likelier in line
     rows = list(csv.DictReader(io.StringIO(files.log_probs_csv(view))))
     assert [row["token"] for row in rows] == [*(label.text for label in given.labels), "sum"]
-    assert [float(row["after (nats)"]) for row in rows] == pytest.approx([*given.after, sum(given.after)])
+    assert [float(row["after (nats)"]) for row in rows] == pytest.approx(
+        [*given.after, sum(given.after)]
+    )
 
 
 def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
     view = viewed("pretraining", FIRST, SECOND)
-    before, after = (by_hand("pretraining", view, changed)["next"].double().log_softmax(-1) for changed in (False, True))
+    before, after = (
+        by_hand("pretraining", view, changed)["next"].double().log_softmax(-1)
+        for changed in (False, True)
+    )
     best, given = int(before.argmax()), log_prob_change(view)
-    assert ([label.text for label in given.labels], given.what) == ([("next", "not next")[best]], "class")
+    assert ([label.text for label in given.labels], given.what) == (
+        [("next", "not next")[best]],
+        "class",
+    )
     assert given.before[0] == pytest.approx(float(before[best]), abs=1e-4)
     assert given.after[0] == pytest.approx(float(after[best]), abs=1e-4)
 
@@ -92,7 +118,11 @@ def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
 def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
     view = viewed("span", QUESTION, f"{FIRST} {SECOND}")
     row, output = view.before.trace.streams["text"], view.before.trace.outputs["span"]
-    inside = [i for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True)) if segment and offset]
+    inside = [
+        i
+        for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True))
+        if segment and offset
+    ]
     given = log_prob_change(view)
     for changed, values in ((False, given.before), (True, given.after)):
         made = by_hand("span", view, changed)
@@ -101,7 +131,10 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
             for name, place in (("start", output.start), ("end", output.end))
         ]
         assert list(values) == pytest.approx(expected, abs=1e-4)
-    assert [label.text for label in given.labels] == [f"start: {row.tokens[output.start]}", f"end: {row.tokens[output.end]}"]
+    assert [label.text for label in given.labels] == [
+        f"start: {row.tokens[output.start]}",
+        f"end: {row.tokens[output.end]}",
+    ]
 
 
 def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:

@@ -20,18 +20,26 @@ from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.inside import text as inside_text
 
 TERMS = words.terms("translation", "eng-fra")
-OWN, CROSS, ALIGNMENT = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn", "decoder.alignment"
+OWN, CROSS, ALIGNMENT = (
+    "decoder.layers.0.self_attn",
+    "decoder.layers.1.cross_attn",
+    "decoder.alignment",
+)
 SIMILARITIES = ["scaled dot", "dot", "cosine", "general", "additive", "alignment"]
 KEYS = ["0 a", "1 b", "2 c", "3 d", "4 e", "5 [end]"]
 
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, Trace]:
-    scopes = {name: letters(similarity=name) for name in SIMILARITIES[:-1]} | {"alignment": letters("recurrent")}
+    scopes = {name: letters(similarity=name) for name in SIMILARITIES[:-1]} | {
+        "alignment": letters("recurrent")
+    }
     return {name: scope.run("abcde", "edc") for name, scope in scopes.items()}
 
 
-def chosen(traces: dict[str, Trace], name: str, site: str = CROSS) -> tuple[Trace, inside_cell.Cell]:
+def chosen(
+    traces: dict[str, Trace], name: str, site: str = CROSS
+) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else site]
     return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
@@ -79,23 +87,42 @@ SCORES = {
 
 @pytest.mark.parametrize("convention", ["rows", "columns"])
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_equation_against_a_table(traces: dict[str, Trace], name: str, convention: str) -> None:
+def test_every_equation_against_a_table(
+    traces: dict[str, Trace], name: str, convention: str
+) -> None:
     _, at = chosen(traces, name)
     symbol = "E" if name == "alignment" else "A"
     along = "each row" if convention == "rows" else "each column"
     softmax = f"Mask, then softmax over {along}:"
-    softmax = (softmax, f"Â = softmax({symbol} + mask)", f"Â = softmax({symbol} + mask)", "scores = weights")
+    softmax = (
+        softmax,
+        f"Â = softmax({symbol} + mask)",
+        f"Â = softmax({symbol} + mask)",
+        "scores = weights",
+    )
     mixed = [("Mix the states:", "C = Â H", "C = H Â", "weights k = b")]
-    expected = [*SCORES[name], softmax, *mixed] if name == "alignment" else [*PROJECTIONS, *SCORES[name], softmax, *AFTER]
+    expected = (
+        [*SCORES[name], softmax, *mixed]
+        if name == "alignment"
+        else [*PROJECTIONS, *SCORES[name], softmax, *AFTER]
+    )
     found = inside_matrices.equations(at.site, convention)
     assert len(found) == len(expected)
     for equation, (title, by_rows, by_columns, terms) in zip(found, expected, strict=True):
         assert equation["title"] == title
         assert equation["formula"] == (by_rows if convention == "rows" else by_columns)
-        matrices = [(term["matrix"], term["transposed"]) for term in equation["terms"] if isinstance(term, dict)]
-        *factors, result = [(part.rstrip("'"), part.endswith("'")) for part in terms.replace("= ", "").split()]
+        matrices = [
+            (term["matrix"], term["transposed"])
+            for term in equation["terms"]
+            if isinstance(term, dict)
+        ]
+        *factors, result = [
+            (part.rstrip("'"), part.endswith("'")) for part in terms.replace("= ", "").split()
+        ]
         assert matrices == [*(factors if convention == "rows" else factors[::-1]), result]
-        assert equation["size"] == ("large" if result[0] in ("scores", "weights") or result[0] == "b" else "small")
+        assert equation["size"] == (
+            "large" if result[0] in ("scores", "weights") or result[0] == "b" else "small"
+        )
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
@@ -109,15 +136,28 @@ def test_the_signs_between_the_factors(traces: dict[str, Trace], name: str) -> N
         "scaled dot": [["·", "/ √5 ="]], "dot": [plain], "cosine": [["→"], ["→"], ["·", "· t ="]], "general": [plain, plain],
         "additive": [plain, plain, ["+", "→ tanh, · v ="]], "alignment": [plain, plain, ["+", "→ tanh, · v ="]],
     }[name]  # fmt: skip
-    assert signs == [*([] if name == "alignment" else first), *scores, ["→"], plain, *([] if name == "alignment" else [plain])]
+    assert signs == [
+        *([] if name == "alignment" else first),
+        *scores,
+        ["→"],
+        plain,
+        *([] if name == "alignment" else [plain]),
+    ]
 
 
 @pytest.mark.parametrize(("convention", "x", "memory"), [("rows", "X", "M"), ("columns", "I", "M")])
-def test_self_attention_makes_all_three_of_one_text(traces: dict[str, Trace], convention: str, x: str, memory: str) -> None:
+def test_self_attention_makes_all_three_of_one_text(
+    traces: dict[str, Trace], convention: str, x: str, memory: str
+) -> None:
     def sources(site: str) -> list[tuple[str, str]]:
         found = inside_matrices.equations(chosen(traces, "dot", site)[1].site, convention)[:3]
-        terms = [[term for term in equation["terms"] if isinstance(term, dict)] for equation in found]
-        return [next((t["matrix"], t["name"]) for t in three if t["matrix"] in ("x", "memory")) for three in terms]
+        terms = [
+            [term for term in equation["terms"] if isinstance(term, dict)] for equation in found
+        ]
+        return [
+            next((t["matrix"], t["name"]) for t in three if t["matrix"] in ("x", "memory"))
+            for three in terms
+        ]
 
     assert sources(OWN) == [("x", x)] * 3
     assert sources(CROSS) == [("x", x), ("memory", memory), ("memory", memory)]
@@ -155,8 +195,18 @@ DESCRIBED = {
     "k": ("keys", "key number", "q k", "row of the tokens · column of W_K, + bias"),
     "v": ("values", "key number", "v b", "row of the tokens · column of W_V, + bias"),
     "learned_M": ("weights M of the similarity", "input number", "learned_M", "found in training"),
-    "learned_W": ("weights W of the similarity", "number input", "learned_W learned_U", "found in training"),
-    "learned_U": ("weights U of the similarity", "number input", "learned_W learned_U", "found in training"),
+    "learned_W": (
+        "weights W of the similarity",
+        "number input",
+        "learned_W learned_U",
+        "found in training",
+    ),
+    "learned_U": (
+        "weights U of the similarity",
+        "number input",
+        "learned_W learned_U",
+        "found in training",
+    ),
     "compared_q": ("queries as they are compared", "query number", "compared_q compared_k", ""),
     "compared_k": ("keys as they are compared", "key number", "compared_q compared_k", ""),
     "scores": ("score before the mask", "query key", "scores", "{formula}"),
@@ -179,11 +229,17 @@ def test_every_matrix_says_what_it_is(traces: dict[str, Trace], name: str) -> No
     trace, at = chosen(traces, name)
     header, arrays = unpack(inside_matrices.matrices(trace, at, TERMS))
     table = DESCRIBED | (OF_ALIGNMENT if name == "alignment" else {})
-    held = "q k scores weights b " + ("" if name == "alignment" else "x memory W_Q W_K W_V W_O v added ") + HELD[name]
+    held = (
+        "q k scores weights b "
+        + ("" if name == "alignment" else "x memory W_Q W_K W_V W_O v added ")
+        + HELD[name]
+    )
     assert set(header["matrices"]) == set(held.split())
     for matrix, found in header["matrices"].items():
         says, axes, scales, made = table[matrix]
-        largest = max((float(np.abs(arrays[s]).max()) for s in scales.split() if s in arrays), default=1.0)
+        largest = max(
+            (float(np.abs(arrays[s]).max()) for s in scales.split() if s in arrays), default=1.0
+        )
         assert found == {
             "array": matrix, "shape": list(arrays[matrix].shape), "says": says, "axes": axes.split(), "scale": largest,
             "made": made.format(formula=words.formula(at.site)), "weights": matrix == "weights", "masked": matrix == "weights",
@@ -199,12 +255,19 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
     for name in ("W_Q", "W_K", "W_V"):
         np.testing.assert_array_equal(arrays[name], at.site.projections[name][0][own].T.numpy())
     np.testing.assert_array_equal(arrays["W_O"], at.site.projections["W_O"][0][:, own].T.numpy())
-    np.testing.assert_allclose(arrays["added"], at.site.out[0, 1].numpy() @ arrays["W_O"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        arrays["added"], at.site.out[0, 1].numpy() @ arrays["W_O"], rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_array_equal(arrays["x"], at.site.x[0].numpy())
     if site == CROSS:
         np.testing.assert_array_equal(arrays["memory"], at.site.memory[0].numpy())
     keys = [*"abcde", "[end]"] if site == CROSS else ["[start]", *"edc"]
-    assert [label[0] for label in header["tokens"]["query"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
+    assert [label[0] for label in header["tokens"]["query"]] == [
+        "[start] → e",
+        "e → d",
+        "d → c",
+        "c → [end]",
+    ]
     assert [label[0] for label in header["tokens"]["key"]] == keys
     assert {name: header[name] for name in ("site", "head", "query", "key", "convention", "title", "masks", "file")} == {
         "site": site, "head": 1, "query": 2, "key": 1, "convention": "columns",
@@ -225,8 +288,16 @@ def two_ways(at: inside_cell.Cell) -> dict[str, dict[str, torch.Tensor]]:
         p = scores.masked_fill(~at.site.allowed(), -torch.inf).softmax(-1)
         jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
         gradient = jacobian.flatten(1).norm(dim=1)
-        by_product = (jacobian / divisor).flatten(1).norm(dim=1)      # ∂softmax(q·k / divisor)/∂(q·k), by the chain rule
-        found[name] = {"scores": scores, "p": p, "entropy": -torch.xlogy(p, p).sum(-1), "gradient": gradient, "by q·k": by_product}
+        by_product = (
+            (jacobian / divisor).flatten(1).norm(dim=1)
+        )  # ∂softmax(q·k / divisor)/∂(q·k), by the chain rule
+        found[name] = {
+            "scores": scores,
+            "p": p,
+            "entropy": -torch.xlogy(p, p).sum(-1),
+            "gradient": gradient,
+            "by q·k": by_product,
+        }
     return found
 
 
@@ -243,7 +314,10 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
         ("mean entropy of the head's queries", lambda s: s["entropy"].mean()),
         ("mean gradient of the head's queries", lambda s: s["gradient"].mean()),
         ("the same by q·k, ÷ the divisor, mean", lambda s: s["by q·k"].mean()),
-        ("spread of the head's scores (standard deviation)", lambda s: s["scores"][allowed].std(correction=0)),
+        (
+            "spread of the head's scores (standard deviation)",
+            lambda s: s["scores"][allowed].std(correction=0),
+        ),
     ]
     heading, line, *rows = inside_scaling.table(at).splitlines()
     assert heading == "| | ÷ √5 | without |"
@@ -259,15 +333,28 @@ def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace])
     _, at = chosen(traces, "scaled dot")
     both, said = two_ways(at), inside_scaling.sentence(at)
     assert "2.24 times as far apart" in said
-    assert f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said
+    assert (
+        f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said
+    )
     ours, bare = both["with"], both["without"]
     times = {name: float(bare[name][2] / ours[name][2]) for name in ("gradient", "by q·k")}
     assert times["gradient"] > 1.05
     assert times["by q·k"] > 1.05
-    assert f"Softmax would answer {times['gradient']:.3g} times as strongly when a score moves." in said
-    assert f"when q·k moves, the weights would answer {times['by q·k']:.3g} times as strongly." in said
-    assert f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}, " in said
-    assert f"softmax's own {bare['gradient'].mean():.2g} instead of {ours['gradient'].mean():.2g}: neither would be smaller" in said
+    assert (
+        f"Softmax would answer {times['gradient']:.3g} times as strongly when a score moves."
+        in said
+    )
+    assert (
+        f"when q·k moves, the weights would answer {times['by q·k']:.3g} times as strongly." in said
+    )
+    assert (
+        f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}, "
+        in said
+    )
+    assert (
+        f"softmax's own {bare['gradient'].mean():.2g} instead of {ours['gradient'].mean():.2g}: neither would be smaller"
+        in said
+    )
 
 
 def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) -> None:
@@ -284,17 +371,25 @@ def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) ->
         assert point["entropy"] == pytest.approx(float(-torch.xlogy(p, p).sum()), abs=1e-4)
         gradient = float((torch.diag(p) - torch.outer(p, p)).norm())
         assert point["gradient"] == pytest.approx(gradient, abs=1e-4)
-        assert point["product_gradient"] == pytest.approx(gradient / point["divisor"], rel=1e-3, abs=1e-4)
+        assert point["product_gradient"] == pytest.approx(
+            gradient / point["divisor"], rel=1e-3, abs=1e-4
+        )
 
 
-@pytest.mark.parametrize(("dark", "blue", "orange"), [(False, "#1b3fae", "#c8590b"), (True, "#9dbcff", "#ff9d5c")])
-def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], dark: bool, blue: str, orange: str) -> None:
+@pytest.mark.parametrize(
+    ("dark", "blue", "orange"), [(False, "#1b3fae", "#c8590b"), (True, "#9dbcff", "#ff9d5c")]
+)
+def test_the_bars_and_the_curves_say_what_they_show(
+    traces: dict[str, Trace], dark: bool, blue: str, orange: str
+) -> None:
     trace, at = chosen(traces, "scaled dot")
     both, names = two_ways(at), ["÷ √5 (the model)", "without"]
     bars = inside_scaling.weights_chart(trace, at, dark).to_dict()
     assert bars["title"]["text"] == ["This query's weights, with and without the", "division"]
     rows = bars["data"]["values"]
-    assert [(row["key"], row["place"], row["softmax"]) for row in rows] == [(KEYS[j], j, name) for j in range(6) for name in names]
+    assert [(row["key"], row["place"], row["softmax"]) for row in rows] == [
+        (KEYS[j], j, name) for j in range(6) for name in names
+    ]
     for row in rows:
         p = both["with" if row["softmax"] == names[0] else "without"]["p"][2]
         assert row["weight"] == pytest.approx(float(p[row["place"]]), abs=1e-5)
@@ -302,25 +397,48 @@ def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], da
     assert drawn["x"]["field"] == "key"
     assert drawn["x"]["title"] == "what is read (key)"
     assert drawn["x"]["sort"]["field"] == "place"
-    assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]) == ("weight", "weight", {"domain": [0, 1]})
+    assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]) == (
+        "weight",
+        "weight",
+        {"domain": [0, 1]},
+    )
     assert (drawn["xOffset"]["field"], drawn["xOffset"]["sort"]) == ("softmax", names)
     assert drawn["stroke"]["scale"] == {"domain": names, "range": [blue, orange]}
-    assert drawn["fill"]["scale"] == {"domain": names, "range": [blue, f"{orange}26"]}       # hollow without the division
+    assert drawn["fill"]["scale"] == {
+        "domain": names,
+        "range": [blue, f"{orange}26"],
+    }  # hollow without the division
     assert drawn["fill"]["legend"] == drawn["stroke"]["legend"]
     for field, unit in (("entropy", "nats"), ("gradient", "norm")):
-        line, rules = inside_scaling.curve_chart(at, field, f"The {field}", unit, dark).to_dict()["layer"]
+        line, rules = inside_scaling.curve_chart(at, field, f"The {field}", unit, dark).to_dict()[
+            "layer"
+        ]
         assert line["mark"] == {"type": "line", "color": blue}
         assert line["data"]["values"] == inside_scaling.curves(at)
-        assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == ("divisor", "divisor of q·k")
+        assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == (
+            "divisor",
+            "divisor of q·k",
+        )
         assert line["encoding"]["x"]["scale"]["type"] == "log"
-        assert line["encoding"]["x"]["axis"] == {"values": [2.0**power for power in range(-2, 6)], "format": "~g"}
+        assert line["encoding"]["x"]["axis"] == {
+            "values": [2.0**power for power in range(-2, 6)],
+            "format": "~g",
+        }
         assert (line["encoding"]["y"]["field"], line["encoding"]["y"]["title"]) == (field, unit)
         assert line["encoding"]["y"]["scale"] == {"zero": True}
         assert [tip["field"] for tip in line["encoding"]["tooltip"]] == ["divisor", field]
-        assert rules["data"]["values"] == [{"divisor": math.sqrt(5), "softmax": names[0]}, {"divisor": 1.0, "softmax": names[1]}]
+        assert rules["data"]["values"] == [
+            {"divisor": math.sqrt(5), "softmax": names[0]},
+            {"divisor": 1.0, "softmax": names[1]},
+        ]
         assert rules["encoding"]["color"]["scale"] == {"domain": names, "range": [blue, orange]}
-        assert rules["encoding"]["strokeDash"]["scale"] == {"domain": names, "range": [[9, 3], [2, 2]]}
-    assert inside_scaling.curve_chart(at, "entropy", "The title", "nats").to_dict()["title"]["text"] == ["The title"]
+        assert rules["encoding"]["strokeDash"]["scale"] == {
+            "domain": names,
+            "range": [[9, 3], [2, 2]],
+        }
+    assert inside_scaling.curve_chart(at, "entropy", "The title", "nats").to_dict()["title"][
+        "text"
+    ] == ["The title"]
 
 
 # files
@@ -341,7 +459,9 @@ def test_the_walks_table_read_back(traces: dict[str, Trace], name: str) -> None:
         assert np.float32(told["score"]) == np.float32(told["masked"]) == scores[j].numpy()
         assert told["allowed"] == "1"
         assert np.float32(told["weight"]) == weights[j].numpy()
-        assert sum(float(told[term]) for term in terms) == pytest.approx(float(scores[j]), rel=1e-4, abs=1e-4)
+        assert sum(float(told[term]) for term in terms) == pytest.approx(
+            float(scores[j]), rel=1e-4, abs=1e-4
+        )
         given = (weights[j] * at.site.v[0, at.head, j]).numpy()
         np.testing.assert_allclose([float(told[part]) for part in parts], given, rtol=1e-5)
 
@@ -367,26 +487,54 @@ def test_the_walks_arrays_read_back(traces: dict[str, Trace], name: str) -> None
             "weights": at.site.weights(at.head)[2], "parts": w.parts, "b": w.b, "compared_q": w.comparison.q,
             "compared_k": w.comparison.k, "met": w.comparison.elementwise, "terms": w.comparison.terms, **learned,
         }  # fmt: skip
-        of_heads = set() if name == "alignment" else {"added", "head_out", "heads_added", "bias", "output", "residual"}
+        of_heads = (
+            set()
+            if name == "alignment"
+            else {"added", "head_out", "heads_added", "bias", "output", "residual"}
+        )
         assert set(held) == {*arrays, *of_heads, "query_tokens", "key_tokens", "query"}
         for array, value in arrays.items():
             np.testing.assert_array_equal(held[array], value.numpy(), err_msg=array)
-        np.testing.assert_allclose(held["b"], at.site.out[0, at.head, 2].numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            held["b"], at.site.out[0, at.head, 2].numpy(), rtol=1e-4, atol=1e-5
+        )
         assert held["query_tokens"].tolist() == ["[start]", *"edc"]
         assert held["key_tokens"].tolist() == [*"abcde", "[end]"]
         assert held["query"] == 2
         if of_heads:
             np.testing.assert_allclose(held["added"], held["heads_added"][1], rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(held["output"], held["heads_added"].sum(0) + held["bias"], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                held["output"], held["heads_added"].sum(0) + held["bias"], rtol=1e-4, atol=1e-5
+            )
             np.testing.assert_array_equal(held["bias"], at.site.projections["W_O"][1].numpy())
-            np.testing.assert_allclose(held["head_out"], at.site.out[0, :, 2].numpy(), rtol=1e-4, atol=1e-5)
-            np.testing.assert_array_equal(held["residual"], trace.activations["decoder.layers.1.resid_mid"].value[0, 2].numpy())
+            np.testing.assert_allclose(
+                held["head_out"], at.site.out[0, :, 2].numpy(), rtol=1e-4, atol=1e-5
+            )
+            np.testing.assert_array_equal(
+                held["residual"],
+                trace.activations["decoder.layers.1.resid_mid"].value[0, 2].numpy(),
+            )
 
 
 def test_the_matrices_file_says_where_the_query_may_read(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "dot", OWN)
     with np.load(io.BytesIO(inside_files.matrices_npz(at))) as held:
-        assert set(held) == {"x", "memory", "W_Q", "W_K", "W_V", "W_O", "q", "k", "v", "scores", "weights", "b", "added", "allowed"}
+        assert set(held) == {
+            "x",
+            "memory",
+            "W_Q",
+            "W_K",
+            "W_V",
+            "W_O",
+            "q",
+            "k",
+            "v",
+            "scores",
+            "weights",
+            "b",
+            "added",
+            "allowed",
+        }
         assert held["allowed"].tolist() == np.tril(np.ones((4, 4), bool)).tolist()
         np.testing.assert_array_equal(held["scores"], at.site.scores(1).numpy())
 
@@ -394,14 +542,27 @@ def test_the_matrices_file_says_where_the_query_may_read(traces: dict[str, Trace
 def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
     heading, *rows = csv.reader(io.StringIO(inside_files.scaling_csv(trace, at)))
-    assert heading == ["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"]
+    assert heading == [
+        "what",
+        "divisor | key",
+        "entropy (nats) | softmax",
+        "gradient norm | weight",
+        "gradient norm by q·k",
+    ]
     points = [[float(v) for v in row[1:]] for row in rows if row[0] == "divisor"]
-    assert points == [[c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in inside_scaling.curves(at)]
+    assert points == [
+        [c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
+        for c in inside_scaling.curves(at)
+    ]
     both = two_ways(at)
     bars = [row[1:] for row in rows if row[0] == "weight"]
     assert len(rows) == len(points) + len(bars)
-    assert [row[:2] for row in bars] == [[key, name] for key in KEYS for name in ("÷ √5 (the model)", "without")]
-    for row, p in zip(bars, torch.stack([both["with"]["p"][2], both["without"]["p"][2]], 1).flatten(), strict=True):
+    assert [row[:2] for row in bars] == [
+        [key, name] for key in KEYS for name in ("÷ √5 (the model)", "without")
+    ]
+    for row, p in zip(
+        bars, torch.stack([both["with"]["p"][2], both["without"]["p"][2]], 1).flatten(), strict=True
+    ):
         assert float(row[2]) == pytest.approx(float(p), abs=1e-5)
         assert row[3] == ""
 
@@ -410,10 +571,25 @@ def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
 def test_the_heads_table_read_back(family: str) -> None:
     trace = letters(family).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    heading, *rows = csv.reader(io.StringIO(inside_files.heads_csv(trace, inside_cell.chosen_cell(trace, site, 1, 2, 1))))
+    heading, *rows = csv.reader(
+        io.StringIO(inside_files.heads_csv(trace, inside_cell.chosen_cell(trace, site, 1, 2, 1)))
+    )
     stream = ["cosine with stream"] if family == "transformer" else []
-    assert heading == ["head", "length", "cosine with output", *stream, *(f"added {d}" for d in range(1, 16))]
-    assert [row[0] for row in rows] == ["1", "2", "3", "bias", "output", *(["stream"] if stream else [])]
+    assert heading == [
+        "head",
+        "length",
+        "cosine with output",
+        *stream,
+        *(f"added {d}" for d in range(1, 16)),
+    ]
+    assert [row[0] for row in rows] == [
+        "1",
+        "2",
+        "3",
+        "bias",
+        "output",
+        *(["stream"] if stream else []),
+    ]
     vectors = {row[0]: np.array(row[-15:], np.float32) for row in rows}
     weight, bias = site.projections["W_O"]
     for h in range(3):
@@ -423,9 +599,16 @@ def test_the_heads_table_read_back(family: str) -> None:
         for column, other in (("cosine with output", "output"), ("cosine with stream", "stream")):
             if column in told:
                 a, b = vectors[str(h + 1)], vectors[other]
-                assert float(told[column]) == pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-5)
+                assert float(told[column]) == pytest.approx(
+                    float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-5
+                )
     np.testing.assert_array_equal(vectors["bias"], bias.numpy())
-    np.testing.assert_allclose(vectors["output"], sum(vectors[str(h)] for h in (1, 2, 3)) + vectors["bias"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        vectors["output"],
+        sum(vectors[str(h)] for h in (1, 2, 3)) + vectors["bias"],
+        rtol=1e-4,
+        atol=1e-5,
+    )
     for row in rows:
         assert float(row[1]) == pytest.approx(float(np.linalg.norm(vectors[row[0]])), rel=1e-5)
     assert rows[3][2 : 3 + len(stream)] == [""] * (1 + len(stream))
@@ -440,11 +623,19 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     assert r"$A = K^\top Q$ with softmax over each column" in said["matrices"]
     assert r"variance $d_k = 5$: dividing by $\sqrt{5}$" in said["scaling"]
     assert "in nats" in said["scaling"]
-    assert r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$" in said["heads"]
+    assert (
+        r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$"
+        in said["heads"]
+    )
     assert "laying the 3 results" in said["heads"]
     for name in ("cosine", "alignment"):
         site = chosen(traces, name)[1].site
-        assert f"at once: {words.formula(site)} for every pair, softmax, mixture. " in inside_text.explain("matrices", site, TERMS)
+        assert (
+            f"at once: {words.formula(site)} for every pair, softmax, mixture. "
+            in inside_text.explain("matrices", site, TERMS)
+        )
         turned = "Rows and columns are two ways to write the same numbers, turned."
         assert inside_text.explain("matrices", site, TERMS).endswith(f". {turned}")
-        assert ("s(i−1) is laid" in inside_text.explain("matrices", site, TERMS)) == (name == "alignment")
+        assert ("s(i−1) is laid" in inside_text.explain("matrices", site, TERMS)) == (
+            name == "alignment"
+        )

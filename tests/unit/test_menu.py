@@ -16,13 +16,23 @@ from viz_app.session import cache
 from viz_app.sidebar import menu
 
 FOUND = {
-    "b-gpt": Description(Family("GPT", 2018), {"task": "language", "scores": {"held-out perplexity": 5.25, "bits per byte": 2}}),
-    "z-rnn": Description(Family("RNN", 2014), {"task": "translation", "scores": {"held-out BLEU": 21.444, "cases": 3}}),
+    "b-gpt": Description(
+        Family("GPT", 2018),
+        {"task": "language", "scores": {"held-out perplexity": 5.25, "bits per byte": 2}},
+    ),
+    "z-rnn": Description(
+        Family("RNN", 2014),
+        {"task": "translation", "scores": {"held-out BLEU": 21.444, "cases": 3}},
+    ),
     "a-transformer": Description(Family("Transformer", 2017), {"task": "translation"}),
     "same-year": Description(Family("Also of 2017", 2017), {"task": "translation", "scores": {}}),
-    "own": Description(Family("RNN", 2014), {"task": "chess", "scores": {"held-out exact match": 12.0}}),
+    "own": Description(
+        Family("RNN", 2014), {"task": "chess", "scores": {"held-out exact match": 12.0}}
+    ),
     "no-task": Description(Family("Transformer", 2017), {}),
-    "date": Description(Family("BERT", 2019), {"task": "dates", "scores": {"held-out exact match": 99.5}}),
+    "date": Description(
+        Family("BERT", 2019), {"task": "dates", "scores": {"held-out exact match": 99.5}}
+    ),
 }
 
 
@@ -40,14 +50,27 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_models_stand_by_task_and_within_it_in_the_order_of_history(lines: dict[str, str]) -> None:
-    assert list(lines) == ["z-rnn", "same-year", "a-transformer", "date", "b-gpt", "no-task", "own", "broken"]
+    assert list(lines) == [
+        "z-rnn",
+        "same-year",
+        "a-transformer",
+        "date",
+        "b-gpt",
+        "no-task",
+        "own",
+        "broken",
+    ]
 
 
-def test_a_line_says_what_a_model_is_for_what_it_is_and_how_good_it_is(lines: dict[str, str]) -> None:
+def test_a_line_says_what_a_model_is_for_what_it_is_and_how_good_it_is(
+    lines: dict[str, str],
+) -> None:
     assert lines["z-rnn"] == "z-rnn — translation; RNN; BLEU 21.44"
     assert lines["date"] == "date — dates; BERT; exact match 99.5 %"
     assert lines["b-gpt"] == "b-gpt — running text; GPT; perplexity 5.25"
-    assert lines["a-transformer"] == "a-transformer — translation; Transformer"      # nothing was measured of it
+    assert (
+        lines["a-transformer"] == "a-transformer — translation; Transformer"
+    )  # nothing was measured of it
     assert lines["own"] == "own — chess; RNN; exact match 12 %"
     assert lines["no-task"] == "no-task — Transformer"
     assert lines["broken"] == "broken"
@@ -57,7 +80,9 @@ def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:
     for name in ("dates-rnn", "gpt-char"):
         said, opened = describe(shipped_folder() / name), models.load(name, device="cpu")
         assert said.family == family_of(opened.config)
-        assert {key: said.training[key] for key in ("task", "scores")} == {key: opened.training[key] for key in ("task", "scores")}
+        assert {key: said.training[key] for key in ("task", "scores")} == {
+            key: opened.training[key] for key in ("task", "scores")
+        }
 
 
 def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_order() -> None:
@@ -66,7 +91,10 @@ def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_orde
     history = ("dates-rnn", "dates-bahdanau", "dates-attn", "dates", "gpt")
     assert all(years[one] < years[other] for one, other in itertools.pairwise(history))
     assert all(family.year < 9999 and family.name for family in found.values())
-    assert found["dates-stacked-residual"].name == "attention alone, after 3 self-attention layers, 4 heads, Add & Norm"
+    assert (
+        found["dates-stacked-residual"].name
+        == "attention alone, after 3 self-attention layers, 4 heads, Add & Norm"
+    )
     assert found["dates-self-attn"].name == "attention alone, after 1 self-attention layer"
     assert found["dates-attn"].name == "attention alone"
     for name in ("cosine", "general", "additive", "dot"):

@@ -36,7 +36,10 @@ def table(mask: torch.Tensor) -> list[str]:
     return ["".join(ALL if cell else NONE for cell in row) for row in mask.tolist()]
 
 
-CAUSAL = {5: ["10000", "11000", "11100", "11110", "11111"], 6: ["100000", "110000", "111000", "111100", "111110", "111111"]}
+CAUSAL = {
+    5: ["10000", "11000", "11100", "11110", "11111"],
+    6: ["100000", "110000", "111000", "111100", "111110", "111111"],
+}
 
 
 @pytest.mark.parametrize(("model", "expected"), [
@@ -56,7 +59,8 @@ def test_a_model_with_an_order_is_shown_in_the_papers() -> None:
     """3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1): token 3 sees itself alone, 2 sees 3, 4 sees 3 and 2, 1 sees all."""
     made = example_masks(weights.blank(XLNetConfig(31, d_model=15, n_heads=3, n_layers=1, n_ctx=7)))
     assert {kind.name: table(mask) for kind, mask in made.items()} == {
-        "content": ["1111", "0110", "0010", "0111"], "query": ["0111", "0010", "0000", "0110"],
+        "content": ["1111", "0110", "0010", "0111"],
+        "query": ["0111", "0010", "0000", "0110"],
     }
 
 
@@ -67,15 +71,29 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     record = {"step": 7, "licence": "Public domain", "data": {"file": "book.txt"}}
     scores = {"held-out perplexity": 5.25, "bits per byte": 2.0, "cases": 1300}
     made = {
-        "z-rnn": (random_seq2seq(vocab_size=letters.vocab_size), letters, record | {"task": "dates"}),
-        "a-gpt": (random_gpt(vocab_size=letters.vocab_size), letters, record | {"task": "language", "scores": scores}),
-        "b-gpt": (random_gpt(vocab_size=letters.vocab_size, n_layers=1), letters, {"step": 0, "task": "chess"}),
+        "z-rnn": (
+            random_seq2seq(vocab_size=letters.vocab_size),
+            letters,
+            record | {"task": "dates"},
+        ),
+        "a-gpt": (
+            random_gpt(vocab_size=letters.vocab_size),
+            letters,
+            record | {"task": "language", "scores": scores},
+        ),
+        "b-gpt": (
+            random_gpt(vocab_size=letters.vocab_size, n_layers=1),
+            letters,
+            {"step": 0, "task": "chess"},
+        ),
         "bert": (random_bert(vocab_size=words.vocab_size), words, record | {"task": "mlm"}),
     }
     for name, (model, tokenizer, training) in made.items():
         save_checkpoint(tmp_path / name, model, tokenizer, training)
     (tmp_path / "broken").mkdir()
-    monkeypatch.setattr(checkpoints, "available", lambda: ["bert", "broken", "b-gpt", "a-gpt", "z-rnn"])
+    monkeypatch.setattr(
+        checkpoints, "available", lambda: ["bert", "broken", "b-gpt", "a-gpt", "z-rnn"]
+    )
     monkeypatch.setattr(checkpoints, "folder", lambda name: str(tmp_path / name))
     return [str(tmp_path / name) for name in made]
 
@@ -85,26 +103,42 @@ def opened(folder: str | Path, text: str) -> CurrentRun:
     return CurrentRun(scope, scope.run(text))
 
 
-def test_cards_stand_by_family_in_the_order_of_history(offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = opened(offered[1], "abc")         # which has a card already
+def test_cards_stand_by_family_in_the_order_of_history(
+    offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(offered[1], "abc")  # which has a card already
     monkeypatch.setattr(models, "load", lambda *_: pytest.fail("no weights are read for a card"))
     payload, unreadable = payloads.cards(run)
     header, arrays = unpack(payload)
     assert unreadable == ["broken"]
     assert [group["title"] for group in header["groups"]] == [
-        "RNN with alignment (Bahdanau et al. 2015)", "GPT (Radford et al. 2018, 2019)", "BERT (Devlin et al. 2019)",
+        "RNN with alignment (Bahdanau et al. 2015)",
+        "GPT (Radford et al. 2018, 2019)",
+        "BERT (Devlin et al. 2019)",
     ]
     shown = [card for group in header["groups"] for card in group["cards"]]
     assert [card["name"] for card in shown] == ["z-rnn", "a-gpt", "b-gpt", "bert"]
     gpt = shown[1]
     n = sum(parameter.numel() for parameter in random_gpt(vocab_size=7).parameters())
-    assert gpt["sizes"] == f"{n:,} parameters, 2 layers × 3 heads, d_model 15, at most {N_CTX} tokens"
+    assert (
+        gpt["sizes"] == f"{n:,} parameters, 2 layers × 3 heads, d_model 15, at most {N_CTX} tokens"
+    )
     assert gpt["scores"] == "Held-out perplexity 5.25; bits per byte 2 over 1,300 cases."
-    assert (gpt["purpose"], gpt["made"]) == ("Continues a text.", "Trained for 7 steps on book.txt.")
+    assert (gpt["purpose"], gpt["made"]) == (
+        "Continues a text.",
+        "Trained for 7 steps on book.txt.",
+    )
     assert gpt["licence"] == "Public domain"
-    assert (shown[2]["scores"], shown[2]["purpose"], shown[2]["made"]) == ("No score was measured.", "Task: chess.", "")
+    assert (shown[2]["scores"], shown[2]["purpose"], shown[2]["made"]) == (
+        "No score was measured.",
+        "Task: chess.",
+        "",
+    )
     assert "1 layer × 3 heads" in shown[2]["sizes"]
-    assert shown[0]["sizes"].split(", ")[1:] == ["d_model 17", f"at most {N_CTX} tokens"]        # no heads
+    assert shown[0]["sizes"].split(", ")[1:] == [
+        "d_model 17",
+        f"at most {N_CTX} tokens",
+    ]  # no heads
     link = urlsplit(gpt["href"])
     assert (link.path, parse_qs(link.query)) == ("task", {"checkpoint": ["a-gpt"]})
     assert [card["masks"] for card in shown] == [
@@ -125,12 +159,21 @@ def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
     assert header["groups"][1]["cards"][0]["licence"] == "CC BY 4.0"
 
 
-def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_opened_folder_of_ones_own_stands_first(
+    offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "available", lambda: ["bert"])
     header, _ = unpack(payloads.cards(opened(offered[1], "abc"))[0])
     (card,) = header["groups"][0]["cards"]
-    assert [group["title"] for group in header["groups"]] == ["Open now", "BERT (Devlin et al. 2019)"]
-    assert (card["name"], card["purpose"], card["licence"]) == ("a-gpt", "Continues a text.", "Public domain")
+    assert [group["title"] for group in header["groups"]] == [
+        "Open now",
+        "BERT (Devlin et al. 2019)",
+    ]
+    assert (card["name"], card["purpose"], card["licence"]) == (
+        "a-gpt",
+        "Continues a text.",
+        "Public domain",
+    )
     assert card["shown"][0] == "Attention: 2 layers × 3 heads of decoder self-attention."
     assert "href" not in card
 
@@ -147,18 +190,29 @@ def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypat
     ]),
 ])  # fmt: skip
 def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
-    offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lines: list[str],
+    offered: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    lines: list[str],
 ) -> None:
     module = BY_NAME[name].save(tmp_path / name)
     monkeypatch.setattr(checkpoints, "available", lambda: ["a-gpt", name])
     shut, unreadable = payloads.cards(opened(offered[1], "abc"))
     assert unreadable == []
     (card,) = unpack(shut)[0]["groups"][-1]["cards"]
-    assert (card["name"], card["family"], card["purpose"]) == (name, f"{name} (Hugging Face)", text.UNOPENED)
+    assert (card["name"], card["family"], card["purpose"]) == (
+        name,
+        f"{name} (Hugging Face)",
+        text.UNOPENED,
+    )
     assert parse_qs(urlsplit(card["href"]).query) == {"checkpoint": [name]}
     run = opened(tmp_path / name, "3 5 7 11")
     header, _ = unpack(payloads.cards(run)[0])
-    assert [[card["name"] for card in group["cards"]] for group in header["groups"]] == [[name], ["a-gpt"]]
+    assert [[card["name"] for card in group["cards"]] for group in header["groups"]] == [
+        [name],
+        ["a-gpt"],
+    ]
     (card,) = header["groups"][0]["cards"]
     n = sum(tensor.numel() for tensor in {p.data_ptr(): p for p in module.parameters()}.values())
     assert card["sizes"] == f"{n:,} parameters, at most {run.scope.n_ctx:,} tokens"
@@ -176,5 +230,8 @@ def test_the_outline_counts_without_building_anything() -> None:
     model = random_attention_only(n_self_layers=0, n_heads=1)
     found = outline(model.config)
     assert found.n_parameters == sum(parameter.numel() for parameter in model.parameters())
-    assert text.sizes(model.config, found.n_parameters).split(", ")[1] == "0 self-attention layers × 1 head"
+    assert (
+        text.sizes(model.config, found.n_parameters).split(", ")[1]
+        == "0 self-attention layers × 1 head"
+    )
     assert np.array_equal(next(iter(found.masks.values())).numpy(), np.ones((5, 6), bool))

@@ -35,7 +35,10 @@ NAMES = ("content", "position", "segment")
 def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
     tokenizer = Tokenizer.characters("abcdefghijklmn")
     path = tmp_path_factory.mktemp("models") / "orders"
-    return Scope(Checkpoint(path, random_xlnet(vocab_size=tokenizer.vocab_size), tokenizer, {}), torch.device("cpu"))
+    return Scope(
+        Checkpoint(path, random_xlnet(vocab_size=tokenizer.vocab_size), tokenizer, {}),
+        torch.device("cpu"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,34 +48,50 @@ def trace(scope: Scope) -> Trace:
 
 @pytest.fixture(scope="module", params=["content", "query"])
 def at(request: pytest.FixtureRequest, trace: Trace) -> inside_cell.Cell:
-    return inside_cell.Cell(trace.attention[f"encoder.layers.1.{request.param}_attn"], HEAD, QUERY, KEY)
+    return inside_cell.Cell(
+        trace.attention[f"encoder.layers.1.{request.param}_attn"], HEAD, QUERY, KEY
+    )
 
 
 def by_hand(scope: Scope, trace: Trace, at: inside_cell.Cell, key: int) -> dict[str, Tensor]:
     """Each term number by number, (W_Q·x + bias) ∘ its vector / √d, in double precision."""
     module, d = scope.model.encoder.layers[1].content_attn, at.site.d_head
     own = slice(HEAD * d, (HEAD + 1) * d)
-    x, h = (trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0].double()
-            for mark in ("query_" if at.site.role == "query" else "", ""))
+    x, h = (
+        trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0].double()
+        for mark in ("query_" if at.site.role == "query" else "", "")
+    )
     W = {name: getattr(module, f"W_{name}").weight[own].double() for name in "QKR"}
     half = module.W_R.in_features // 2
     angle = (QUERY - key) * 10000 ** (-torch.arange(half, dtype=torch.float64) / half)
     e = module.segment[int((QUERY < 8) != (key < 8)), HEAD].double()
-    vectors = {"content": W["K"] @ h[key], "position": W["R"] @ torch.cat([angle.sin(), angle.cos()]), "segment": e}
+    vectors = {
+        "content": W["K"] @ h[key],
+        "position": W["R"] @ torch.cat([angle.sin(), angle.cos()]),
+        "segment": e,
+    }
     biases = {"content": module.u, "position": module.v, "segment": module.s}
-    return {name: ((W["Q"] @ x[QUERY] + biases[name][HEAD]) * vectors[name] / d**0.5).detach() for name in NAMES}
+    return {
+        name: ((W["Q"] @ x[QUERY] + biases[name][HEAD]) * vectors[name] / d**0.5).detach()
+        for name in NAMES
+    }
 
 
 def test_each_term_is_the_papers_number_by_number(scope, trace, at):
     w = at.walk
-    found = {"content": (w.comparison.terms, w.content), **{term.name: (term.products, term.scores) for term in w.named_terms}}
+    found = {
+        "content": (w.comparison.terms, w.content),
+        **{term.name: (term.products, term.scores) for term in w.named_terms},
+    }
     assert tuple(found) == NAMES
     for key in (KEY, QUERY, 0, 12):
         expected = by_hand(scope, trace, at, key)
         for name, (products, sums) in found.items():
             np.testing.assert_allclose(products[key], expected[name], atol=1e-5)
             assert float(sums[key]) == pytest.approx(float(expected[name].sum()), abs=1e-5)
-        assert float(w.scores[key]) == pytest.approx(sum(float(part.sum()) for part in expected.values()), abs=1e-5)
+        assert float(w.scores[key]) == pytest.approx(
+            sum(float(part.sum()) for part in expected.values()), abs=1e-5
+        )
 
 
 def test_every_check_of_the_walk_passes_and_a_wrong_term_fails(trace, at):
@@ -82,16 +101,39 @@ def test_every_check_of_the_walk_passes_and_a_wrong_term_fails(trace, at):
     assert all(check.passed for check in check_site(at.site))
     position, segment = at.site.terms
     wrong = replace(at.site, terms=(replace(position, keys=position.keys.flip(1)), segment))
-    failed = [check.name for check in walk_checks.check_walk(trace, wrong, QUERY, HEAD) if not check.passed]
+    failed = [
+        check.name
+        for check in walk_checks.check_walk(trace, wrong, QUERY, HEAD)
+        if not check.passed
+    ]
     assert "b is what the model used" in failed
 
 
 def test_the_walk_shows_the_terms_and_their_sum(trace, at):
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     stages = {stage["name"]: stage for stage in header["stages"]}
-    assert list(stages) == ["a", "q k v", "q∘k", "÷√dₖ", "position", "segment", "Σ", "mask", "softmax", "×v", "b", "W_O"]
+    assert list(stages) == [
+        "a",
+        "q k v",
+        "q∘k",
+        "÷√dₖ",
+        "position",
+        "segment",
+        "Σ",
+        "mask",
+        "softmax",
+        "×v",
+        "b",
+        "W_O",
+    ]
     assert stages["Σ"]["columns"] == [
-        "terms", "content", "position products", "position", "segment products", "segment", "scores",
+        "terms",
+        "content",
+        "position products",
+        "position",
+        "segment products",
+        "segment",
+        "scores",
     ]
     assert stages["Σ"]["main"] == [*NAMES, "scores"]
     assert stages["position"]["columns"] == ["position products", "position"]
@@ -107,14 +149,30 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
         np.testing.assert_allclose(strips.sum(-1), arrays[term.name], atol=1e-5)
     np.testing.assert_allclose(sum(arrays[name] for name in NAMES), arrays["scores"], atol=1e-5)
     columns = header["columns"]
-    assert len({columns[name]["scale"] for name in (*NAMES, "scores", "masked")}) == 1      # things added share a scale
+    assert (
+        len({columns[name]["scale"] for name in (*NAMES, "scores", "masked")}) == 1
+    )  # things added share a scale
     assert columns["scores"]["why"] == [
-        "= content ", {"key": "content"}, " + position ", {"key": "position"}, " + segment ", {"key": "segment"},
+        "= content ",
+        {"key": "content"},
+        " + position ",
+        {"key": "position"},
+        " + segment ",
+        {"key": "segment"},
     ]
-    assert len({columns[name]["scale"] for name in ("terms", "position products", "segment products")}) == 1
+    assert (
+        len({columns[name]["scale"] for name in ("terms", "position products", "segment products")})
+        == 1
+    )
     assert [link[0] for link in header["links"]] == ["raw", *NAMES, "scores", "masked", "weights"]
     assert [header["stages"][start]["name"] for _, _, start in header["links"]] == [
-        "q∘k", "÷√dₖ", "position", "segment", "Σ", "mask", "softmax",
+        "q∘k",
+        "÷√dₖ",
+        "position",
+        "segment",
+        "Σ",
+        "mask",
+        "softmax",
     ]
 
 
@@ -126,30 +184,49 @@ def test_the_sentences_say_what_the_terms_are(trace, at):
     stages = {stage.name: stage for stage in inside_cell.stages(trace, near, TERMS)}
     assert "here 2 before “d”" in stages["position"].sentence
     assert "Here it is the same text." in stages["segment"].sentence
-    values = [near.walk.content[1], *(term.scores[1] for term in near.walk.named_terms), near.walk.scores[1]]
+    values = [
+        near.walk.content[1],
+        *(term.scores[1] for term in near.walk.named_terms),
+        near.walk.scores[1],
+    ]
     said = [f"{float(value):.2f}".replace("-", "−") for value in values]
-    expected = f"For “b”: content {said[0]}, position {said[1]} and segment {said[2]} make {said[3]}."
+    expected = (
+        f"For “b”: content {said[0]}, position {said[1]} and segment {said[2]} make {said[3]}."
+    )
     assert stages["Σ"].sentence.endswith(expected)
     assert f"For “b” that adds {said[1]}." in stages["position"].sentence
-    assert "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j},  v^{j} = W^{V}a^{j} " in stages["q k v"].formula
+    assert (
+        "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j},  v^{j} = W^{V}a^{j} "
+        in stages["q k v"].formula
+    )
     assert "bias" not in stages["W_O"].sentence
-    reads = {"content": "what comes after it in the order", "query": "has never seen the token that stands there"}
+    reads = {
+        "content": "what comes after it in the order",
+        "query": "has never seen the token that stands there",
+    }
     assert reads[at.site.role] in stages["a"].sentence
 
 
 def test_without_a_bias_of_W_O_the_heads_alone_make_the_output(trace, at):
     every = head_sum.heads(trace, at.site, QUERY)
     assert every.bias is None
-    np.testing.assert_allclose(every.total, trace.activations[f"{at.site.name}.attn_out"].value[0, QUERY], atol=1e-5)
+    np.testing.assert_allclose(
+        every.total, trace.activations[f"{at.site.name}.attn_out"].value[0, QUERY], atol=1e-5
+    )
     mark = "query_" if at.site.role == "query" else ""
-    np.testing.assert_array_equal(every.residual, trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0, QUERY])
+    np.testing.assert_array_equal(
+        every.residual, trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0, QUERY]
+    )
     header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     assert "bias" not in arrays
     sizes = [*every.norms, every.total.norm(), every.residual.norm()]
     np.testing.assert_allclose(arrays["sizes"], sizes, rtol=1e-6)
     assert "bias" not in header["sentence"]
     assert "+ bias" not in inside_text.explain("heads", at.site, TERMS)
-    assert [row[0] for row in csv.reader(io.StringIO(files.heads_csv(trace, at)))][-2:] == ["output", "stream"]
+    assert [row[0] for row in csv.reader(io.StringIO(files.heads_csv(trace, at)))][-2:] == [
+        "output",
+        "stream",
+    ]
 
 
 @pytest.mark.parametrize("convention", ["rows", "columns"])
@@ -157,24 +234,39 @@ def test_as_matrices_the_score_is_the_sum_of_its_terms(trace, at, convention):
     header, arrays = unpack(matrices.matrices(trace, at, TERMS, convention))
     made = {name: arrays[name].reshape(13, 13) for name in (*NAMES, "scores")}
     np.testing.assert_allclose(sum(made[name] for name in NAMES), made["scores"], atol=1e-5)
-    np.testing.assert_allclose(made["content"], at.site.q[0, HEAD] @ at.site.k[0, HEAD].T / at.site.d_head**0.5, atol=1e-5)
+    np.testing.assert_allclose(
+        made["content"], at.site.q[0, HEAD] @ at.site.k[0, HEAD].T / at.site.d_head**0.5, atol=1e-5
+    )
     (summed,) = [one for one in header["equations"] if one["title"] == "Add the other terms:"]
     assert summed["formula"] == "A = content + position + segment"
     assert [term if isinstance(term, str) else term["matrix"] for term in summed["terms"]] == [
-        "content", "+", "position", "+", "segment", "=", "scores",
+        "content",
+        "+",
+        "position",
+        "+",
+        "segment",
+        "=",
+        "scores",
     ]
     queries, keys = header["equations"][:2]
     assert ("+ b^{Q}" in queries["formula"], "b^{K}" in keys["formula"]) == (True, False)
     source = {"content": "x", "query": "memory"}[at.site.role]
-    assert ("memory" in arrays, keys["terms"][0 if convention == "rows" else 2]["matrix"]) == (source == "memory", source)
+    assert ("memory" in arrays, keys["terms"][0 if convention == "rows" else 2]["matrix"]) == (
+        source == "memory",
+        source,
+    )
 
 
 def test_all_that_is_divided_takes_part_in_the_scaling(at):
     compared = scaling.compare(at)
     np.testing.assert_allclose(compared.with_root.weights, at.walk.weights, atol=1e-6)
-    without = (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
+    without = (
+        (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
+    )
     np.testing.assert_allclose(compared.without_root.weights, without, atol=1e-5)
-    assert scaling.sentence(at).startswith("Here q·k stands for all that is divided: content, position and segment.")
+    assert scaling.sentence(at).startswith(
+        "Here q·k stands for all that is divided: content, position and segment."
+    )
 
 
 def test_the_files_name_the_terms(trace, at):
@@ -192,19 +284,36 @@ def test_both_rows_of_states_are_laid_open_layer_by_layer(scope, trace):
     """What each attention and feed-forward adds is what the run recorded of it, along its own row."""
     every = scope.model.sublayers
     assert [(s.layer, s.row, s.role) for s in every[:4]] == [
-        (0, "content", "content"), (0, "content", "feed-forward"), (0, "query", "query"), (0, "query", "feed-forward"),
+        (0, "content", "content"),
+        (0, "content", "feed-forward"),
+        (0, "query", "query"),
+        (0, "query", "feed-forward"),
     ]
     assert len(every) == 8
     for states, mark in (("content", ""), ("query", "query_")):
         found = parts(scope.model, trace, "text", QUERY, states)
-        assert [check.name for check in check_parts(scope.model, trace, found, QUERY) if not check.passed] == []
+        assert [
+            check.name
+            for check in check_parts(scope.model, trace, found, QUERY)
+            if not check.passed
+        ] == []
         assert {part.sublayer.states for part in found} == {states}
         one, other = found[2:]
-        np.testing.assert_array_equal(one.before, trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0, QUERY])
-        np.testing.assert_array_equal(one.added, trace.activations[f"encoder.layers.1.{states}_attn.attn_out"].value[0, QUERY])
-        np.testing.assert_array_equal(other.added, trace.activations[f"encoder.layers.1.ff.{mark}ff_out"].value[0, QUERY])
-        np.testing.assert_array_equal(other.firing.pre, trace.activations[f"encoder.layers.1.ff.{mark}ff_pre"].value[0, QUERY])
-        np.testing.assert_array_equal(other.after, trace.activations[f"encoder.layers.1.{mark}resid_post"].value[0, QUERY])
+        np.testing.assert_array_equal(
+            one.before, trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0, QUERY]
+        )
+        np.testing.assert_array_equal(
+            one.added, trace.activations[f"encoder.layers.1.{states}_attn.attn_out"].value[0, QUERY]
+        )
+        np.testing.assert_array_equal(
+            other.added, trace.activations[f"encoder.layers.1.ff.{mark}ff_out"].value[0, QUERY]
+        )
+        np.testing.assert_array_equal(
+            other.firing.pre, trace.activations[f"encoder.layers.1.ff.{mark}ff_pre"].value[0, QUERY]
+        )
+        np.testing.assert_array_equal(
+            other.after, trace.activations[f"encoder.layers.1.{mark}resid_post"].value[0, QUERY]
+        )
         assert layer_text.row_name(scope.model, one.sublayer) == f"{states.capitalize()} stream"
         assert f"of the {states} stream here" in layer_text.no_lens("encoder", "", states)
 

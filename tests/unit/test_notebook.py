@@ -61,7 +61,9 @@ def answers(picture: Picture, event: str) -> list[dict[str, Any]]:
 
 def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> None:
     root = Path(viz_app.__file__).parents[1]
-    opened, drawn = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text("utf-8"), re.DOTALL)[:2]
+    opened, drawn = re.findall(
+        r"```python\n(.*?)```", (root / "README.md").read_text("utf-8"), re.DOTALL
+    )[:2]
     assert "from viz_app.notebook import" in drawn
     script = (
         f"{opened}\n{drawn}\n"
@@ -82,7 +84,9 @@ def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("layer", "number"), [(1, 1), (1, 3), (2, 2)])
-def test_a_head_is_the_apps_own_payload_and_counted_from_1(run: Trace, layer: int, number: int) -> None:
+def test_a_head_is_the_apps_own_payload_and_counted_from_1(
+    run: Trace, layer: int, number: int
+) -> None:
     picture = head(run, layer, number, kind="decoder_self")
     site = run.attention[f"decoder.layers.{layer - 1}.self_attn"]
     header, arrays = shown(picture)
@@ -98,11 +102,16 @@ def test_the_cross_attention_is_taken_where_no_kind_is_named(run: Trace) -> None
     assert shown(head(run, 2, 1))[0]["site"] == "decoder.layers.1.cross_attn"
     assert shown(lines(run))[0]["kind"] == shown(mask(run))[0]["kind"] == "cross"
     assert shown(heads(run))[0]["chosen"]["site"].endswith("cross_attn")
-    assert shown(heads(run, kind="encoder_self"))[0]["chosen"]["site"] == "encoder.layers.0.self_attn"
+    assert (
+        shown(heads(run, kind="encoder_self"))[0]["chosen"]["site"] == "encoder.layers.0.self_attn"
+    )
     text = letters("gpt").run(TEXT)
     assert shown(head(text))[0]["site"] == next(iter(text.attention))
     aligned = letters("recurrent").run(TEXT, TARGET)
-    np.testing.assert_array_equal(shown(head(aligned))[1]["weights"], next(iter(aligned.attention.values())).weights(0).numpy())
+    np.testing.assert_array_equal(
+        shown(head(aligned))[1]["weights"],
+        next(iter(aligned.attention.values())).weights(0).numpy(),
+    )
 
 
 def test_how_a_head_is_drawn_can_be_told(run: Trace) -> None:
@@ -121,11 +130,20 @@ def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
     np.testing.assert_array_equal(arrays["codes"], codes)
     chosen, arrays = shown(picture, 1)
     assert {"site": chosen["site"], "head": chosen["head"]} == header["chosen"]
-    expected = {(name, n): site.weights(n).numpy() for name, site in run.attention.items() for n in range(site.n_heads)}
+    expected = {
+        (name, n): site.weights(n).numpy()
+        for name, site in run.attention.items()
+        for n in range(site.n_heads)
+    }
     found = {(a["values"]["site"], a["values"]["head"]): a for a in page["answers"]}
     assert found.keys() == expected.keys()
     for place, weights in expected.items():
-        assert (found[place]["event"], found[place]["part"], found[place]["shows"], found[place]["code"]) == ("pick", 0, 1, "")
+        assert (
+            found[place]["event"],
+            found[place]["part"],
+            found[place]["shows"],
+            found[place]["code"],
+        ) == ("pick", 0, 1, "")
         np.testing.assert_array_equal(unpack(found[place]["payload"])[1]["weights"], weights)
 
 
@@ -135,10 +153,21 @@ def test_pictures_of_words(run: Trace) -> None:
     site = list(shown_as.attention.values())[1]
     header, arrays = shown(head(of_words, 2, 3, words=True))
     np.testing.assert_array_equal(arrays["weights"], site.weights(2).numpy())
-    assert [text for text, *_ in header["keys"]] == ["[start]", "The", "·unbelievably", "·hungry", "·doggy", "·was", "·there"]
+    assert [text for text, *_ in header["keys"]] == [
+        "[start]",
+        "The",
+        "·unbelievably",
+        "·hungry",
+        "·doggy",
+        "·was",
+        "·there",
+    ]
     picture = heads(of_words, words=True)
     header, arrays = shown(picture)
-    np.testing.assert_array_equal(arrays["codes"], np.concatenate([codes.ravel() for _, codes in overview.all_codes(shown_as)]))
+    np.testing.assert_array_equal(
+        arrays["codes"],
+        np.concatenate([codes.ravel() for _, codes in overview.all_codes(shown_as)]),
+    )
     assert (header["joined"], header["switches"]) == (True, False)
     assert "sub-words joined to words" in picture.about
     drawn = lines(of_words, [(2, 3)], words=True)
@@ -148,11 +177,15 @@ def test_pictures_of_words(run: Trace) -> None:
     last = answers(drawn, "news")[-2]["code"]
     assert last.endswith(", words=True)")
     assert len(shown(eval(last, {"lines": lines, "run": of_words}))[0]["keys"]) == 7
-    with pytest.raises(ValueError, match="^letters: its tokenizer does not say which tokens are of one word$"):
+    with pytest.raises(
+        ValueError, match="^letters: its tokenizer does not say which tokens are of one word$"
+    ):
         heads(run, words=True)
 
 
-def test_too_many_weights_to_carry_are_named_by_their_call(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_weights_to_carry_are_named_by_their_call(
+    run: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n = sum(site.weights().numel() for site in run.attention.values())
     monkeypatch.setattr(notebook, "MOST_WEIGHTS", n)
     assert len(carried(heads(run))["parts"]) == 2
@@ -175,7 +208,9 @@ def test_a_picture_of_12_by_12_heads_at_128_tokens_is_under_a_megabyte() -> None
     assert len(answers(picture, "pick")) == 144
     header, arrays = shown(picture)
     del header["arrays"]
-    noise = np.random.default_rng(1).integers(0, 256, arrays["codes"].shape, np.uint8)      # nothing can be less compressible
+    noise = np.random.default_rng(1).integers(
+        0, 256, arrays["codes"].shape, np.uint8
+    )  # nothing can be less compressible
     worst = replace(picture, parts=[replace(picture.parts[0], payload=pack(header, codes=noise))])
     assert 144 * 64 * 64 == noise.size < len(worst._repr_html_()) < 1_000_000
 
@@ -195,7 +230,10 @@ def test_a_long_text_is_shown_in_blocks_and_says_how_its_parts_are_drawn(long: T
     assert k == 3
     assert arrays["weights"][5, 2] == weights[15:18, 6:9].max()
     open_, hidden = (unpack(answer["payload"]) for answer in answers(picture, "look"))
-    assert [answer["values"] for answer in answers(picture, "look")] == [{"hides": False}, {"hides": True}]
+    assert [answer["values"] for answer in answers(picture, "look")] == [
+        {"hides": False},
+        {"hides": True},
+    ]
     assert (open_[0]["hides"], hidden[0]["hides"]) == (False, True)
     (sink,) = open_[0]["sinks"]
     assert sink == 0
@@ -210,11 +248,16 @@ def test_a_long_text_is_shown_in_blocks_and_says_how_its_parts_are_drawn(long: T
 
 def test_what_has_no_blocks_says_so(long: Trace) -> None:
     n = next(iter(long.attention.values())).n_query
-    with pytest.raises(ValueError, match=rf"^lines: at most 512 tokens, not {n}; head\(run\) shows a long text in blocks$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^lines: at most 512 tokens, not {n}; head\(run\) shows a long text in blocks$",
+    ):
         lines(long)
     with pytest.raises(ValueError, match=rf"^masks: at most 512 tokens, not {n}; "):
         mask(long)
-    with pytest.raises(ValueError, match=rf"^around must be a query below {n} and a key below {n}, not \({n}, 0\)$"):
+    with pytest.raises(
+        ValueError, match=rf"^around must be a query below {n} and a key below {n}, not \({n}, 0\)$"
+    ):
         head(long, around=(n, 0))
 
 
@@ -233,13 +276,21 @@ def test_lines_of_the_heads_that_are_named(run: Trace) -> None:
 
 def test_a_heading_sorts_a_click_holds_and_a_tick_names_its_call(run: Trace) -> None:
     picture = lines(run, [(1, 2)], kind="decoder_self")
-    orders = {a["values"]["measure"]: a["fields"] for a in answers(picture, "news") if "measure" in a["values"]}
+    orders = {
+        a["values"]["measure"]: a["fields"]
+        for a in answers(picture, "news")
+        if "measure" in a["values"]
+    }
     for measure, fields in orders.items():
         again = shown(lines(run, [(1, 2)], kind="decoder_self", measure=measure))[0]
         assert fields == {"measure": again["measure"], "order": again["order"]}
     assert len({tuple(fields["order"]) for fields in orders.values()}) > 1
-    calls = {a["values"]["head"]: a["code"] for a in answers(picture, "news") if "head" in a["values"]}
-    chosen = {n: shown(eval(code, {"lines": lines, "run": run}))[0]["chosen"] for n, code in calls.items()}
+    calls = {
+        a["values"]["head"]: a["code"] for a in answers(picture, "news") if "head" in a["values"]
+    }
+    chosen = {
+        n: shown(eval(code, {"lines": lines, "run": run}))[0]["chosen"] for n, code in calls.items()
+    }
     assert chosen == {0: [0, 1], 1: [], **{n: [1, n] for n in range(2, 6)}}
     last = answers(picture, "news")[-1]
     assert (last["values"], last["takes"], last["code"]) == ({}, ["query"], "")
@@ -255,7 +306,11 @@ def test_masks_before_and_after_a_change() -> None:
     before, after = scope.run(TEXT, TARGET), scope.run(TEXT, TARGET, edits=FORBIDDEN)
     header, arrays = shown(mask(after, before, layer=2, head=3))
     site = "decoder.layers.1.cross_attn"
-    assert (header["fixed"], header["painted"], header["effect"]["site"]) == (True, [[2, 3, 0], [4, 1, 0]], site)
+    assert (header["fixed"], header["painted"], header["effect"]["site"]) == (
+        True,
+        [[2, 3, 0], [4, 1, 0]],
+        site,
+    )
     np.testing.assert_array_equal(arrays["before"], before.attention[site].weights(2).numpy())
     np.testing.assert_array_equal(arrays["after"], after.attention[site].weights(2).numpy())
     assert arrays["after"][2, 3] == arrays["after"][4, 1] == 0
@@ -269,7 +324,9 @@ def test_masks_before_and_after_a_change() -> None:
 def test_every_kind_of_mask_is_carried(run: Trace) -> None:
     picture = mask(run, layer=2, head=3)
     kinds = {a["values"]["kind"]: unpack(a["payload"])[0] for a in answers(picture, "kind")}
-    assert {kind: header["kind"] for kind, header in kinds.items()} == {k: k for k in ("encoder_self", "decoder_self", "cross")}
+    assert {kind: header["kind"] for kind, header in kinds.items()} == {
+        k: k for k in ("encoder_self", "decoder_self", "cross")
+    }
     sites = {kind: header["effect"]["site"] for kind, header in kinds.items()}
     assert sites == {
         "encoder_self": "encoder.layers.0.self_attn", "decoder_self": "decoder.layers.1.self_attn",
@@ -286,12 +343,23 @@ def test_a_model_that_does_not_write_has_masks_too() -> None:
 def test_runs_that_cannot_be_compared(run: Trace) -> None:
     scope = letters()
     changed = scope.run(TEXT, TARGET, edits=FORBIDDEN)
-    with pytest.raises(ValueError, match="^the masks of this run were changed: before= must be the same run without changes$"):
+    with pytest.raises(
+        ValueError,
+        match="^the masks of this run were changed: before= must be the same run without changes$",
+    ):
         mask(changed)
-    with pytest.raises(ValueError, match="^before= must be a run under the model's own masks, and the masks of this one were"):
+    with pytest.raises(
+        ValueError,
+        match="^before= must be a run under the model's own masks, and the masks of this one were",
+    ):
         mask(changed, changed)
-    for other in (scope.run(TEXT, TARGET[:2]), replace(run, model=replace(run.model, fingerprint="another"))):
-        with pytest.raises(ValueError, match="^before= must be a run of the same model on the same texts$"):
+    for other in (
+        scope.run(TEXT, TARGET[:2]),
+        replace(run, model=replace(run.model, fingerprint="another")),
+    ):
+        with pytest.raises(
+            ValueError, match="^before= must be a run of the same model on the same texts$"
+        ):
             mask(changed, other)
 
 
@@ -308,7 +376,10 @@ def test_runs_that_cannot_be_compared(run: Trace) -> None:
         ({"head": 0}, "head must be 1 to 3, not 0"),
         ({"kind": "self"}, "kind must be 'encoder_self', 'decoder_self' or 'cross', not 'self'"),
         ({"strength": "log"}, "strength must be 'weight', 'row' or 'root', not 'log'"),
-        ({"theme": "pink"}, 'theme must be "light", "dark" or "" for that of the page around, not \'pink\''),
+        (
+            {"theme": "pink"},
+            'theme must be "light", "dark" or "" for that of the page around, not \'pink\'',
+        ),
         ({"around": (0, -1)}, "around must be a query below 5 and a key below 8, not (0, -1)"),
     ],
 )
@@ -329,7 +400,9 @@ def test_lines_that_are_not_there(run: Trace) -> None:
 def test_a_model_without_attention_has_no_heads() -> None:
     none = letters("recurrent", attention="none").run(TEXT, TARGET)
     for draw in (heads, head, lines, mask):
-        with pytest.raises(ValueError, match="^letters has no attention: there are no heads to draw$"):
+        with pytest.raises(
+            ValueError, match="^letters has no attention: there are no heads to draw$"
+        ):
             draw(none)
 
 
@@ -340,7 +413,9 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{7*7}}${css}"
 
 
 def test_nothing_from_outside_stands_in_the_page_as_html(run: Trace) -> None:
-    hostile = replace(run, model=replace(run.model, name=HOSTILE), fields={"source": HOSTILE, "target": "x"})
+    hostile = replace(
+        run, model=replace(run.model, name=HOSTILE), fields={"source": HOSTILE, "target": "x"}
+    )
     for draw in (heads, head, lines, mask):
         picture = draw(hostile)
         assert "onerror" not in picture.html
@@ -350,7 +425,9 @@ def test_nothing_from_outside_stands_in_the_page_as_html(run: Trace) -> None:
 
 def test_a_page_asks_for_nothing_outside_itself(run: Trace) -> None:
     html = heads(run).html
-    assert not re.search(r"""(?:src|href)\s*=|@import|url\(|\bfetch\(|\bimport\b""", html.replace("srcdoc=", ""))
+    assert not re.search(
+        r"""(?:src|href)\s*=|@import|url\(|\bfetch\(|\bimport\b""", html.replace("srcdoc=", "")
+    )
     assert set(re.findall(r"https?://[^\s\"'`]+", html)) == set()
 
 
@@ -372,7 +449,9 @@ def test_the_page_says_whose_numbers_it_holds(run: Trace) -> None:
     assert page["theme"] == "dark"
 
 
-def test_a_saved_page_is_whole_or_not_there(run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_page_is_whole_or_not_there(
+    run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, picture = tmp_path / "a head.html", head(run)
     picture.save(path)
     assert path.read_text("utf-8") == picture.html
@@ -399,5 +478,9 @@ def test_the_page_has_the_apps_colours() -> None:
     light, dark = (folder / "notebook" / "page.css").read_text("utf-8").split("}")[:2]
     for css, name in ((light, "light"), (dark, "dark")):
         found = dict(re.findall(r"--st-([a-z-]+-color): (#\w{6});", css))
-        expected = {re.sub("[A-Z]", lambda c: f"-{c[0].lower()}", key): v for key, v in themes[name].items() if isinstance(v, str)}
+        expected = {
+            re.sub("[A-Z]", lambda c: f"-{c[0].lower()}", key): v
+            for key, v in themes[name].items()
+            if isinstance(v, str)
+        }
         assert found == expected

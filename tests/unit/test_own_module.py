@@ -31,12 +31,23 @@ class Written(nn.Module):
 
     def __init__(self, d: int = 22, n_heads: int = 2) -> None:
         super().__init__()
-        self.embedding, self.places, self.n_heads = nn.Embedding(17, d), nn.Embedding(31, d), n_heads
-        self.qkv, self.out, self.head = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d), nn.Linear(d, 17)
+        self.embedding, self.places, self.n_heads = (
+            nn.Embedding(17, d),
+            nn.Embedding(31, d),
+            n_heads,
+        )
+        self.qkv, self.out, self.head = (
+            nn.Linear(d, 3 * d, bias=False),
+            nn.Linear(d, d),
+            nn.Linear(d, 17),
+        )
 
     def forward(self, row: Tensor) -> tuple[Tensor, None]:
         x = self.embedding(row) + self.places(torch.arange(row.shape[1]))
-        q, k, v = (t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for t in self.qkv(x).split(x.shape[-1], dim=2))
+        q, k, v = (
+            t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for t in self.qkv(x).split(x.shape[-1], dim=2)
+        )
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.head(x + self.out(found.transpose(1, 2).flatten(2))), None
 
@@ -46,11 +57,18 @@ class Torchs(nn.Module):
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
-        self.embedding, self.encoder = nn.Embedding(17, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.embedding, self.encoder = (
+            nn.Embedding(17, 22),
+            nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        )
 
     def forward(self, row: Tensor) -> Tensor:
         n = row.shape[1]
-        return self.encoder(self.embedding(row), mask=nn.Transformer.generate_square_subsequent_mask(n), is_causal=True)
+        return self.encoder(
+            self.embedding(row),
+            mask=nn.Transformer.generate_square_subsequent_mask(n),
+            is_causal=True,
+        )
 
 
 def watched(module: nn.Module, **how: object) -> models.Scope:
@@ -66,8 +84,15 @@ def test_a_scripts_decoder_is_shown_from_its_tokens_on_and_writes() -> None:
     site, module = next(iter(trace.attention.values())), scope.model.module
     x = module.embedding(torch.tensor(ids("badge cafe"))) + module.places(torch.arange(10))
     q, k = (w.unflatten(0, (2, 11)) for w in module.qkv.weight.chunk(3)[:2])
-    scores = torch.einsum("hid,hjd->hij", torch.einsum("ie,hde->hid", x, q), torch.einsum("je,hde->hjd", x, k)) / 11**0.5
-    wanted = scores.masked_fill(torch.ones(10, 10, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+    scores = (
+        torch.einsum(
+            "hid,hjd->hij", torch.einsum("ie,hde->hid", x, q), torch.einsum("je,hde->hjd", x, k)
+        )
+        / 11**0.5
+    )
+    wanted = scores.masked_fill(torch.ones(10, 10, dtype=torch.bool).triu(1), -torch.inf).softmax(
+        -1
+    )
     assert (site.weights() - wanted).abs().max() < 1e-5
     assert set(site.projections) == {"W_Q", "W_K", "W_V", "W_O"}
     assert site.projections["W_O"][0].equal(module.out.weight)
@@ -86,7 +111,10 @@ def test_torchs_own_layers_are_seen(norm_first: bool) -> None:
     scope = watched(Torchs(layer))
     trace = scope.run("badge cafe")
     module, sites = scope.model.module, list(trace.attention.values())
-    assert [site.name for site in sites] == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
+    assert [site.name for site in sites] == [
+        "encoder.layers.0.self_attn",
+        "encoder.layers.1.self_attn",
+    ]
     mask = torch.ones(10, 10, dtype=torch.bool).triu(1)
     for site, block in zip(sites, module.encoder.layers, strict=True):
         out, wanted = block.self_attn(*[site.x] * 3, attn_mask=mask, average_attn_weights=False)
@@ -103,7 +131,9 @@ def test_recording_torchs_layers_changes_no_digit_and_a_painted_mask_reaches_the
         plain = scope.model.module(row)
         with models.record():
             assert scope.model(row)["numbers"].equal(plain)
-    painted = scope.run_batch([["badge cafe"]], edits=Edits.of_kinds(self=MaskChange(forbidden=((7, 2),))))[0]
+    painted = scope.run_batch(
+        [["badge cafe"]], edits=Edits.of_kinds(self=MaskChange(forbidden=((7, 2),)))
+    )[0]
     own = scope.run("badge cafe")
     first, before = (list(trace.attention.values())[0] for trace in (painted, own))
     assert first.weights()[:, 7, 2].eq(0).all()
@@ -117,7 +147,9 @@ def test_patches_of_a_picture_have_names_of_their_own() -> None:
     attention = nn.MultiheadAttention(22, 2, batch_first=True).eval()
     names = ("[class]", *(f"{i},{j}" for i in range(2) for j in range(3)))
     pixels = torch.randn(1, 7, 22)
-    scope = models.watch(attention, encode=lambda _: models.Inputs((pixels,) * 3, names), fields=("text",))
+    scope = models.watch(
+        attention, encode=lambda _: models.Inputs((pixels,) * 3, names), fields=("text",)
+    )
     site = next(iter(scope.run("a picture").attention.values()))
     _, wanted = attention(pixels, pixels, pixels, average_attn_weights=False)
     assert site.key_tokens == names
@@ -160,5 +192,13 @@ def test_readmes_lines_watch_a_model_of_ones_own(tmp_path: Path) -> None:
 
 def test_transformers_is_imported_only_when_a_model_needs_it() -> None:
     for path in (*(ROOT / "models").rglob("*.py"), *(ROOT / "viz_app").rglob("*.py")):
-        at_import = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert not [node for node in at_import if "transformers" in ast.unparse(node).split("#")[0].split()[1]], path
+        at_import = [
+            node
+            for node in ast.parse(path.read_text("utf-8")).body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        assert not [
+            node
+            for node in at_import
+            if "transformers" in ast.unparse(node).split("#")[0].split()[1]
+        ], path

@@ -88,7 +88,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
-    shown = ui.check_rows([Check("it holds", 1.25e-7, 1e-5, "Largest gap"), Check("it fails", 3.0, 2.0, "Cells")])
+    shown = ui.check_rows(
+        [Check("it holds", 1.25e-7, 1e-5, "Largest gap"), Check("it fails", 3.0, 2.0, "Cells")]
+    )
     assert shown["look"] == "checks"
     (look, _), *lines = shown["rows"]
     assert look == "title"
@@ -100,7 +102,11 @@ def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
 
 def test_a_value_at_its_limit_passes_and_no_number_fails() -> None:
     limits = [Check("", value, 1.0, "") for value in (1.0, 1.0001, float("nan"))]
-    assert [look for look, _ in ui.check_rows(limits)["rows"][1::2]] == ["passed", "failed", "failed"]
+    assert [look for look, _ in ui.check_rows(limits)["rows"][1::2]] == [
+        "passed",
+        "failed",
+        "failed",
+    ]
 
 
 def test_small_print_and_errors() -> None:
@@ -114,7 +120,11 @@ def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> N
     assert found["look"] == "written"
     rows = dict(found["rows"])
     assert list(rows) == ["label-in", "source", "arrow", "label-out", "output", "stale"]
-    assert (rows["label-in"], rows["source"], rows["output"]) == ("English sentence", "abc", trace.output)
+    assert (rows["label-in"], rows["source"], rows["output"]) == (
+        "English sentence",
+        "abc",
+        trace.output,
+    )
     assert bool(rows["stale"]) == stale
     assert "position by position" in rows["label-out"]
     own = dict(ui.strip(scope.run("abc"), TERMS, stale)["rows"])
@@ -142,9 +152,15 @@ def test_a_text_that_goes_on_stands_with_what_is_expected_next() -> None:
     assert ui.strip(long, words.terms("language"), False)["look"] == "written long"
 
 
-def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace: Trace, scope: Scope, monkeypatch) -> None:
+def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
+    trace: Trace, scope: Scope, monkeypatch
+) -> None:
     made = {}
-    monkeypatch.setattr(st, "download_button", lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}))
+    monkeypatch.setattr(
+        st,
+        "download_button",
+        lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}),
+    )
     site = trace.attention["decoder.layers.1.cross_attn"]
     now = [trace]
     ui.downloads(lambda: now[0], site, 2, TERMS, Scale("root"))
@@ -168,20 +184,31 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     assert "scale: 1  attention weight, by its square root".replace("  ", " ") in svg
     with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
         assert "source: cb" in held["about"].tolist()
-        np.testing.assert_allclose(held["decoder.layer2.cross_attn"][2], weights, rtol=1e-5)   # all heads at once sum otherwise
+        np.testing.assert_allclose(
+            held["decoder.layer2.cross_attn"][2], weights, rtol=1e-5
+        )  # all heads at once sum otherwise
 
 
 def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
-    assert ui.camera("a-name") == {"toImageButtonOptions": {"format": "svg", "filename": "a-name"}, "displaylogo": False}
+    assert ui.camera("a-name") == {
+        "toImageButtonOptions": {"format": "svg", "filename": "a-name"},
+        "displaylogo": False,
+    }
 
 
 # the way into the URL and out of it
 
 
-CROSS, OTHER, OWN = "decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn"
+CROSS, OTHER, OWN = (
+    "decoder.layers.0.cross_attn",
+    "decoder.layers.1.cross_attn",
+    "decoder.layers.0.self_attn",
+)
 
 
-@pytest.mark.parametrize(("lock", "held"), [("q2", "q2"), ("q3", ""), ("k3", "k3"), ("k4", ""), ("q0", "q0"), ("", "")])
+@pytest.mark.parametrize(
+    ("lock", "held"), [("q2", "q2"), ("q3", ""), ("k3", "k3"), ("k4", ""), ("q0", "q0"), ("", "")]
+)
 def test_a_focus_is_held_within_the_run(trace: Trace, lock: str, held: str) -> None:
     """The cross-attention of "ed" (<s>, two letters) to "abc" (three and </s>) has three queries, four keys and three heads."""
     assert Focus(CROSS, 2, lock).within(trace) == Focus(CROSS, 2, held)
@@ -189,8 +216,14 @@ def test_a_focus_is_held_within_the_run(trace: Trace, lock: str, held: str) -> N
 
 
 def test_where_the_site_is_not_the_sharpest_head_is_shown(trace: Trace) -> None:
-    sites = {name: site.weights() for name, site in trace.attention.items() if site.kind == "cross"}       # (head, query, key)
-    _, name, head = max((float(w.amax(-1).mean()), name, h) for name, all_ in sites.items() for h, w in enumerate(all_))
+    sites = {
+        name: site.weights() for name, site in trace.attention.items() if site.kind == "cross"
+    }  # (head, query, key)
+    _, name, head = max(
+        (float(w.amax(-1).mean()), name, h)
+        for name, all_ in sites.items()
+        for h, w in enumerate(all_)
+    )
     assert Focus("nowhere", 1, "q1").within(trace) == Focus(name, head, "")
 
 
@@ -207,7 +240,11 @@ def test_a_held_token_stays_where_another_head_reads_the_same_tokens(session: Se
 def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.run(lambda: (pick_head("a", 3), url_state.keep(url_state.FIELDS["target"], "x")), source="abc", target="d")
+    session.run(
+        lambda: (pick_head("a", 3), url_state.keep(url_state.FIELDS["target"], "x")),
+        source="abc",
+        target="d",
+    )
     assert session.says == {"site": "a", "head": "3", "target": "x"}
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     session.url = {"source": ["abc"]}
@@ -215,7 +252,9 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     assert url_state.get(url_state.FIELDS["target"]) == ""
     monkeypatch.undo()
     monkeypatch.setattr(url_state, "st", session)
-    url_state.keep(url_state.FIELDS["target"], "y")       # the run was overtaken, and has not published anything
+    url_state.keep(
+        url_state.FIELDS["target"], "y"
+    )  # the run was overtaken, and has not published anything
     parameters = (url_state.FIELDS["source"], url_state.FIELDS["target"], SITE)
     asked = session.run(lambda: [url_state.get(one) for one in parameters])
     assert asked == ["abc", "y", ""]
@@ -225,14 +264,16 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 # the Decoding page
 
 
-def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: Session, scope: Scope, trace: Trace) -> None:
+def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
+    session: Session, scope: Scope, trace: Trace
+) -> None:
     place = partial(decoding_state.place, scope, trace.streams["source"].ids)
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force(position, token)
     assert session.run(place) == Place(step=2, forced=((1, 4), (2, 6)))
     assert session.says == {"step": "3", "force": "2:4,3:6"}
-    decoding_state.force(2, 6)                       # the same again
+    decoding_state.force(2, 6)  # the same again
     assert session.run(place).forced == ((1, 4),)
     decoding_state.let_go()
     assert session.run(place).forced == ()
@@ -241,9 +282,13 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: Session, 
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
     place = partial(decoding_state.place, scope, trace.streams["source"].ids)
-    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == Place(3, ((1, 4),), (2, 0), True)
+    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == Place(
+        3, ((1, 4),), (2, 0), True
+    )
     assert not decoding_state.cleared()
-    assert session.run(lambda: decoding_state.place(scope, scope.given_ids("cb"))) == Place(mean=True)
+    assert session.run(lambda: decoding_state.place(scope, scope.given_ids("cb"))) == Place(
+        mean=True
+    )
     assert decoding_state.cleared()
     assert session.says == {"heads": "mean"}
     session.run(lambda: decoding_state.force(0, 5))
@@ -275,9 +320,15 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
         encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(("padding",)),
         cross=MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
     )  # fmt: skip
-    assert session.says == {"cross-mask": "f1.2_a0.1", "encoder-mask": "window3", "decoder-mask": "nopad"}
+    assert session.says == {
+        "cross-mask": "f1.2_a0.1",
+        "encoder-mask": "window3",
+        "decoder-mask": "nopad",
+    }
     pasted = session.run(changes, encoder_mask="blocks4", decoder_mask="nopad")
-    assert pasted == Edits.of_kinds(encoder_self=MaskChange(ready="block-diagonal", k=4), decoder_self=MaskChange(("padding",)))
+    assert pasted == Edits.of_kinds(
+        encoder_self=MaskChange(ready="block-diagonal", k=4), decoder_self=MaskChange(("padding",))
+    )
     masks_state.undo()
     assert session.run(changes) == Edits()
     assert session.says == {}
@@ -285,7 +336,9 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
 
 def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     trace = letters("recurrent", n_ctx=13).run("ab", "b")
-    found = session.run(lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1")
+    found = session.run(
+        lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1"
+    )
     assert found == Edits.of_kinds(cross=MaskChange(forbidden=((0, 1),)))
 
 
@@ -296,7 +349,9 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
     assert found == Edits.of_kinds(self=MaskChange(ready="window", k=2))
     masks_state.paint("self", [(2, 1, 0)])
     masks_state.choose(SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
-    assert session.run(changes) == Edits.of_kinds(self=MaskChange(("look-ahead", "window of 5"), forbidden=((2, 1),)))
+    assert session.run(changes) == Edits.of_kinds(
+        self=MaskChange(("look-ahead", "window of 5"), forbidden=((2, 1),))
+    )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
     masks_state.undo(["self"])
     assert session.run(changes) == Edits()
@@ -311,7 +366,9 @@ def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Sessio
     ("gpt", "", "self"), ("gpt", "cross", "self"), ("gpt", "self", "self"), ("transformer", "", "decoder_self"),
     ("transformer", "cross", "cross"), ("transformer", "self", "decoder_self"), ("recurrent", "", "cross"),
 ])  # fmt: skip
-def test_the_kind_that_is_painted_is_one_the_model_has(session: Session, family: str, asked: str, kind: str) -> None:
+def test_the_kind_that_is_painted_is_one_the_model_has(
+    session: Session, family: str, asked: str, kind: str
+) -> None:
     scope = letters(family, n_ctx=13)
     trace = scope.run("abc") if family == "gpt" else scope.run("ab", "b")
     painted, site, _ = session.run(lambda: masks_state.view(trace), mask=asked)
@@ -321,21 +378,35 @@ def test_the_kind_that_is_painted_is_one_the_model_has(session: Session, family:
 # stand-ins and texts to start from
 
 
-def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(monkeypatch, scope: Scope, trace: Trace) -> None:
+def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(
+    monkeypatch, scope: Scope, trace: Trace
+) -> None:
     others = {name: letters("recurrent") for name in ("eng-fra-bahdanau", "eng-fra")}
     monkeypatch.setattr(models, "shipped", lambda: list(others))
     monkeypatch.setattr(reference_models.cache, "scope", others.get)
     monkeypatch.setattr(Scope, "task", property(lambda self: "translation"))
     shown = CurrentRun(scope, trace)
     assert reference_models.one_that(shown, lambda found: True) is scope
-    assert reference_models.one_that(shown, lambda found: found is not scope) is others["eng-fra-bahdanau"]
-    assert reference_models.one_that(shown, lambda found: found is others["eng-fra"]) is others["eng-fra"]
+    assert (
+        reference_models.one_that(shown, lambda found: found is not scope)
+        is others["eng-fra-bahdanau"]
+    )
+    assert (
+        reference_models.one_that(shown, lambda found: found is others["eng-fra"])
+        is others["eng-fra"]
+    )
     assert reference_models.one_that(shown, lambda found: False) is None
     assert reference_models.named("translation") == ("eng-fra-bahdanau", "eng-fra")
     assert reference_models.named("dates") == ("dates-bahdanau", "dates")
     assert reference_models.named("letters") == ()
-    other = replace(trace, streams=trace.streams | {"source": replace(trace.streams["source"], ids=(9, 9, 9, 2))})
-    assert reference_models.one_that(CurrentRun(scope, other), lambda found: found is not scope) is None
+    other = replace(
+        trace,
+        streams=trace.streams | {"source": replace(trace.streams["source"], ids=(9, 9, 9, 2))},
+    )
+    assert (
+        reference_models.one_that(CurrentRun(scope, other), lambda found: found is not scope)
+        is None
+    )
 
 
 def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -> None:
@@ -345,9 +416,11 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9, "abc", "de"]))
     assert examples.suited(scope) == ["abc", "de"]
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abc\ned\n", " \n", "de"]))
-    assert examples.suited(scope) == ["ed", "de"]       # a box takes one line: the last
+    assert examples.suited(scope) == ["ed", "de"]  # a box takes one line: the last
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9]))
-    assert examples.suited(scope) == [("abcde" * 9)[:12]]        # with its end mark 13 tokens, as many as it reads
+    assert examples.suited(scope) == [
+        ("abcde" * 9)[:12]
+    ]  # with its end mark 13 tokens, as many as it reads
     monkeypatch.setattr(Scope, "examples", property(lambda self: []))
     assert examples.suited(letters(n_ctx=64))[0] == "She is reading a book."
 
@@ -359,7 +432,7 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     session = LiveSession()
     own, given = scope.run("abc"), scope.run("abc", "ed")
     session.show(CurrentRun(scope, given))
-    assert session.drafts(scope) == ()                 # what was given is not what it wrote
+    assert session.drafts(scope) == ()  # what was given is not what it wrote
     session.show(CurrentRun(scope, own))
     session.show(CurrentRun(scope, own))
     assert session.drafts(scope) == (own.streams["target"].ids[1:],)
@@ -375,7 +448,9 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     ("gpt", (" ", "ed"), ("The text is empty; type some text.", "")),
     ("transformer", ("abc", "abcde" * 3), ("", "The target has 16 tokens; this model reads at most 13.")),
 ])  # fmt: skip
-def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(family: str, texts: tuple, under: tuple) -> None:
+def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
+    family: str, texts: tuple, under: tuple
+) -> None:
     session = LiveSession()
     session.scope = letters(family, n_ctx=13)
     trace, notes = respond.read(session, *texts)

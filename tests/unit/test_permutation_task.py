@@ -30,7 +30,7 @@ SIZES = {"d_model": 24, "n_heads": 2, "n_layers": 1, "n_ctx": N_CTX, "dropout": 
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Lines of 2 to 9 words, and paragraphs of which many are longer than a row."""
     folder, rng = tmp_path_factory.mktemp("texts"), random.Random(3)
-    line = lambda least, most: " ".join(rng.choices(WORDS, k=rng.randint(least, most)))     # noqa: E731
+    line = lambda least, most: " ".join(rng.choices(WORDS, k=rng.randint(least, most)))  # noqa: E731
     book, table = folder / "book.txt", folder / "lines.tsv"
     book.write_text("\n\n".join(line(20, 80) for _ in range(90)))
     table.write_text("\n".join(f"{line(2, 9)}\tignored" for _ in range(400)))
@@ -54,9 +54,14 @@ def test_an_epoch_holds_every_token_of_the_training_documents_once(task):
     """Whatever is cut and put together, in whole rows no longer than the model reads."""
     rows = epoch(task)
     counted = Counter(token for ids, *_ in rows for token in ids)
-    assert counted == Counter(i for ids in task.tokenizer.encode_many(task._split["train"]) for i in ids)
+    assert counted == Counter(
+        i for ids in task.tokenizer.encode_many(task._split["train"]) for i in ids
+    )
     assert max(len(ids) for ids, *_ in rows) == N_CTX
-    assert all(len(ids) == len(ranks) == len(segments) == len(labels) for ids, ranks, segments, labels in rows)
+    assert all(
+        len(ids) == len(ranks) == len(segments) == len(labels)
+        for ids, ranks, segments, labels in rows
+    )
     for batch in islice(task.batches(1), 30):
         assert len(batch) * max(len(ids) for ids, *_ in batch) <= 300
 
@@ -77,7 +82,7 @@ def test_two_documents_of_a_row_are_neighbours_in_segments_of_their_own(task):
     follows = {tuple(first): tuple(second) for first, second in pairwise(documents)}
     both = [(ids, segments) for ids, _, segments, _ in epoch(task) if 1 in segments]
     share = 2 * len(both) / len(documents)
-    assert IN_TWO < share < 3 * IN_TWO          # of each pair both are taken
+    assert IN_TWO < share < 3 * IN_TWO  # of each pair both are taken
     for ids, segments in both:
         start = segments.index(1)
         assert segments == [0] * start + [1] * (len(ids) - start)
@@ -95,7 +100,9 @@ def test_the_last_of_an_order_is_predicted(task, files, k, predicted):
     assert [labels[i] for i in asked] == [ids[i] for i in asked]
     drawn = list(range(13))
     random.Random(4).shuffle(drawn)
-    assert [ranks[position] for position in drawn] == list(range(13))      # the first drawn is the first predicted
+    assert [ranks[position] for position in drawn] == list(
+        range(13)
+    )  # the first drawn is the first predicted
 
 
 def test_from_left_to_right_if_so_asked(task, files):
@@ -105,18 +112,27 @@ def test_from_left_to_right_if_so_asked(task, files):
 
 def test_a_batch_is_what_the_model_reads(task):
     """The same loss as each row alone: padding stands behind every order and has no label."""
-    rows = [row for row in epoch(task) if 1 in row[2]][:2] + [row for row in epoch(task) if len(row[0]) == N_CTX][:1]
+    rows = [row for row in epoch(task) if 1 in row[2]][:2] + [
+        row for row in epoch(task) if len(row[0]) == N_CTX
+    ][:1]
     model = random_xlnet(vocab_size=task.tokenizer.vocab_size, n_ctx=N_CTX)
     batch = task.collate(rows)
     together = tokens_in_order(model(*batch.inputs), batch, 0.0)
     alone = 0.0
     for ids, ranks, segments, labels in rows:
         with torch.no_grad():
-            logits = model(torch.tensor([ids]), torch.tensor([ranks]), torch.tensor([segments]))["token in order"][0]
-        alone += sum(-float(logits[i].double().log_softmax(-1)[label]) for i, label in enumerate(labels))
+            logits = model(torch.tensor([ids]), torch.tensor([ranks]), torch.tensor([segments]))[
+                "token in order"
+            ][0]
+        alone += sum(
+            -float(logits[i].double().log_softmax(-1)[label]) for i, label in enumerate(labels)
+        )
     assert list(together) == [LABELS]
     wide = batch.inputs[1].shape[1]
-    assert all(batch.inputs[1][i, len(row[0]) :].tolist() == [wide] * (wide - len(row[0])) for i, row in enumerate(rows))
+    assert all(
+        batch.inputs[1][i, len(row[0]) :].tolist() == [wide] * (wide - len(row[0]))
+        for i, row in enumerate(rows)
+    )
     assert together[LABELS].item() == pytest.approx(alone, rel=1e-4)
     assert batch.n_labels == sum(len(ids) for ids, *_ in rows)
 
@@ -135,27 +151,55 @@ def test_the_scores_are_those_of_held_out_text(task):
         total = 0.0
         for ids, rank in zip(rows, ranks, strict=True):
             with torch.no_grad():
-                p = model(torch.tensor([ids]), torch.tensor([rank]))["token in order"][0].double().log_softmax(-1)
+                p = (
+                    model(torch.tensor([ids]), torch.tensor([rank]))["token in order"][0]
+                    .double()
+                    .log_softmax(-1)
+                )
             total -= sum(float(p[i, token]) for i, token in enumerate(ids))
         return total / sum(map(len, rows))
 
     assert found["nats per token"] == pytest.approx(nats(drawn), rel=1e-5)
     assert found["bits per token"] == pytest.approx(found["nats per token"] / math.log(2))
-    assert found["left to right nats per token"] == pytest.approx(nats([list(range(len(ids))) for ids in rows]), rel=1e-5)
+    assert found["left to right nats per token"] == pytest.approx(
+        nats([list(range(len(ids))) for ids in rows]), rel=1e-5
+    )
     assert found["left to right nats per token"] != pytest.approx(found["nats per token"], rel=1e-3)
     counts = Counter(i for ids in task._train for i in ids)
-    plain = sum(-math.log(counts[i] / counts.total()) for ids in rows for i in ids if counts[i]) / sum(map(len, rows))
-    assert found["unigram nats per token"] == pytest.approx(plain, rel=0.02)     # up to its discount
+    plain = sum(
+        -math.log(counts[i] / counts.total()) for ids in rows for i in ids if counts[i]
+    ) / sum(map(len, rows))
+    assert found["unigram nats per token"] == pytest.approx(plain, rel=0.02)  # up to its discount
     assert done == [(9, 9)]
 
 
 def test_a_small_model_learns_to_fill_from_both_sides(tmp_path):
     """Rows of one word said five times: whatever the order, all but the first to be predicted are known from any other."""
     file, rng = tmp_path / "said.tsv", random.Random(5)
-    file.write_text("\n".join(sorted({" ".join([rng.choice(WORDS)] * 5) + " " + rng.choice("abcdefgh") for _ in range(600)})))
+    file.write_text(
+        "\n".join(
+            sorted(
+                {
+                    " ".join([rng.choice(WORDS)] * 5) + " " + rng.choice("abcdefgh")
+                    for _ in range(600)
+                }
+            )
+        )
+    )
     task = open_task("permutation", file, vocab_size=600, n_ctx=16, max_tokens=400)
-    recipe = Recipe(steps=80, warmup=25, learning_rate=1.5, label_smoothing=0.0, validate_every=1000, score_cases=0)
-    config = XLNetConfig(task.tokenizer.vocab_size, pad_id=task.tokenizer.pad_id, **SIZES | {"d_model": 32, "n_ctx": 16})
+    recipe = Recipe(
+        steps=80,
+        warmup=25,
+        learning_rate=1.5,
+        label_smoothing=0.0,
+        validate_every=1000,
+        score_cases=0,
+    )
+    config = XLNetConfig(
+        task.tokenizer.vocab_size,
+        pad_id=task.tokenizer.pad_id,
+        **SIZES | {"d_model": 32, "n_ctx": 16},
+    )
     trainer = Trainer(task, config, recipe, tmp_path / "out", torch.device("cpu"))
     list(trainer.train())
     found = task.evaluate(trainer.best_model)
@@ -176,22 +220,54 @@ def test_a_setting_that_is_none_is_refused(files, settings, message):
 
 
 def test_data_that_is_none_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"permutation needs one or several files of text \(--data FILE …\)"):
+    with pytest.raises(
+        DataError, match=r"permutation needs one or several files of text \(--data FILE …\)"
+    ):
         open_task("permutation")
     (empty := tmp_path / "empty.txt").write_text(" \n\n ")
     with pytest.raises(DataError, match=r"empty.txt: holds no text"):
         open_task("permutation", empty)
     (one := tmp_path / "one.txt").write_text("A single line.")
-    with pytest.raises(DataError, match=r"one.txt: 1 documents are too few, none of them falls into the validation split"):
-        open_task("permutation", one, tokenizer=models.load("gpt", device="cpu").tokenizer).validation()
+    with pytest.raises(
+        DataError,
+        match=r"one.txt: 1 documents are too few, none of them falls into the validation split",
+    ):
+        open_task(
+            "permutation", one, tokenizer=models.load("gpt", device="cpu").tokenizer
+        ).validation()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, files: list[Path]) -> Path:
     out = tmp_path_factory.mktemp("runs") / "orders"
-    sizes = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    data = ["--data", *map(str, files), "--vocabulary", "gpt", "--predict-last", "2", "--documents", "lines"]
-    rest = ["--steps", "2", "--validate-every", "2", "--snapshots", "--n-snapshots", "2", "--device", "cpu", "--out", str(out)]
+    sizes = [
+        word
+        for name, value in SIZES.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    data = [
+        "--data",
+        *map(str, files),
+        "--vocabulary",
+        "gpt",
+        "--predict-last",
+        "2",
+        "--documents",
+        "lines",
+    ]
+    rest = [
+        "--steps",
+        "2",
+        "--validate-every",
+        "2",
+        "--snapshots",
+        "--n-snapshots",
+        "2",
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+    ]
     assert cli.main(["train", "permutation", *data, *sizes, *rest]) == 0
     return out
 
@@ -205,17 +281,29 @@ def said(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str]:
 
 def test_it_is_evaluated_and_inspected(trained, files, capsys):
     record = json.loads((trained / "training.json").read_text())
-    names = ["nats per token", "bits per token", "left to right nats per token", "unigram nats per token"]
+    names = [
+        "nats per token",
+        "bits per token",
+        "left to right nats per token",
+        "unigram nats per token",
+    ]
     assert list(record["scores"]) == [f"held-out {names[0]}", *names[1:], "cases"]
     data = ["--data", *map(str, files)]
     status, text = said(capsys, "evaluate", str(trained), *data)
-    assert (status, "note:" in text, f"over {record['scores']['cases']:,} held-out cases" in text) == (0, False, True)
+    assert (
+        status,
+        "note:" in text,
+        f"over {record['scores']['cases']:,} held-out cases" in text,
+    ) == (0, False, True)
     assert [float(line.split()[-1]) for line in text.splitlines()[:4]] == pytest.approx(
         [value for name, value in record["scores"].items() if name != "cases"], abs=1e-3
     )
     status, text = said(capsys, "evaluate", str(trained), *data, "--snapshots", "--limit", "3")
     assert status == 0
-    assert [line.split(":")[0] for line in text.splitlines() if ": nats" in line] == ["step      0", "step      2"]
+    assert [line.split(":")[0] for line in text.splitlines() if ": nats" in line] == [
+        "step      0",
+        "step      2",
+    ]
     status, text = said(capsys, "inspect", str(trained))
     assert (status, "permutation" in text, "content_attn.W_R.weight" in text) == (0, True, True)
 
@@ -231,8 +319,13 @@ def test_its_predictions_are_told_in_the_order_asked_for(trained, capsys):
         pytest.approx(float(output.surprisal[i]), abs=0.005) for i in order
     ]
     assert lines[4] == f"{float(output.surprisal.sum()):.2f} bits in all"
-    assert all(f"expected {output.predicted[i]} (" in line for i, line in zip(order, lines, strict=False))
+    assert all(
+        f"expected {output.predicted[i]} (" in line for i, line in zip(order, lines, strict=False)
+    )
     status, shown = said(capsys, "decode", str(trained), text, "--order", "0", "0", "1", "2")
     assert (status, "the order must name each of the 4 tokens once" in shown) == (1, True)
     status, shown = said(capsys, "decode", "gpt", text, "--order", "0", "1")
-    assert (status, "--order is for a model that predicts in an order; gpt does not" in shown) == (1, True)
+    assert (status, "--order is for a model that predicts in an order; gpt does not" in shown) == (
+        1,
+        True,
+    )

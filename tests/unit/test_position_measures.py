@@ -8,7 +8,14 @@ import pytest
 import torch
 from small import N_CTX, random_attention_only, random_ids, random_model, random_seq2seq, words_of
 
-from models.analysis.permutation_test import ORDERS, movable, new_order, reordered, shuffle_test, without_positions
+from models.analysis.permutation_test import (
+    ORDERS,
+    movable,
+    new_order,
+    reordered,
+    shuffle_test,
+    without_positions,
+)
 from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
@@ -25,17 +32,22 @@ from models.tokenizers.encoding import concatenate
 from models.trace import record
 
 
-@pytest.mark.parametrize(("formula", "exponent", "odd"), [
-    ("paper", lambda j: 2 * (j // 2) / 14, math.cos),
-    ("2^i", lambda j: 2 ** (j // 2) / 14, math.cos),
-    ("sin-sin", lambda j: j / 14, math.sin),
-])
+@pytest.mark.parametrize(
+    ("formula", "exponent", "odd"),
+    [
+        ("paper", lambda j: 2 * (j // 2) / 14, math.cos),
+        ("2^i", lambda j: 2 ** (j // 2) / 14, math.cos),
+        ("sin-sin", lambda j: j / 14, math.sin),
+    ],
+)
 def test_every_entry_of_every_formula(formula, exponent, odd):
     table = formula_table(formula, 11, 14)
     for pos in range(11):
         for j in range(14):
             angle = pos / 10000 ** exponent(j)
-            assert table[pos, j].item() == pytest.approx(odd(angle) if j % 2 else math.sin(angle), abs=1e-12)
+            assert table[pos, j].item() == pytest.approx(
+                odd(angle) if j % 2 else math.sin(angle), abs=1e-12
+            )
 
 
 def test_the_model_uses_the_papers():
@@ -49,8 +61,10 @@ def test_an_unknown_formula_is_an_error():
 
 def test_wavelengths_are_where_a_dimension_comes_round():
     waves = wavelengths("paper", 6)
-    assert waves.tolist() == pytest.approx([2 * math.pi * 10000 ** (i / 3) for i in (0, 0, 1, 1, 2, 2)])
-    assert wavelengths("2^i", 512)[-1] == math.inf         # 10000^(2^255/512) is beyond every float
+    assert waves.tolist() == pytest.approx(
+        [2 * math.pi * 10000 ** (i / 3) for i in (0, 0, 1, 1, 2, 2)]
+    )
+    assert wavelengths("2^i", 512)[-1] == math.inf  # 10000^(2^255/512) is beyond every float
 
 
 @pytest.mark.parametrize("k", [1, 7, 31])
@@ -93,7 +107,9 @@ def test_similarity_by_distance():
     assert similarity.floor == pytest.approx(min(by_hand) / 3)
     sines = formula_table("sin-sin", 17, 6)
     uneven = similarity_by_distance(sines)
-    assert uneven.spread == pytest.approx(float(sines.norm(dim=1).max() ** 2), rel=1e-6)   # distance 0: 0 … |PE|²
+    assert uneven.spread == pytest.approx(
+        float(sines.norm(dim=1).max() ** 2), rel=1e-6
+    )  # distance 0: 0 … |PE|²
 
 
 def test_positions_alias_when_the_waves_come_round():
@@ -109,7 +125,7 @@ def test_neighbours_by_hand():
     found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
     assert found.nearest.tolist() == [2, 0, 0, 2]
     assert found.distance.tolist() == [1, 3, 1, 4]
-    assert found.aliased == 2          # 0 ↔ 2; positions 1 and 3 are nearest to one beside them
+    assert found.aliased == 2  # 0 ↔ 2; positions 1 and 3 are nearest to one beside them
 
 
 def test_most_dimensions_of_the_doubled_exponent_stand_still():
@@ -121,7 +137,7 @@ def test_most_dimensions_of_the_doubled_exponent_stand_still():
 def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
     """A position vector whose pairs (sin, cos) are turned by k/10000^e, through complex numbers."""
     turn = np.array([np.exp(1j * k / 10000**e) for e in exponents])
-    pairs = (row[1::2] + 1j * row[0::2]) * turn                                  # cos + i·sin, times e^(iφ)
+    pairs = (row[1::2] + 1j * row[0::2]) * turn  # cos + i·sin, times e^(iφ)
     return np.stack([pairs.imag, pairs.real], axis=1).ravel()
 
 
@@ -131,24 +147,38 @@ def test_every_measurement_again_in_numpy(formula, n, n_fit):
     """4·d_model positions at the least, so that no matrix fits by luck."""
     m, d, k = measure(formula, n, 6, 3), 6, 3
     assert (m.formula, m.shift, m.n_fit) == (formula, 3, n_fit)
-    exponents = {"paper": [0, 1 / 3, 2 / 3], "2^i": [1 / 6, 2 / 6, 4 / 6], "sin-sin": [0, 2 / 6, 4 / 6]}[formula]
+    exponents = {
+        "paper": [0, 1 / 3, 2 / 3],
+        "2^i": [1 / 6, 2 / 6, 4 / 6],
+        "sin-sin": [0, 2 / 6, 4 / 6],
+    }[formula]
     odd = [1 / 6, 3 / 6, 5 / 6] if formula == "sin-sin" else exponents
     long = np.zeros((n_fit + k, d))
     for pos in range(n_fit + k):
         for i in range(3):
             long[pos, 2 * i] = math.sin(pos / 10000 ** exponents[i])
-            long[pos, 2 * i + 1] = (math.sin if formula == "sin-sin" else math.cos)(pos / 10000 ** odd[i])
+            long[pos, 2 * i + 1] = (math.sin if formula == "sin-sin" else math.cos)(
+                pos / 10000 ** odd[i]
+            )
     here, there = long[:n_fit], long[k:]
     np.testing.assert_allclose(m.table.numpy(), long[:n], atol=1e-12)
     again = np.array([turned(row, k, exponents) for row in here])
-    assert m.rotation_miss == pytest.approx(np.linalg.norm(again - there) / np.linalg.norm(there), abs=1e-12)
+    assert m.rotation_miss == pytest.approx(
+        np.linalg.norm(again - there) / np.linalg.norm(there), abs=1e-12
+    )
     best = here @ (np.linalg.pinv(here) @ there)
-    assert m.best_linear_miss == pytest.approx(np.linalg.norm(best - there) / np.linalg.norm(there), abs=1e-6)
+    assert m.best_linear_miss == pytest.approx(
+        np.linalg.norm(best - there) / np.linalg.norm(there), abs=1e-6
+    )
     rows = long[:n]
     assert m.n_varying == sum(max(column) - min(column) >= 0.01 for column in rows.T)
-    distances = {(i, j): np.linalg.norm(rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j}
+    distances = {
+        (i, j): np.linalg.norm(rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j
+    }
     assert m.neighbours.least == pytest.approx(min(distances.values()))
-    assert m.neighbours.distance.tolist() == pytest.approx([min(distances[i, j] for j in range(n) if j != i) for i in range(n)])
+    assert m.neighbours.distance.tolist() == pytest.approx(
+        [min(distances[i, j] for j in range(n) if j != i) for i in range(n)]
+    )
     assert m.neighbours.length == pytest.approx(math.sqrt(np.mean(np.sum(rows**2, axis=1))))
     products = [[rows[i] @ rows[i + apart] for i in range(n - apart)] for apart in range(n)]
     assert m.similarity.mean.tolist() == pytest.approx([np.mean(p) for p in products])
@@ -160,7 +190,9 @@ def test_every_measurement_again_in_numpy(formula, n, n_fit):
 
 def test_the_length_is_the_root_of_the_mean_square_and_the_closest_pair_the_nearest():
     found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
-    assert found.length == pytest.approx(math.sqrt((0 + 9 + 1 + 25) / 4))             # 2.958; distances 1, 3, 1, 4
+    assert found.length == pytest.approx(
+        math.sqrt((0 + 9 + 1 + 25) / 4)
+    )  # 2.958; distances 1, 3, 1, 4
     assert found.closest_pair == (0, 2)
     assert neighbours(torch.tensor([[5.0], [9.0], [1.0], [0.5]])).closest_pair == (2, 3)
 
@@ -169,7 +201,7 @@ def test_where_neighbours_tie_the_adjacent_one_counts():
     """Position 2 is as near to 0 as to 3; position 3 as near to 1 as to 2."""
     found = neighbours(torch.tensor([[0.0], [4.0], [1.0], [2.0]]))
     assert found.nearest.tolist() == [2, 3, 3, 2]
-    assert found.aliased == 2                                                     # 0 → 2 and 1 → 3
+    assert found.aliased == 2  # 0 → 2 and 1 → 3
 
 
 def test_adding_is_concatenating_and_projecting():
@@ -193,14 +225,18 @@ def test_an_order_names_each_place_once_and_keeps_the_end(how, n):
     order = new_order(n, how, seed=3)
     assert sorted(order) == list(range(n))
     assert order[-1] == n - 1
-    assert (order == tuple(range(n))) == (n < 3)           # below two words there is nothing to change
+    assert (order == tuple(range(n))) == (n < 3)  # below two words there is nothing to change
 
 
 def test_orders():
     assert new_order(6, "reversed") == (4, 3, 2, 1, 0, 5)
     assert new_order(6, "two swapped") == (0, 1, 3, 2, 4, 5)
-    assert new_order(11, "shuffled", 5) == new_order(11, "shuffled", 5) != new_order(11, "shuffled", 6)
-    with pytest.raises(ValueError, match="order must be one of shuffled, reversed, two swapped, not 'sorted'"):
+    assert (
+        new_order(11, "shuffled", 5) == new_order(11, "shuffled", 5) != new_order(11, "shuffled", 6)
+    )
+    with pytest.raises(
+        ValueError, match="order must be one of shuffled, reversed, two swapped, not 'sorted'"
+    ):
         new_order(6, "sorted")
 
 
@@ -222,7 +258,10 @@ def test_the_shuffle_test_against_two_runs_by_hand():
     ids, order = random_ids(1, 7)[0], new_order(7, "reversed")
     test = shuffle_test(model, ids.tolist(), order)
     with torch.no_grad():
-        rows = [(row[None], {"encoder_self": Mask([padding(row[None], 0)])}) for row in (ids, ids[list(order)])]
+        rows = [
+            (row[None], {"encoder_self": Mask([padding(row[None], 0)])})
+            for row in (ids, ids[list(order)])
+        ]
         plain, turned = (model.encode(row, masks)[0] for row, masks in rows)
     torch.testing.assert_close(test.original[-1], plain)
     for place, token in enumerate(order):
@@ -236,32 +275,51 @@ def test_every_stage_is_what_the_encoder_passed_through():
     ids, order = random_ids(1, 7)[0].tolist(), (0, 2, 1, 3, 4, 5, 6)
     for model in (random_model(n_encoder_layers=2, norm="pre"), random_attention_only()):
         test = shuffle_test(model, ids, order)
-        x = (model.embedding(torch.tensor([ids])) * model.config.d_model**0.5 + model.positions(7)).detach()
+        x = (
+            model.embedding(torch.tensor([ids])) * model.config.d_model**0.5 + model.positions(7)
+        ).detach()
         torch.testing.assert_close(test.original[0], x[0])
-        swapped = (model.embedding(torch.tensor(ids)[list(order)]) * model.config.d_model**0.5 + model.positions(7)).detach()
-        torch.testing.assert_close(test.restored[0], swapped[list(order)])          # its own inverse
+        swapped = (
+            model.embedding(torch.tensor(ids)[list(order)]) * model.config.d_model**0.5
+            + model.positions(7)
+        ).detach()
+        torch.testing.assert_close(test.restored[0], swapped[list(order)])  # its own inverse
         for i, layer in enumerate(model.encoder.layers):
-            x = (layer["self_attn"](x, x, Mask()) if isinstance(layer, torch.nn.ModuleDict) else layer(x, Mask())).detach()
+            x = (
+                layer["self_attn"](x, x, Mask())
+                if isinstance(layer, torch.nn.ModuleDict)
+                else layer(x, Mask())
+            ).detach()
             torch.testing.assert_close(test.original[i + 1], x[0], rtol=1e-4, atol=1e-4)
         last = [] if isinstance(model, type(random_attention_only())) else ["last LayerNorm"]
         assert test.stages == ("input", "layer 1", "layer 2", *last)
         if last:
-            torch.testing.assert_close(test.original[3], model.encoder.last_norm(x)[0].detach(), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                test.original[3], model.encoder.last_norm(x)[0].detach(), rtol=1e-4, atol=1e-4
+            )
         assert test.order == order
         assert test.largest.tolist() == pytest.approx([max(row) for row in test.change.tolist()])
-        assert test.mean.tolist() == pytest.approx([sum(row) / 7 for row in test.change.tolist()], rel=1e-4)
+        assert test.mean.tolist() == pytest.approx(
+            [sum(row) / 7 for row in test.change.tolist()], rel=1e-4
+        )
 
 
-@pytest.mark.parametrize(("both_ways", "stages"), [(True, ("forwards", "backwards")), (False, ("states",))])
+@pytest.mark.parametrize(
+    ("both_ways", "stages"), [(True, ("forwards", "backwards")), (False, ("states",))]
+)
 def test_the_stages_of_an_rnn_are_its_directions(both_ways, stages):
     model, ids = random_seq2seq(bidirectional=both_ways), random_ids(1, 7)[0].tolist()
     test, d = shuffle_test(model, ids, (0, 2, 1, 3, 4, 5, 6)), model.config.d_hidden
     with torch.no_grad():
-        y = model.encoder.recurrence(model.embedding(torch.tensor([ids])) * model.config.d_model**0.5)[0][0]
+        y = model.encoder.recurrence(
+            model.embedding(torch.tensor([ids])) * model.config.d_model**0.5
+        )[0][0]
     assert test.stages == stages
     for i in range(len(stages)):
         torch.testing.assert_close(test.original[i], y[:, i * d : (i + 1) * d])
-    assert float(test.change[0, 0]) < 1e-6 < float(test.change[0, 1])              # read before the first moved token
+    assert (
+        float(test.change[0, 0]) < 1e-6 < float(test.change[0, 1])
+    )  # read before the first moved token
 
 
 def test_positions_are_switched_off_on_a_view_only():
@@ -290,7 +348,10 @@ def test_an_order_must_fit_the_text():
 
 def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -> None:
     tokenizer = words_of("Mary went to the garden.")
-    first, second = tokenizer.encode("Mary went to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep")
+    first, second = (
+        tokenizer.encode("Mary went to", before="cls", after="sep"),
+        tokenizer.encode("the garden.", after="sep"),
+    )
     row = concatenate(first, second, " ")
     row = tokenizer.hiding(replace(row, segments=(0,) * 5 + (1,) * 4), [2, 6])
     assert movable(row) == [[1, 2, 3], [5, 6, 7]]
@@ -299,10 +360,16 @@ def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -
     shuffled = new_order(9, "shuffled", 3, movable(row))
     assert sorted(shuffled[1:4]) == [1, 2, 3] != list(shuffled[1:4])
     assert sorted(shuffled[5:8]) == [5, 6, 7] != list(shuffled[5:8])
-    assert new_order(5, "shuffled", groups=[[2]]) == (0, 1, 2, 3, 4) == new_order(5, "two swapped", groups=[])
+    assert (
+        new_order(5, "shuffled", groups=[[2]])
+        == (0, 1, 2, 3, 4)
+        == new_order(5, "two swapped", groups=[])
+    )
     other = reordered(row, (0, 2, 3, 1, 4, 6, 5, 7, 8))
     assert other.text == "[MASK] to mary [MASK] the ."
     assert other.tokens == ("[CLS]", "[MASK]", "to", "mary", "[SEP]", "[MASK]", "the", ".", "[SEP]")
-    assert [other.text[slice(*place)] for place in other.offsets if place] == list(other.text.split())
+    assert [other.text[slice(*place)] for place in other.offsets if place] == list(
+        other.text.split()
+    )
     assert (other.segments, other.offsets[4], other.ids[3]) == (row.segments, None, row.ids[1])
     assert other.hidden == ((1, row.hidden[0][1]), (5, row.hidden[1][1]))

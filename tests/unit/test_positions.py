@@ -14,12 +14,16 @@ def test_every_entry_is_the_papers(n_ctx, d_model):
     for pos in range(n_ctx):
         for j in range(d_model):
             angle = pos / 10000 ** (2 * (j // 2) / d_model)
-            assert table[pos, j].item() == pytest.approx(math.cos(angle) if j % 2 else math.sin(angle), abs=1e-6)
+            assert table[pos, j].item() == pytest.approx(
+                math.cos(angle) if j % 2 else math.sin(angle), abs=1e-6
+            )
 
 
 def test_far_positions_are_exact():
     """In float32 alone, the angle of position 4999 would be off by some 1e-4."""
-    assert sinusoidal(5000, 2)[4999].tolist() == pytest.approx([math.sin(4999), math.cos(4999)], abs=1e-6)
+    assert sinusoidal(5000, 2)[4999].tolist() == pytest.approx(
+        [math.sin(4999), math.cos(4999)], abs=1e-6
+    )
 
 
 def test_a_shift_is_a_rotation():
@@ -36,9 +40,13 @@ def test_kinds():
     assert torch.equal(learned(5, start=3), learned.table[3:8])
     assert Positions("none", 11, 7)(11).abs().max() == 0
     assert torch.equal(Positions("sinusoidal", 11, 7)(11), sinusoidal(11, 7))
-    assert Positions("sinusoidal", 11, 7).state_dict() == {}   # a formula is not kept in a checkpoint
+    assert (
+        Positions("sinusoidal", 11, 7).state_dict() == {}
+    )  # a formula is not kept in a checkpoint
 
 
 def test_an_unknown_kind_is_an_error():
-    with pytest.raises(ValueError, match="positions must be sinusoidal, learned or none, not 'rotary'"):
+    with pytest.raises(
+        ValueError, match="positions must be sinusoidal, learned or none, not 'rotary'"
+    ):
         Positions("rotary", 11, 7)

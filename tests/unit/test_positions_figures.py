@@ -13,7 +13,12 @@ from torch import Tensor
 
 from models.analysis.checks import Check
 from models.analysis.permutation_test import ShuffleTest
-from models.analysis.position_measures import Concatenated, SimilarityByDistance, measure, similarity_by_distance
+from models.analysis.position_measures import (
+    Concatenated,
+    SimilarityByDistance,
+    measure,
+    similarity_by_distance,
+)
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from viz_app.drawing import frame
@@ -24,13 +29,27 @@ from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import shuffle as shuffle
 
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933"]     # a head's, too
+COLOURS = [
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#8C6BB1",
+    "#999933",
+]  # a head's, too
 SOURCE = Encoding("abc", (4, 5, 6, 2), ("a", "b", "c", "</s>"), ((0, 1), (1, 2), (2, 3), None))
 
 
 def paper(n: int, d: int) -> np.ndarray:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same."""
-    return np.array([[(math.sin, math.cos)[j % 2](pos / 10000 ** ((j - j % 2) / d)) for j in range(d)] for pos in range(n)])
+    return np.array(
+        [
+            [(math.sin, math.cos)[j % 2](pos / 10000 ** ((j - j % 2) / d)) for j in range(d)]
+            for pos in range(n)
+        ]
+    )
 
 
 def turned(a: np.ndarray, k: int, misprint: bool = False) -> np.ndarray:
@@ -47,7 +66,9 @@ def turned(a: np.ndarray, k: int, misprint: bool = False) -> np.ndarray:
 # charts
 
 
-@pytest.mark.parametrize(("n", "dots"), [(160, {"size": 14, "opacity": 1, "strokeDash": [1, 0]}), (161, False)])
+@pytest.mark.parametrize(
+    ("n", "dots"), [(160, {"size": 14, "opacity": 1, "strokeDash": [1, 0]}), (161, False)]
+)
 def test_curves(n: int, dots: object) -> None:
     table = torch.arange(n * 5.0).reshape(n, 5)
     chart = draw.curves(table, [3, 1], ["three", "one"], "What it is").to_dict()
@@ -55,7 +76,11 @@ def test_curves(n: int, dots: object) -> None:
     assert (chart["height"], chart["mark"]["point"]) == (430, dots)
     rows = next(iter(chart["datasets"].values()))
     lines = [(3, "three"), (1, "one")]
-    assert rows == [{"position": pos, "value": float(table[pos, j]), "dimension": name} for j, name in lines for pos in range(n)]
+    assert rows == [
+        {"position": pos, "value": float(table[pos, j]), "dimension": name}
+        for j, name in lines
+        for pos in range(n)
+    ]
     drawn = chart["encoding"]
     assert (drawn["x"]["field"], drawn["x"]["title"]) == ("position", "position (token)")
     assert (drawn["y"]["field"], drawn["y"]["title"]) == ("value", "value")
@@ -64,7 +89,7 @@ def test_curves(n: int, dots: object) -> None:
     assert drawn["color"]["sort"] == ["three", "one"]
     assert drawn["strokeDash"]["field"] == "dimension"
     assert drawn["strokeDash"]["scale"] == {"domain": ["three", "one"], "range": [[1, 0], [7, 3]]}
-    assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]         # one legend, which shows both
+    assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]  # one legend, which shows both
     assert len({tuple(style) for style in frame.LINE_STYLES}) == len(COLOURS)
     assert [tip["field"] for tip in drawn["tooltip"]] == ["position", "dimension", "value"]
 
@@ -80,16 +105,29 @@ def test_wavelengths() -> None:
 
     assert [row["dimension"] for row in rows(dots)] == [0, 1, 3]
     np.testing.assert_allclose([row["wavelength"] for row in rows(dots)], [6.28, 100, 5e4])
-    assert [(row["dimension"], row["colour"]) for row in rows(marks)] == [(3, COLOURS[0]), (1, COLOURS[2])]
+    assert [(row["dimension"], row["colour"]) for row in rows(marks)] == [
+        (3, COLOURS[0]),
+        (1, COLOURS[2]),
+    ]
     np.testing.assert_allclose([row["wavelength"] for row in rows(marks)], [5e4, 100])
     assert word["mark"]["fontSize"] == numbers["mark"]["fontSize"] == 12
     assert rows(rule) == [{"n": 40}]
     assert rows(word) == [{"n": 40, "word": "the 40 positions shown"}]
-    assert (rule["encoding"]["y"]["field"], word["encoding"]["y"]["field"], word["encoding"]["text"]["field"]) == ("n", "n", "word")
+    assert (
+        rule["encoding"]["y"]["field"],
+        word["encoding"]["y"]["field"],
+        word["encoding"]["text"]["field"],
+    ) == ("n", "n", "word")
     for layer in (dots, marks):
-        assert (layer["encoding"]["x"]["field"], layer["encoding"]["x"]["title"]) == ("dimension", "dimension")
+        assert (layer["encoding"]["x"]["field"], layer["encoding"]["x"]["title"]) == (
+            "dimension",
+            "dimension",
+        )
         assert layer["encoding"]["x"]["scale"]["domain"] == [0, 3]
-        assert (layer["encoding"]["y"]["field"], layer["encoding"]["y"]["title"]) == ("wavelength", "wavelength")
+        assert (layer["encoding"]["y"]["field"], layer["encoding"]["y"]["title"]) == (
+            "wavelength",
+            "wavelength",
+        )
         assert layer["encoding"]["y"]["scale"]["type"] == "log"
         assert layer["encoding"]["y"]["scale"]["domain"] == [5, 100_000]
         assert [tip["field"] for tip in layer["encoding"]["tooltip"]] == ["dimension", "wavelength"]
@@ -114,7 +152,7 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
     layout = figure.layout
     assert (layout.title.text, layout.height) == ("The title", 420)
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("dimension", "position")
-    assert layout.yaxis.autorange == "reversed"         # rows are counted downwards
+    assert layout.yaxis.autorange == "reversed"  # rows are counted downwards
     assert layout.xaxis.autorange is None
     assert (layout.font.color, layout.hoverlabel.bgcolor, layout.hoverlabel.font.color, layout.modebar.color) == (
         look.text, look.paper, look.text, look.quiet,
@@ -133,9 +171,15 @@ def test_maps_and_strips_carry_their_note() -> None:
 
 def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
-    plain, noted = (frame.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout for said in ("", note))
+    plain, noted = (
+        frame.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout
+        for said in ("", note)
+    )
     assert not plain.annotations
-    assert (noted.height - plain.height, noted.margin.b - plain.margin.b) == (2 * 16 + 14, 2 * 16 + 14)
+    assert (noted.height - plain.height, noted.margin.b - plain.margin.b) == (
+        2 * 16 + 14,
+        2 * 16 + 14,
+    )
     (said,) = noted.annotations
     lines = said.text.split("<br>")
     assert html.unescape(" ".join(lines)) == note
@@ -143,9 +187,11 @@ def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     assert all(len(html.unescape(line)) <= 46 for line in lines)
     assert (said.xref, said.x, said.xanchor, said.xshift) == ("paper", 0, "left", 4 - 61)
     assert (said.yref, said.y, said.yanchor, said.font.size) == ("paper", 0, "top", 12)
-    assert said.yshift - 2 * 16 > -(80 + 46)                         # in the margin,
-    assert said.yshift < -50                                         # under the words of the axis
-    assert 300 * (1 - plain.title.y) == pytest.approx((300 + 46) * (1 - noted.title.y))       # the title stays where it was
+    assert said.yshift - 2 * 16 > -(80 + 46)  # in the margin,
+    assert said.yshift < -50  # under the words of the axis
+    assert 300 * (1 - plain.title.y) == pytest.approx(
+        (300 + 46) * (1 - noted.title.y)
+    )  # the title stays where it was
 
 
 def test_a_long_title_has_room_for_its_lines() -> None:
@@ -153,13 +199,17 @@ def test_a_long_title_has_room_for_its_lines() -> None:
     wide, narrow = (frame.framed([], LIGHT, long, 300, wrap).layout for wrap in (62, 49))
     assert [layout.title.text.count("<br>") for layout in (wide, narrow)] == [3, 3]
     assert [layout.margin.t for layout in (wide, narrow)] == [14 + 20 * 4] * 2
-    assert [frame.framed([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)] == [34, 34, 54]
+    assert [
+        frame.framed([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)
+    ] == [34, 34, 54]
     assert wide.title.y == pytest.approx(1 - 21 / 300)
     assert (wide.title.x, wide.title.xanchor) == (0, "left")
 
 
 def test_similarity_by_distance() -> None:
-    similarity = SimilarityByDistance(torch.tensor([3.0, 2.0]), torch.tensor([3.0, 1.0]), torch.tensor([3.0, 2.5]))
+    similarity = SimilarityByDistance(
+        torch.tensor([3.0, 2.0]), torch.tensor([3.0, 1.0]), torch.tensor([3.0, 2.5])
+    )
     chart = draw.similarity_chart(similarity, LIGHT, "t", (-1.0, 3.0)).to_dict()
     assert next(iter(chart["datasets"].values())) == [
         {"distance": 0, "mean": 3.0, "least": 3.0, "largest": 3.0}, {"distance": 1, "mean": 2.0, "least": 1.0, "largest": 2.5},
@@ -174,7 +224,12 @@ def test_similarity_by_distance() -> None:
         assert layer["encoding"]["x"]["field"] == "distance"
         assert layer["encoding"]["x"]["title"] == "distance between two positions"
         assert layer["encoding"]["y"]["scale"]["domain"] == [-1.0, 3.0]
-        assert [tip["field"] for tip in layer["encoding"]["tooltip"]] == ["distance", "mean", "least", "largest"]
+        assert [tip["field"] for tip in layer["encoding"]["tooltip"]] == [
+            "distance",
+            "mean",
+            "least",
+            "largest",
+        ]
     other = SimilarityByDistance(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([7.0]))
     assert draw.similarity_domain(similarity, other) == (-2.0, 7.0)
     assert draw.similarity_domain(similarity) == (0.0, 3.0)
@@ -194,17 +249,34 @@ def test_a_pair_of_dimensions_in_its_plane() -> None:
         assert [misses[pos][side] for side in ("x", "y", "x2", "y2")] == pytest.approx(
             [float(v) for v in (moved[pos, 4], moved[pos, 5], table[pos + 3, 4], table[pos + 3, 5])]
         )
-    assert (path["mark"]["type"], lines["mark"]["type"], points["mark"]["type"]) == ("line", "rule", "circle")
-    assert (path["mark"]["color"], lines["mark"]["color"], points["mark"]["color"]) == (LIGHT.accent, "#D55E00", LIGHT.accent)
+    assert (path["mark"]["type"], lines["mark"]["type"], points["mark"]["type"]) == (
+        "line",
+        "rule",
+        "circle",
+    )
+    assert (path["mark"]["color"], lines["mark"]["color"], points["mark"]["color"]) == (
+        LIGHT.accent,
+        "#D55E00",
+        LIGHT.accent,
+    )
     for layer in (path, lines, points):
-        assert (layer["encoding"]["x"]["title"], layer["encoding"]["y"]["title"]) == ("dimension 4", "dimension 5")
-        assert layer["encoding"]["x"]["scale"]["domain"] == layer["encoding"]["y"]["scale"]["domain"] == [-1.1, 1.1]
+        assert (layer["encoding"]["x"]["title"], layer["encoding"]["y"]["title"]) == (
+            "dimension 4",
+            "dimension 5",
+        )
+        assert (
+            layer["encoding"]["x"]["scale"]["domain"]
+            == layer["encoding"]["y"]["scale"]["domain"]
+            == [-1.1, 1.1]
+        )
     assert (lines["encoding"]["x2"]["field"], lines["encoding"]["y2"]["field"]) == ("x2", "y2")
     assert path["encoding"]["order"]["field"] == "position"
 
 
 def test_strips_stand_under_each_other_by_name() -> None:
-    figure = draw.strips({"x": torch.tensor([1.0, -2.0]), "p": torch.tensor([0.5, 0.0])}, LIGHT, "t", "dimension")
+    figure = draw.strips(
+        {"x": torch.tensor([1.0, -2.0]), "p": torch.tensor([0.5, 0.0])}, LIGHT, "t", "dimension"
+    )
     (cells,) = figure.data
     assert cells.z.tolist() == [[1.0, -2.0], [0.5, 0.0]]
     assert cells.y == ("x", "p")
@@ -227,8 +299,13 @@ def test_a_formula_that_is_no_rotation_fails() -> None:
         "The paper's: a shift is a rotation", "Misprint 2ⁱ: a shift is a rotation", "Misprint sin, sin: PE(0) is zero",
     ]  # fmt: skip
     assert all(check.passed for check in found)
-    assert found[0].sentence == "R·PE(pos) against PE(pos+2) over 24 positions, as a share of their length"
-    missed = claims.formulas([replace(m, rotation_miss=2e-9, table=m.table + 1e-12) for m in measures])
+    assert (
+        found[0].sentence
+        == "R·PE(pos) against PE(pos+2) over 24 positions, as a share of their length"
+    )
+    missed = claims.formulas(
+        [replace(m, rotation_miss=2e-9, table=m.table + 1e-12) for m in measures]
+    )
     assert [check.passed for check in missed] == [False] * 3
     assert [check.value for check in missed] == [2e-9, 2e-9, pytest.approx(1e-12)]
     assert [check.limit for check in missed] == [1e-9, 1e-9, 0.0]
@@ -237,17 +314,24 @@ def test_a_formula_that_is_no_rotation_fails() -> None:
 def test_a_table_of_uneven_vectors_fails() -> None:
     table = torch.from_numpy(paper(9, 6))
     even = claims.table("paper", table, similarity_by_distance(table))
-    assert verdicts(even) == {"all vectors have length √(d/2)": True, "only the distance counts": True}
+    assert verdicts(even) == {
+        "all vectors have length √(d/2)": True,
+        "only the distance counts": True,
+    }
     assert even[0].sentence == "Largest difference from 1.732"
     assert [check.limit for check in even] == [1e-9, 1e-9]
     longer = claims.table("paper", table * (1 + 1e-6), similarity_by_distance(table))
     assert [check.passed for check in longer] == [False, True]
     assert longer[0].value == pytest.approx(math.sqrt(3) * 1e-6, rel=1e-3)
-    apart = replace(similarity_by_distance(table), largest=similarity_by_distance(table).largest + 1e-6)
+    apart = replace(
+        similarity_by_distance(table), largest=similarity_by_distance(table).largest + 1e-6
+    )
     assert [check.passed for check in claims.table("paper", table, apart)] == [True, False]
     zero = torch.zeros(2, 4)
     assert claims.table("sin-sin", zero, similarity_by_distance(table))[0].passed
-    assert not claims.table("sin-sin", zero + torch.tensor([0.0, 0, 0, 1e-9]), similarity_by_distance(table))[0].passed
+    assert not claims.table(
+        "sin-sin", zero + torch.tensor([0.0, 0, 0, 1e-9]), similarity_by_distance(table)
+    )[0].passed
 
 
 def test_a_table_that_the_run_did_not_add_fails() -> None:
@@ -256,18 +340,37 @@ def test_a_table_that_the_run_did_not_add_fails() -> None:
     assert verdicts(claims.own_table(own[:4], own, "sinusoidal", by_formula)) == {
         "the model adds this table": True, "it is the paper's formula": True,
     }  # fmt: skip
-    assert [check.limit for check in claims.own_table(own[:4], own, "sinusoidal", by_formula)] == [0.0, 1e-6]
-    assert claims.own_table(own[:4], own, "sinusoidal", by_formula)[1].sentence == "Largest difference over 9 positions"
+    assert [check.limit for check in claims.own_table(own[:4], own, "sinusoidal", by_formula)] == [
+        0.0,
+        1e-6,
+    ]
+    assert (
+        claims.own_table(own[:4], own, "sinusoidal", by_formula)[1].sentence
+        == "Largest difference over 9 positions"
+    )
     added = own[:4].clone()
     added[3, 5] += 1e-3
-    assert list(verdicts(claims.own_table(added, own, "sinusoidal", by_formula)).values()) == [False, True]
+    assert list(verdicts(claims.own_table(added, own, "sinusoidal", by_formula)).values()) == [
+        False,
+        True,
+    ]
     other = by_formula.clone()
     other[8, 0] -= 2e-6
-    assert list(verdicts(claims.own_table(own[:4], own, "sinusoidal", other)).values()) == [True, False]
-    assert list(verdicts(claims.own_table(own[:4], own, "learned", other))) == ["the model adds this table"]
+    assert list(verdicts(claims.own_table(own[:4], own, "sinusoidal", other)).values()) == [
+        True,
+        False,
+    ]
+    assert list(verdicts(claims.own_table(own[:4], own, "learned", other))) == [
+        "the model adds this table"
+    ]
 
 
-def shuffled(stages: tuple[str, ...], original: Tensor, by: float = 0.0, order: tuple[int, ...] = (1, 0, 2, 3)) -> ShuffleTest:
+def shuffled(
+    stages: tuple[str, ...],
+    original: Tensor,
+    by: float = 0.0,
+    order: tuple[int, ...] = (1, 0, 2, 3),
+) -> ShuffleTest:
     """A forged test: every vector moved by this share of its length."""
     return ShuffleTest(order, stages, original, original * (1 + by))
 
@@ -278,7 +381,9 @@ def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...])
     moved, still = shuffled(stages, original, 0.3), shuffled(stages, original, 5e-5)
     recorded = original[1]
     names = ["without positions, order is invisible", "the same run as on the other pages"]
-    assert list(verdicts(claims.shuffled(moved, still, recorded)).items()) == [(name, True) for name in names]
+    assert list(verdicts(claims.shuffled(moved, still, recorded)).items()) == [
+        (name, True) for name in names
+    ]
     assert list(verdicts(claims.shuffled(moved, moved, recorded)).values()) == [False, True]
     assert list(verdicts(claims.shuffled(moved, still, recorded + 1e-3)).values()) == [True, False]
     assert list(verdicts(claims.shuffled(moved, still, original[0])).values()) == [True, False]
@@ -290,7 +395,11 @@ def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...])
 def test_a_state_that_knows_what_comes_later_fails() -> None:
     """Tokens 2 and 3 of 6 change places: forwards nothing before 2 may move, backwards nothing behind 3."""
     original = torch.ones(2, 6, 4)
-    names = ["what is read before cannot change", "nor what is read before, backwards", "the same run as on the other pages"]
+    names = [
+        "what is read before cannot change",
+        "nor what is read before, backwards",
+        "the same run as on the other pages",
+    ]
 
     def test(forwards: int, backwards: int) -> ShuffleTest:
         back = original.clone()
@@ -298,19 +407,37 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
         back[1, backwards] += 1
         return ShuffleTest((0, 1, 3, 2, 4, 5), ("forwards", "backwards"), original, back)
 
-    assert list(verdicts(claims.recurrent(test(2, 3), original)).items()) == [(name, True) for name in names]
+    assert list(verdicts(claims.recurrent(test(2, 3), original)).items()) == [
+        (name, True) for name in names
+    ]
     assert list(verdicts(claims.recurrent(test(1, 3), original)).values()) == [False, True, True]
     assert list(verdicts(claims.recurrent(test(2, 4), original)).values()) == [True, False, True]
-    assert list(verdicts(claims.recurrent(test(2, 3), original + 1e-3)).values()) == [True, True, False]
+    assert list(verdicts(claims.recurrent(test(2, 3), original + 1e-3)).values()) == [
+        True,
+        True,
+        False,
+    ]
     true = claims.recurrent(test(2, 3), original)
     assert [check.limit for check in true] == [1e-6, 1e-6, 1e-5]
-    assert ["forwards" in true[0].sentence, "before the first moved" in true[0].sentence] == [True, True]
-    assert ["backwards:" in true[1].sentence, "after the last moved" in true[1].sentence] == [True, True]
-    assert claims.recurrent(test(2, 3), original * 8)[2].limit == pytest.approx(8e-5)       # of float32, as large as the numbers
+    assert ["forwards" in true[0].sentence, "before the first moved" in true[0].sentence] == [
+        True,
+        True,
+    ]
+    assert ["backwards:" in true[1].sentence, "after the last moved" in true[1].sentence] == [
+        True,
+        True,
+    ]
+    assert claims.recurrent(test(2, 3), original * 8)[2].limit == pytest.approx(
+        8e-5
+    )  # of float32, as large as the numbers
     one_way = ShuffleTest((0, 1, 3, 2, 4, 5), ("states",), original[:1], original[:1])
     assert list(verdicts(claims.recurrent(one_way, original[:1]))) == [names[0], names[2]]
     same = ShuffleTest((0, 1, 2, 3, 4, 5), ("forwards", "backwards"), original, original * 2)
-    assert list(verdicts(claims.recurrent(same, original)).values()) == [False, False, True]    # no token moved: nothing may change
+    assert list(verdicts(claims.recurrent(same, original)).values()) == [
+        False,
+        False,
+        True,
+    ]  # no token moved: nothing may change
 
 
 def test_sums_that_differ_fail() -> None:
@@ -320,17 +447,25 @@ def test_sums_that_differ_fail() -> None:
     size = max(1.0, float(added.abs().max()))
     limits = [check.limit for check in claims.adding(Concatenated(added, added, total), total)]
     assert limits == pytest.approx([1e-6 * size, 1e-5 * size])
-    assert list(verdicts(claims.adding(Concatenated(added, added, total), total)).items()) == [(name, True) for name in names]
-    assert list(verdicts(claims.adding(Concatenated(added, added + 1e-3, total), total)).values()) == [True, False]
-    assert list(verdicts(claims.adding(Concatenated(added, added, total + 1e-3), total)).values()) == [False, True]
+    assert list(verdicts(claims.adding(Concatenated(added, added, total), total)).items()) == [
+        (name, True) for name in names
+    ]
+    assert list(
+        verdicts(claims.adding(Concatenated(added, added + 1e-3, total), total)).values()
+    ) == [True, False]
+    assert list(
+        verdicts(claims.adding(Concatenated(added, added, total + 1e-3), total)).values()
+    ) == [False, True]
 
 
 def test_queries_that_are_not_the_models_fail() -> None:
-    q, bias = torch.randn(2, 4, 3), torch.randn(6)          # (head, query, d_head)
+    q, bias = torch.randn(2, 4, 3), torch.randn(6)  # (head, query, d_head)
     product = torch.stack([q[:, i].flatten() for i in range(4)]) - bias
     both = Concatenated(product, product, product)
     assert claims.queries(both, bias, q).passed
-    assert claims.queries(both, bias, q).limit == pytest.approx(1e-5 * max(1.0, float(q.abs().max())))
+    assert claims.queries(both, bias, q).limit == pytest.approx(
+        1e-5 * max(1.0, float(q.abs().max()))
+    )
     assert not claims.queries(both, -bias, q).passed
     assert not claims.queries(both, bias, q.flip(0)).passed
     assert not claims.queries(both, bias, q + 1e-3).passed
@@ -342,7 +477,10 @@ def test_queries_that_are_not_the_models_fail() -> None:
 def test_where_tokens_went_and_how_far_they_moved() -> None:
     original = torch.rand(3, 4, 5)
     stages = ("input", "layer 1", "layer 2")
-    tests = {shuffle.WITH: shuffled(stages, original, 0.25), shuffle.WITHOUT: shuffled(stages, original)}
+    tests = {
+        shuffle.WITH: shuffled(stages, original, 0.25),
+        shuffle.WITHOUT: shuffled(stages, original),
+    }
     assert list(tests) == ["with positions", "positions switched off"]
     header, arrays = unpack(shuffle.shuffle(SOURCE, tests, {"file": "ours.shuffle"}))
     del header["arrays"]
@@ -354,7 +492,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
                   {"kind": "map", "title": "with positions", "stages": list(stages), "array": "map0"},
                   {"kind": "map", "title": "positions switched off", "stages": list(stages), "array": "map1"}],
     }  # fmt: skip
-    assert arrays["map0"].shape == (4, 3)         # a row a token, a column a stage
+    assert arrays["map0"].shape == (4, 3)  # a row a token, a column a stage
     np.testing.assert_allclose(arrays["map0"], 0.25, rtol=1e-5)
     assert not arrays["map1"].any()
     header, arrays = unpack(shuffle.by_stage(SOURCE, tests, {"file": "ours.stages"}))
@@ -381,13 +519,25 @@ def test_the_table_and_its_measures_read_back() -> None:
     heading, *rows = csv.reader(io.StringIO(files.table_csv(table)))
     assert heading == ["position \\ dimension", *"012345"]
     assert [row[0] for row in rows] == [*"0123456"]
-    np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows], paper(7, 6), atol=1e-12)
+    np.testing.assert_allclose(
+        [[float(v) for v in row[1:]] for row in rows], paper(7, 6), atol=1e-12
+    )
     products = paper(7, 6) @ paper(7, 6).T
-    with np.load(io.BytesIO(files.table_npz(table, torch.tensor([1.0, 2.0]), similarity_by_distance(table)))) as held:
-        assert set(held) == {"table", "wavelengths", "similarity_mean", "similarity_least", "similarity_largest"}
+    with np.load(
+        io.BytesIO(files.table_npz(table, torch.tensor([1.0, 2.0]), similarity_by_distance(table)))
+    ) as held:
+        assert set(held) == {
+            "table",
+            "wavelengths",
+            "similarity_mean",
+            "similarity_least",
+            "similarity_largest",
+        }
         assert held["wavelengths"].tolist() == [1, 2]
         for name, of in (("mean", np.mean), ("least", np.min), ("largest", np.max)):
-            np.testing.assert_allclose(held[f"similarity_{name}"], [of(products.diagonal(k)) for k in range(7)], atol=1e-12)
+            np.testing.assert_allclose(
+                held[f"similarity_{name}"], [of(products.diagonal(k)) for k in range(7)], atol=1e-12
+            )
     with np.load(io.BytesIO(files.table_npz(table, None, similarity_by_distance(table)))) as held:
         assert "wavelengths" not in held
 
@@ -395,7 +545,9 @@ def test_the_table_and_its_measures_read_back() -> None:
 def test_the_comparison_reads_back() -> None:
     """Each number by the formulas written out."""
     measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
-    rows = {row["formula"]: row for row in csv.DictReader(io.StringIO(files.measures_csv(measures)))}
+    rows = {
+        row["formula"]: row for row in csv.DictReader(io.StringIO(files.measures_csv(measures)))
+    }
     assert list(rows) == list(FORMULAS)
     a, row = paper(26, 6), rows["paper"]
     assert list(row) == [
@@ -405,7 +557,12 @@ def test_the_comparison_reads_back() -> None:
     ]  # fmt: skip
     apart = np.linalg.norm(a[:9, None] - a[:9], axis=-1) + np.where(np.eye(9), np.inf, 0)
     i, j = sorted(np.unravel_index(apart.argmin(), apart.shape))
-    assert (row["positions"], row["d_model"], row["shift k"], row["positions fitted"]) == ("9", "6", "2", "24")
+    assert (row["positions"], row["d_model"], row["shift k"], row["positions fitted"]) == (
+        "9",
+        "6",
+        "2",
+        "24",
+    )
     assert int(row["dimensions that move"]) == sum(np.ptp(a[:9], axis=0) >= 0.01)
     assert row["closest pair"].split() == [str(i), str(j)]
     assert float(row["their distance"]) == pytest.approx(apart.min())
@@ -415,7 +572,9 @@ def test_the_comparison_reads_back() -> None:
     sin_sin = formula_table("sin-sin", 26, 6).numpy()
     missed = np.array([turned(v, 2) for v in sin_sin[:24]]) - sin_sin[2:26]
     assert float(rows["sin-sin"]["shortest vector"]) == 0
-    assert float(rows["sin-sin"]["longest vector"]) == pytest.approx(np.linalg.norm(sin_sin[:9], axis=1).max())
+    assert float(rows["sin-sin"]["longest vector"]) == pytest.approx(
+        np.linalg.norm(sin_sin[:9], axis=1).max()
+    )
     share = np.linalg.norm(missed) / np.linalg.norm(sin_sin[2:26])
     assert float(rows["sin-sin"]["fixed rotation misses by"]) == pytest.approx(share)
     with np.load(io.BytesIO(files.measures_npz(measures))) as held:
@@ -424,7 +583,11 @@ def test_the_comparison_reads_back() -> None:
         np.testing.assert_allclose(held["paper.table"], a[:9], atol=1e-12)
         for formula in ("paper", "2^i"):
             for basis in np.eye(6):
-                np.testing.assert_allclose(held[f"{formula}.rotation"] @ basis, turned(basis, 2, formula == "2^i"), atol=1e-12)
+                np.testing.assert_allclose(
+                    held[f"{formula}.rotation"] @ basis,
+                    turned(basis, 2, formula == "2^i"),
+                    atol=1e-12,
+                )
         np.testing.assert_allclose(held["paper.similarity_least"], (a[:9] @ a[:9].T)[0], atol=1e-9)
 
 
@@ -434,10 +597,17 @@ def test_where_each_token_went_reads_back() -> None:
     back = original * torch.tensor([1.5, 1.25])[:, None, None]
     positioned = ShuffleTest(order, stages, original, back)
     bare = ShuffleTest(order, stages, original, original)
-    heading, *rows = csv.reader(io.StringIO(files.shuffle_csv(["a", "b", "c", "[end]"], positioned, bare)))
+    heading, *rows = csv.reader(
+        io.StringIO(files.shuffle_csv(["a", "b", "c", "[end]"], positioned, bare))
+    )
     both = [f"{stage}, {how}" for how in ("with positions", "without") for stage in stages]
     assert heading == ["place", "new place", "token", *both]
-    assert [row[:3] for row in rows] == [["0", "1", "a"], ["1", "2", "b"], ["2", "0", "c"], ["3", "3", "[end]"]]
+    assert [row[:3] for row in rows] == [
+        ["0", "1", "a"],
+        ["1", "2", "b"],
+        ["2", "0", "c"],
+        ["3", "3", "[end]"],
+    ]
     for row in rows:
         assert [float(v) for v in row[3:]] == [0.5, 0.25, 0, 0]
     states = ShuffleTest(order, ("forwards", "backwards"), original, back)

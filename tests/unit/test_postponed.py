@@ -31,19 +31,30 @@ def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Sess
         assert url_state.follows()
     url_state.arrive()
     assert (url_state.get(SITE), url_state.get(HEAD), url_state.get(LOCK)) == ("a.site", 3, "q1")
-    assert parse_qs(url_state.publish().query) == {"site": ["a.site"], "head": ["3"], "lock": ["q1"]}
+    assert parse_qs(url_state.publish().query) == {
+        "site": ["a.site"],
+        "head": ["3"],
+        "lock": ["q1"],
+    }
     assert not url_state.follows()
 
 
 def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
-    session.run(lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(SITE)), checkpoint="one", site="a")
+    session.run(
+        lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(SITE)),
+        checkpoint="one",
+        site="a",
+    )
     url_state.keep(url_state.CHECKPOINT, "two")
     for _ in range(2):
         url_state.arrive()
         url_state.get(url_state.CHECKPOINT)
         url_state.get(SITE)
         address = url_state.postpone()
-        assert (parse_qs(address.query), address.steps) == ({"checkpoint": ["one"], "site": ["a"]}, 0)
+        assert (parse_qs(address.query), address.steps) == (
+            {"checkpoint": ["one"], "site": ["a"]},
+            0,
+        )
     url_state.arrive()
     assert url_state.get(url_state.CHECKPOINT) == "two"
     url_state.keep(SITE, "b")
@@ -59,7 +70,7 @@ def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
     monkeypatch.setattr(url_state, "get_script_run_ctx", lambda: run)
     url_state.arrive()
     url_state.keep(SITE, "b")
-    run.query_string = "site=c"         # as Back leads elsewhere meanwhile
+    run.query_string = "site=c"  # as Back leads elsewhere meanwhile
     assert end().found == "site=a&embed=true"
     run.query_string = "site=d"
     url_state.arrive()

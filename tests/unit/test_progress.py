@@ -16,7 +16,10 @@ from models.training.recipe import Recipe
 
 def curve(*losses: float) -> list[dict[str, float]]:
     """Rows as a run writes them: each validation after a row without one."""
-    pairs = [({"step": 10 * n - 5, "loss": 9.0}, {"step": 10 * n, "validation loss": loss}) for n, loss in enumerate(losses, 1)]
+    pairs = [
+        ({"step": 10 * n - 5, "loss": 9.0}, {"step": 10 * n, "validation loss": loss})
+        for n, loss in enumerate(losses, 1)
+    ]
     return [row for pair in pairs for row in pair]
 
 
@@ -27,7 +30,9 @@ def flat(value: float, *losses: float) -> list[dict[str, float]]:
 
 def test_the_best_validation_is_the_first_of_the_smallest():
     assert progress.best(curve(3.0, 1.5, 2.0, 1.5))["step"] == 20
-    assert [progress.since_best(curve(*losses)) for losses in ([3.0], [3, 2], [3, 2, 2], [1, 2, 3, 4])] == [0, 0, 1, 3]
+    assert [
+        progress.since_best(curve(*losses)) for losses in ([3.0], [3, 2], [3, 2, 2], [1, 2, 3, 4])
+    ] == [0, 0, 1, 3]
     assert progress.best([]) is None
     assert progress.since_best([{"step": 20, "loss": 4.0}]) == 0
 
@@ -48,7 +53,11 @@ def test_flat_cross_attention_is_told_after_the_warm_up_only():
     assert len(progress.warnings(flat(0.99, 1.0, 2.0, 2.0, 2.0), warmup=1)) == 2
 
 
-MODELS = {"Transformer": random_model, "alignment": random_seq2seq, "attention only": random_attention_only}
+MODELS = {
+    "Transformer": random_model,
+    "alignment": random_seq2seq,
+    "attention only": random_attention_only,
+}
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -76,12 +85,19 @@ def test_the_entropy_is_1_where_every_source_token_is_read_alike():
         torch.nn.init.zeros_(layer.cross_attn.W_Q.weight)
         torch.nn.init.zeros_(layer.cross_attn.W_Q.bias)
     source, target = padded_ids()
-    assert progress.cross_attention_entropy(model, Batch((source, target), target), 0) == pytest.approx(1, abs=1e-6)
+    assert progress.cross_attention_entropy(
+        model, Batch((source, target), target), 0
+    ) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_model_without_cross_attention_has_no_such_entropy():
     source, target = padded_ids()
-    assert progress.cross_attention_entropy(random_seq2seq(attention="none"), Batch((source, target), target), 0) is None
+    assert (
+        progress.cross_attention_entropy(
+            random_seq2seq(attention="none"), Batch((source, target), target), 0
+        )
+        is None
+    )
 
 
 STOPS = {"steps": 40, "validate_every": 2, "save_every": 5, "patience": 3, "average_last": 0.0}
@@ -91,7 +107,10 @@ STOPS = {"steps": 40, "validate_every": 2, "save_every": 5, "patience": 3, "aver
 def losses(monkeypatch) -> list[float]:
     """What the validations of a run are made to give, in turn: the best is the third."""
     given = [5.0, 4.0, 3.0, 3.5, 3.0, 3.25, 2.0]
-    monkeypatch.setattr("models.training.trainer.Trainer._validate", lambda self: {"validation loss": given[self.step // 2 - 1]})
+    monkeypatch.setattr(
+        "models.training.trainer.Trainer._validate",
+        lambda self: {"validation loss": given[self.step // 2 - 1]},
+    )
     return given
 
 
@@ -99,18 +118,24 @@ def test_a_run_with_patience_stops_and_keeps_the_best_weights(tmp_path, losses):
     trainer, kept = reversal_trainer(tmp_path, **STOPS), {}
     for record in trainer.train():
         kept[record.step] = [p.detach().half().float() for p in trainer.model.parameters()]
-    assert trainer.step == 12    # three validations after the best, at step 6; one as good is no better
+    assert (
+        trainer.step == 12
+    )  # three validations after the best, at step 6; one as good is no better
     assert trainer.stopped_early
     assert trainer.best_step == 6
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.training["step"] == 6
     assert checkpoint.training["trained_to"] == 12
-    assert all(torch.equal(a, b) for a, b in zip(checkpoint.model.parameters(), kept[6], strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(checkpoint.model.parameters(), kept[6], strict=True)
+    )
     written = json.loads((tmp_path / "training.json").read_text())
-    assert [row["validation loss"] for row in written["curve"] if "validation loss" in row] == losses[:6]
+    assert [
+        row["validation loss"] for row in written["curve"] if "validation loss" in row
+    ] == losses[:6]
     again = reversal_trainer(tmp_path, **STOPS)
     assert again.resume() == 12
-    assert list(again.train()) == []     # it has ended and stays so
+    assert list(again.train()) == []  # it has ended and stays so
 
 
 def test_without_patience_it_runs_to_the_end_and_keeps_the_last(tmp_path, losses):
@@ -120,7 +145,7 @@ def test_without_patience_it_runs_to_the_end_and_keeps_the_last(tmp_path, losses
     assert load_checkpoint(tmp_path).training["step"] == 14
     trainer = reversal_trainer(tmp_path / "last", **STOPS | {"steps": 10, "patience": 0})
     list(trainer.train())
-    assert load_checkpoint(tmp_path / "last").training["step"] == 10    # not the best, which was at 6
+    assert load_checkpoint(tmp_path / "last").training["step"] == 10  # not the best, which was at 6
 
 
 @pytest.mark.parametrize("stop_at", [5, 7, 10, 11])
@@ -137,7 +162,10 @@ def test_a_run_that_stops_early_can_be_cut_anywhere(tmp_path, losses, stop_at):
     list(second.train())
     assert second.step == 12
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
-    one, other = (json.loads((folder / "training.json").read_text()) | {"training_seconds": 0} for folder in (whole, cut))
+    one, other = (
+        json.loads((folder / "training.json").read_text()) | {"training_seconds": 0}
+        for folder in (whole, cut)
+    )
     assert one == other
 
 
@@ -150,7 +178,9 @@ def test_validation_measures_the_cross_attention(tmp_path):
     trainer = reversal_trainer(tmp_path, steps=2, validate_every=2)
     (last,) = [r for r in trainer.train() if r.validation]
     assert 0 < last.validation["cross-attention entropy"] < 1
-    assert trainer.curve[-1]["cross-attention entropy"] == round(last.validation["cross-attention entropy"], 4)
+    assert trainer.curve[-1]["cross-attention entropy"] == round(
+        last.validation["cross-attention entropy"], 4
+    )
 
 
 def test_recipes_and_sizes_that_cannot_be():

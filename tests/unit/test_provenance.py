@@ -32,7 +32,10 @@ def of(trace: Trace, name: str, **training: object) -> Trace:
 
 def test_a_name_says_model_step_layer_and_head_as_on_the_screen(trace: Trace) -> None:
     run = of(trace, "eng-fra", step=4000)
-    assert provenance.head_name(run, run.attention[CROSS], 2) == "eng-fra.step4000.decoder.layer2.cross_attn.head3"
+    assert (
+        provenance.head_name(run, run.attention[CROSS], 2)
+        == "eng-fra.step4000.decoder.layer2.cross_attn.head3"
+    )
     assert provenance.head_name(run, run.attention[CROSS], 0, "training") == (
         "eng-fra.step4000.decoder.layer2.cross_attn.head1.training"
     )
@@ -40,8 +43,15 @@ def test_a_name_says_model_step_layer_and_head_as_on_the_screen(trace: Trace) ->
 
 
 def test_no_other_model_step_or_similarity_has_the_name() -> None:
-    cosine, scaled = (letters(similarity=name).run("abcde", "edc") for name in ("cosine", "scaled dot"))
-    runs = [of(run, name, step=step) for run in (cosine, scaled) for name in ("dates", "eng-fra") for step in (0, 200, 4000)]
+    cosine, scaled = (
+        letters(similarity=name).run("abcde", "edc") for name in ("cosine", "scaled dot")
+    )
+    runs = [
+        of(run, name, step=step)
+        for run in (cosine, scaled)
+        for name in ("dates", "eng-fra")
+        for step in (0, 200, 4000)
+    ]
     names = [provenance.head_name(run, run.attention[CROSS], 1) for run in runs]
     assert len(set(names)) == 12
     assert names[0] == "dates.step0.cosine.decoder.layer2.cross_attn.head2"
@@ -52,7 +62,10 @@ def test_an_alignment_has_no_layer_and_no_similarity_to_choose() -> None:
     run = letters("recurrent").run("abcde", "edc")
     (site,) = run.attention.values()
     assert provenance.similarity(run) == ""
-    assert provenance.head_name(of(run, "dates-rnn", step=7), site, 0) == f"dates-rnn.step7.{site.name}.head1"
+    assert (
+        provenance.head_name(of(run, "dates-rnn", step=7), site, 0)
+        == f"dates-rnn.step7.{site.name}.head1"
+    )
 
 
 @pytest.mark.parametrize(("text", "name"), [
@@ -69,8 +82,13 @@ def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None
 
 def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> None:
     own = letters().run("abcde")
-    found = facts(replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1  attention weight")
-    assert found.pop("counting") == "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
+    found = facts(
+        replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1  attention weight"
+    )
+    assert (
+        found.pop("counting")
+        == "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
+    )
     assert found == {
         "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",
         "source": "abcde", "the model writes": "=x y", "scale": "1 attention weight",
@@ -89,8 +107,12 @@ def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> No
 
 
 def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
-    change = MaskChange(lifted=("padding",), ready="window", k=3, forbidden=((2, 1), (0, 4)), opened=((1, 3),))
-    edits = Edits((Edit("decoder_self", change, (1,), (0, 2)), Edit("cross", MaskChange(forbidden=((5, 6),)))))
+    change = MaskChange(
+        lifted=("padding",), ready="window", k=3, forbidden=((2, 1), (0, 4)), opened=((1, 3),)
+    )
+    edits = Edits(
+        (Edit("decoder_self", change, (1,), (0, 2)), Edit("cross", MaskChange(forbidden=((5, 6),))))
+    )
     assert facts(replace(trace, edits=edits))["masks changed"] == (
         "decoder self: padding lifted, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
         "in layers 2, in heads 1, 3; cross: forbidden (query, key) (5, 6)"
@@ -98,9 +120,14 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
 
 
 def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace) -> None:
-    table, about = "".join(export.head_csv(trace, trace.attention[CROSS], 1)), {"model": "m", "source": 'a,=1+1,"b"'}
+    table, about = (
+        "".join(export.head_csv(trace, trace.attention[CROSS], 1)),
+        {"model": "m", "source": 'a,=1+1,"b"'},
+    )
     made = stamped(table, "a.head2.csv", about)
-    assert made.encode() == b"".join(pieces(export.head_csv(trace, trace.attention[CROSS], 1), "a.head2.csv", about))
+    assert made.encode() == b"".join(
+        pieces(export.head_csv(trace, trace.attention[CROSS], 1), "a.head2.csv", about)
+    )
     assert made.endswith(table)
     rows = list(csv.reader(io.StringIO(made)))
     assert rows[:2] == [["# model: m"], ['# source: a,=1+1,"b"']]
@@ -108,7 +135,10 @@ def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace)
 
 
 def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
-    with np.load(io.BytesIO(b"".join(pieces(export.heads_npz(trace), "x.npz", facts(trace)))), allow_pickle=False) as held:
+    with np.load(
+        io.BytesIO(b"".join(pieces(export.heads_npz(trace), "x.npz", facts(trace)))),
+        allow_pickle=False,
+    ) as held:
         assert set(held) >= {"about", "source_tokens", "decoder.layer2.cross_attn.allowed"}
         assert len(held) == 3 + 2 * len(trace.attention)
         for head, weights in enumerate(held["decoder.layer2.cross_attn"]):
@@ -117,15 +147,27 @@ def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
 
 
 def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace) -> None:
-    svg, name = export.head_svg(trace, trace.attention[CROSS], 1, "What it is"), "{http://www.w3.org/2000/svg}"
+    svg, name = (
+        export.head_svg(trace, trace.attention[CROSS], 1, "What it is"),
+        "{http://www.w3.org/2000/svg}",
+    )
     about = facts(trace) | {"source": "<b> & " + "long " * 300}
     plain, root = ElementTree.fromstring(svg), ElementTree.fromstring(stamped(svg, "x.svg", about))
-    assert root.find(f"{name}metadata").text == "\n".join(f"{key}: {said}" for key, said in about.items())
+    assert root.find(f"{name}metadata").text == "\n".join(
+        f"{key}: {said}" for key, said in about.items()
+    )
     assert ElementTree.tostring(root.find(f"{name}svg")) == ElementTree.tostring(plain)
-    wide, tall, lines = float(plain.get("width")), float(plain.get("height")), root.findall(f"{name}text")
+    wide, tall, lines = (
+        float(plain.get("width")),
+        float(plain.get("height")),
+        root.findall(f"{name}text"),
+    )
     assert " ".join(line.text for line in lines) == " ".join(caption(about).split())
     assert len(lines) > 2
-    assert (root.get("width"), root.get("viewBox")) == (f"{wide:g}", f"0 0 {wide:g} {root.get('height')}")
+    assert (root.get("width"), root.get("viewBox")) == (
+        f"{wide:g}",
+        f"0 0 {wide:g} {root.get('height')}",
+    )
     assert all(tall < float(line.get("y")) < float(root.get("height")) for line in lines)
     assert all(len(line.text) * 7.4 <= wide - 20 for line in lines)
     assert len({line.get("y") for line in lines}) == len(lines)
@@ -134,7 +176,9 @@ def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace)
 def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> None:
     out, about = io.BytesIO(), {"model": "m", "source": "é" * 300}
     frames = [Image.new("RGB", (7, 5), colour) for colour in ("red", "blue")]
-    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], duration=[700, 2500], loop=0)
+    frames[0].save(
+        out, "GIF", save_all=True, append_images=frames[1:], duration=[700, 2500], loop=0
+    )
     made = Image.open(io.BytesIO(stamped(out.getvalue(), "x.gif", about)))
     assert made.info["comment"].decode() == f"model: m\nsource: {'é' * 300}"
     assert made.n_frames == 2
@@ -146,7 +190,9 @@ def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> No
 def test_a_picture_of_the_browser_is_told_its_name_its_caption_and_all_that_is_known() -> None:
     about = {"model": "m", "source": "a" * 900, "counting": "from 1"}
     assert saving("m.all-heads", about) == {
-        "file": "m.all-heads", "caption": caption(about), "about": f"model: m\nsource: {'a' * 900}\ncounting: from 1",
+        "file": "m.all-heads",
+        "caption": caption(about),
+        "about": f"model: m\nsource: {'a' * 900}\ncounting: from 1",
     }
 
 

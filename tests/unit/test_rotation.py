@@ -22,7 +22,10 @@ from models.layers.rotation import Rotation
 TURNING = {"LlamaForCausalLM": 10, "MistralForCausalLM": 10, "Qwen2ForCausalLM": 10, "Qwen3ForCausalLM": 10,
            "GPTNeoXForCausalLM": 4}  # fmt: skip
 IDS = "7 11 5 23 41 3 19"
-WIDE = {"hidden_size": 32, "num_attention_heads": 2}            # GPT-NeoX turns a quarter of each head: 4 of 16 numbers
+WIDE = {
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+}  # GPT-NeoX turns a quarter of each head: 4 of 16 numbers
 SCALED = {
     "linear": {"rope_type": "linear", "factor": 4.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
@@ -34,13 +37,17 @@ SCALED = {
 
 def opened(name: str, folder: Path, **sizes: Any) -> models.Scope:
     case = BY_NAME[name]
-    replace(case, sizes=case.sizes | (WIDE if name.startswith("GPTNeoX") else {}) | sizes).save(folder)
+    replace(case, sizes=case.sizes | (WIDE if name.startswith("GPTNeoX") else {}) | sizes).save(
+        folder
+    )
     return models.load(folder)
 
 
 def by_formula(n: int, width: int, base: float = 10000.0) -> torch.Tensor:
     """p·base^(−2i/d) for each position p and pair i."""
-    return torch.arange(n).double()[:, None] * base ** (-2 * torch.arange(width // 2).double() / width)
+    return torch.arange(n).double()[:, None] * base ** (
+        -2 * torch.arange(width // 2).double() / width
+    )
 
 
 @pytest.mark.parametrize("name", TURNING)
@@ -54,12 +61,20 @@ def test_the_angles_are_the_papers(name: str, tmp_path: Path) -> None:
 
 
 def test_another_base_makes_longer_waves(tmp_path: Path) -> None:
-    scope = opened("LlamaForCausalLM", tmp_path, rope_parameters={"rope_type": "default", "rope_theta": 500_000.0})
-    torch.testing.assert_close(scope.model.rotation(9).angles, by_formula(9, 10, 500_000.0), atol=3e-6, rtol=1e-6)
+    scope = opened(
+        "LlamaForCausalLM",
+        tmp_path,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
+    )
+    torch.testing.assert_close(
+        scope.model.rotation(9).angles, by_formula(9, 10, 500_000.0), atol=3e-6, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", TURNING)
-def test_what_is_undone_is_the_models_projection_and_turned_again_what_was_recorded(name: str, tmp_path: Path) -> None:
+def test_what_is_undone_is_the_models_projection_and_turned_again_what_was_recorded(
+    name: str, tmp_path: Path
+) -> None:
     """W·x is what the model's own modules gave in the same run; turned by transformers' function it is the recorded q and k."""
     scope = opened(name, tmp_path)
     made: dict[str, torch.Tensor] = {}
@@ -72,16 +87,28 @@ def test_what_is_undone_is_the_models_projection_and_turned_again_what_was_recor
     cos, sin = (torch.cat([t, t], dim=-1)[None] for t in (rotation.cos, rotation.sin))
     for site in trace.attention.values():
         if f"{site.name}.query_key_value" in made:
-            q, k, _ = made[f"{site.name}.query_key_value"].view(1, 7, site.n_heads, -1).transpose(1, 2).chunk(3, dim=-1)
+            q, k, _ = (
+                made[f"{site.name}.query_key_value"]
+                .view(1, 7, site.n_heads, -1)
+                .transpose(1, 2)
+                .chunk(3, dim=-1)
+            )
             turned = apply_to_part(q, k, cos, sin)
         else:
-            bare = (made.get(f"{site.name}.{part}_norm", made[f"{site.name}.{part}_proj"]) for part in "qk")
+            bare = (
+                made.get(f"{site.name}.{part}_norm", made[f"{site.name}.{part}_proj"])
+                for part in "qk"
+            )
             q, k = (t.view(1, 7, -1, site.d_head).transpose(1, 2) for t in bare)
             turned = apply_rotary_pos_emb(q, k, cos, sin)
         for bare, there, recorded in zip((q, k), turned, (site.q, site.k), strict=True):
             torch.testing.assert_close(there, recorded, atol=1e-5, rtol=1e-5)
-            torch.testing.assert_close(rotation.rotate(bare, places), recorded, atol=1e-5, rtol=1e-5)
-            torch.testing.assert_close(rotation.unrotate(recorded, places), bare, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                rotation.rotate(bare, places), recorded, atol=1e-5, rtol=1e-5
+            )
+            torch.testing.assert_close(
+                rotation.unrotate(recorded, places), bare, atol=1e-5, rtol=1e-5
+            )
 
 
 @pytest.mark.parametrize("kind", SCALED)
@@ -94,7 +121,12 @@ def test_scaled_angles_are_the_modules_own(kind: str, tmp_path: Path) -> None:
     torch.testing.assert_close(rotation.stretch, torch.full((5,), float(module.attention_scaling)))
     assert (float(module.attention_scaling) != 1) == (kind == "yarn")
     x = torch.randn(3, 9, 10)
-    torch.testing.assert_close(rotation.unrotate(rotation.rotate(x, torch.arange(9)), torch.arange(9)), x, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        rotation.unrotate(rotation.rotate(x, torch.arange(9)), torch.arange(9)),
+        x,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) -> None:
@@ -102,7 +134,9 @@ def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) ->
                    max_position_embeddings=16)  # fmt: skip
     before = scope.model.module.model.rotary_emb.inv_freq.clone()
     near = scope.model.rotation(9).angles
-    assert not torch.allclose(scope.model.rotation(99).angles[:9], near)      # a longer text is turned more slowly
+    assert not torch.allclose(
+        scope.model.rotation(99).angles[:9], near
+    )  # a longer text is turned more slowly
     assert torch.equal(scope.model.module.model.rotary_emb.inv_freq, before)
     assert torch.equal(scope.model.rotation(9).angles, near)
 
@@ -122,11 +156,15 @@ def test_a_head_alone_and_a_model_without_its_writer_turn_too(tmp_path: Path) ->
     replace(case, model="LlamaModel").save(tmp_path)
     assert isinstance(models.load(tmp_path).model.module, LlamaModel)
     assert models.load(tmp_path).model.rotation(3).n_pairs == 5
-    replace(case, model="LlamaForSequenceClassification", sizes=case.sizes | {"num_labels": 3}).save(tmp_path / "classes")
+    replace(
+        case, model="LlamaForSequenceClassification", sizes=case.sizes | {"num_labels": 3}
+    ).save(tmp_path / "classes")
     assert models.load(tmp_path / "classes").model.rotation(3).n_pairs == 5
 
 
-@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "BertForMaskedLM", "XLNetForSequenceClassification"])
+@pytest.mark.parametrize(
+    "name", ["GPT2LMHeadModel", "BertForMaskedLM", "XLNetForSequenceClassification"]
+)
 def test_nothing_is_claimed_of_a_model_that_turns_nothing(name: str, tmp_path: Path) -> None:
     BY_NAME[name].save(tmp_path)
     scope = models.load(tmp_path)
@@ -144,13 +182,17 @@ def test_a_module_that_a_run_does_not_bear_out_is_not_believed(how: str, tmp_pat
     model, own = scope.model, scope.model.module.model.rotary_emb
 
     class Other(torch.nn.Module):
-        def forward(self, x: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward(
+            self, x: torch.Tensor, positions: torch.Tensor
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             cos, sin = own(x, positions)
             if how == "slower":
                 return own(x, positions * 0.999)
             if how == "other pairs":
                 return cos.flip(-1), sin.flip(-1)
-            return (cos, -sin) if how == "backwards" else (torch.ones_like(cos), torch.zeros_like(sin))
+            return (
+                (cos, -sin) if how == "backwards" else (torch.ones_like(cos), torch.zeros_like(sin))
+            )
 
     model.module.other = Other()
     assert probe.rotary(model, ["model.rotary_emb"]) is not None
@@ -166,12 +208,17 @@ def test_where_the_module_stands() -> None:
 
 def test_inspect_says_so(tmp_path: Path) -> None:
     lines = list(description(opened("MistralForCausalLM", tmp_path)))
-    assert any("shown is by which angles its queries and keys are turned at each position" in line for line in lines)
+    assert any(
+        "shown is by which angles its queries and keys are turned at each position" in line
+        for line in lines
+    )
 
 
 def test_a_quarter_turn_by_hand() -> None:
-    rotation = Rotation(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]]))
-    x = torch.tensor([[2.0, 3.0, 5.0, 7.0, 11.0]])                # pairs (2, 5) and (3, 7); 11 is not turned
+    rotation = Rotation(
+        torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+    )
+    x = torch.tensor([[2.0, 3.0, 5.0, 7.0, 11.0]])  # pairs (2, 5) and (3, 7); 11 is not turned
     assert rotation.rotate(x, torch.tensor([1])).tolist() == [[-5.0, 3.0, 2.0, 7.0, 11.0]]
     assert rotation.unrotate(x, torch.tensor([1])).tolist() == [[5.0, 3.0, -2.0, 7.0, 11.0]]
     assert rotation.angles.tolist() == [[0.0, 0.0], [math.pi / 2, 0.0]]

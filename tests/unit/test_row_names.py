@@ -9,7 +9,14 @@ from drawn import letters
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from viz_app import words
-from viz_app.drawing.labels import axes_labels, labels, shortened, step_labels, writes, written_labels
+from viz_app.drawing.labels import (
+    axes_labels,
+    labels,
+    shortened,
+    step_labels,
+    writes,
+    written_labels,
+)
 
 TERMS = words.terms("translation", "eng-fra")
 
@@ -28,7 +35,9 @@ def text(row: list) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ["transformer", "attention only", "recurrent"])
-def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(traces: dict[str, Trace], family: str) -> None:
+def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(
+    traces: dict[str, Trace], family: str
+) -> None:
     """The written one is the token whose probability the row's logits are for."""
     trace = traces[family]
     for site in trace.attention.values():
@@ -83,15 +92,24 @@ def test_a_row_says_more_on_hover() -> None:
     ("abcdefghijkl", 12, "abcdefghijkl"), ("abcdefghijklm", 12, "abcdef…ijklm"), ("a → b", 3, "a → b"),
     ("abcdefghij → k", 10, "abc…ij → k"), ("a → bcdefghijk", 10, "a → bcd…jk"), ("abcdef → ghijkl", 11, "ab…f → gh…l"),
 ])  # fmt: skip
-def test_a_long_name_is_cut_so_that_both_its_tokens_stay(whole: str, limit: int, short: str) -> None:
+def test_a_long_name_is_cut_so_that_both_its_tokens_stay(
+    whole: str, limit: int, short: str
+) -> None:
     assert shortened(whole, limit) == short
 
 
 def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, Trace]) -> None:
     site = traces["transformer"].attention["decoder.layers.1.cross_attn"]
-    assert words.axes(site, TERMS, writes=True)[0] == "who reads (query): the French so far, a row is read → written"
+    assert (
+        words.axes(site, TERMS, writes=True)[0]
+        == "who reads (query): the French so far, a row is read → written"
+    )
     assert words.axes(site, TERMS)[0] == "who reads (query): the French so far"
-    assert words.axes(site, TERMS, writes=True)[1] == words.axes(site, TERMS)[1] == "what is read (key): the English sentence"
+    assert (
+        words.axes(site, TERMS, writes=True)[1]
+        == words.axes(site, TERMS)[1]
+        == "what is read (key): the English sentence"
+    )
     assert "read → written" in words.how_to_read(site, writes=True)
     assert "written" not in words.how_to_read(site)
     assert words.sides(site, False) == "Rows read, columns are read"

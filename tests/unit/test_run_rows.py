@@ -20,11 +20,16 @@ def site(request: pytest.FixtureRequest) -> AttentionSite:
 def at_once(site: AttentionSite) -> list[torch.Tensor]:
     """(head, key) of each position; a self-attention has no keys behind it."""
     weights = site.weights()
-    return [weights[:, i, : i + 1] if site.role == "self" else weights[:, i] for i in range(FIRST, FIRST + N)]
+    return [
+        weights[:, i, : i + 1] if site.role == "self" else weights[:, i]
+        for i in range(FIRST, FIRST + N)
+    ]
 
 
 @pytest.mark.parametrize("cells", [2**20, 40, 1])
-def test_the_rows_of_a_pass_are_those_of_its_weights(site: AttentionSite, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_a_pass_are_those_of_its_weights(
+    site: AttentionSite, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slices, "CELLS", cells)
     rows, wanted = PassRows(site, FIRST, N), StepRows(tuple(at_once(site)))
     assert (len(rows), rows.n_heads, rows.n_key) == (N, site.n_heads, wanted.n_key)
@@ -37,10 +42,16 @@ def test_the_rows_of_a_pass_are_those_of_its_weights(site: AttentionSite, cells:
         rows[N]
 
 
-def test_as_many_rows_are_worked_out_together_as_there_is_room_for(site: AttentionSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_rows_are_worked_out_together_as_there_is_room_for(
+    site: AttentionSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows, asked = PassRows(site, FIRST, N), []
     own = AttentionSite.weights
-    monkeypatch.setattr(AttentionSite, "weights", lambda self, *what, rows: asked.append(rows) or own(self, *what, rows=rows))
+    monkeypatch.setattr(
+        AttentionSite,
+        "weights",
+        lambda self, *what, rows: asked.append(rows) or own(self, *what, rows=rows),
+    )
     monkeypatch.setattr(slices, "CELLS", 2 * site.n_heads * site.n_key)
     rows.weights()
     assert asked == [slice(2, 4), slice(4, 6)]
@@ -64,4 +75,8 @@ def test_a_slice_holds_its_query() -> None:
     assert slices.slice_with(site, 6) == (slice(0, site.n_query), 6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "CELLS", 3 * site.n_key)
-        assert [slices.slice_with(site, query) for query in (2, 3, 7)] == [(slice(0, 3), 2), (slice(3, 6), 0), (slice(6, 8), 1)]
+        assert [slices.slice_with(site, query) for query in (2, 3, 7)] == [
+            (slice(0, 3), 2),
+            (slice(3, 6), 0),
+            (slice(6, 8), 1),
+        ]

@@ -11,7 +11,9 @@ from models.trace import Trace
 from viz_app.drawing import export
 from viz_app.drawing.scale import NAMES, Scale, sinks
 
-WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 0.01, 0.04], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], np.float32)
+WEIGHTS = np.array(
+    [[0.5, 0.25, 0.25], [0.0, 0.01, 0.04], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], np.float32
+)
 SITE = "decoder.layers.1.cross_attn"
 
 
@@ -36,16 +38,26 @@ def test_a_weight_is_drawn_as_its_scale_says(scale: Scale, expected: list) -> No
 
 
 def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
-    row = Encoding("a", (1, 4, 3, 0, 2), ("<s>", "a", "<unk>", "<pad>", "</s>"), (None, (0, 1), None, None, None))
+    row = Encoding(
+        "a",
+        (1, 4, 3, 0, 2),
+        ("<s>", "a", "<unk>", "<pad>", "</s>"),
+        (None, (0, 1), None, None, None),
+    )
     assert sinks(row) == [0, 4]
-    typed = Encoding("ab", (1, 2), ("<s>", "</s>"), ((0, 1), (1, 2)))      # in the text itself
+    typed = Encoding("ab", (1, 2), ("<s>", "</s>"), ((0, 1), (1, 2)))  # in the text itself
     assert sinks(typed) == []
 
 
 def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
     assert {name: Scale(name).key(["[start]"]) for name in NAMES} == NAMES
-    assert Scale("row", True).key(["[start]", "[end]"]) == "the largest attention weight of its row; [start] and [end] left out"
-    assert Scale("row", True).key([]) == "the largest attention weight of its row"      # there is nothing to leave out
+    assert (
+        Scale("row", True).key(["[start]", "[end]"])
+        == "the largest attention weight of its row; [start] and [end] left out"
+    )
+    assert (
+        Scale("row", True).key([]) == "the largest attention weight of its row"
+    )  # there is nothing to leave out
 
 
 @pytest.mark.parametrize("scale", [Scale("row"), Scale("root"), Scale("root", True)])
@@ -55,11 +67,18 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
     weights = site.weights(1).numpy()
     for i, (box, said) in enumerate(drawing.titled()):
         q, k = divmod(i, 6)
-        assert np.float32(said) == weights[q, k]        # the number stays what it is
+        assert np.float32(said) == weights[q, k]  # the number stays what it is
         if scale.hides_sinks and k == 5:
             assert box.get("fill") == "#d3d9e6"
             continue
-        strength = weights[q, k] / weights[q].max() if scale.name == "row" else math.sqrt(weights[q, k])
-        assert np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
+        strength = (
+            weights[q, k] / weights[q].max() if scale.name == "row" else math.sqrt(weights[q, k])
+        )
+        assert (
+            np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
+        )
     key = scale.key(["[end]"])
-    assert drawing.said(f"{key}; rows read (query), columns are read (key); hatched = masked") is not None
+    assert (
+        drawing.said(f"{key}; rows read (query), columns are read (key); hatched = masked")
+        is not None
+    )

@@ -28,9 +28,9 @@ def trace(scope):
 
 def test_the_notebook_snippet(trained_folder):
     scope = models.load(trained_folder, device="cpu")
-    trace = scope.run("abc", "cba")                      # teacher-forced
+    trace = scope.run("abc", "cba")  # teacher-forced
     site = trace.attention["decoder.layers.0.cross_attn"]
-    weights = site.weights(head=2)                       # (query, key), rows sum to 1
+    weights = site.weights(head=2)  # (query, key), rows sum to 1
     assert weights.shape == (4, 4)
     torch.testing.assert_close(weights.sum(-1), torch.ones(4))
     assert site.query_tokens == ("<s>", "c", "b", "a")
@@ -47,7 +47,12 @@ def test_a_record_that_says_nothing_is_no_error(scope):
     """A task and examples are read from the record of the training; one without them has none."""
     bare = Scope(Checkpoint(scope.path, scope.model, scope.tokenizer, {}), scope.device)
     assert (bare.task, bare.examples, bare.training) == ("unknown", [], {})
-    told = Scope(Checkpoint(scope.path, scope.model, scope.tokenizer, {"task": "dates", "examples": ["1 May"]}), scope.device)
+    told = Scope(
+        Checkpoint(
+            scope.path, scope.model, scope.tokenizer, {"task": "dates", "examples": ["1 May"]}
+        ),
+        scope.device,
+    )
     assert (told.task, told.examples) == ("dates", ["1 May"])
 
 
@@ -71,7 +76,10 @@ def test_the_default_sizes():
         "vocab_size": 31, "d_model": 256, "d_hidden": 320, "d_align": 320, "cell": "gru", "bidirectional": True,
         "attention": "bahdanau", "dropout": 0.1, "n_ctx": 512, "pad_id": 0, "start_id": 1, "end_id": 2,
     }  # fmt: skip
-    assert (Seq2SeqConfig(31).d_memory, Seq2SeqConfig(31, bidirectional=False).d_memory) == (640, 320)
+    assert (Seq2SeqConfig(31).d_memory, Seq2SeqConfig(31, bidirectional=False).d_memory) == (
+        640,
+        320,
+    )
     assert asdict(AttentionOnlyConfig(31)) == {
         "vocab_size": 31, "d_model": 64, "n_heads": 1, "n_self_layers": 0, "similarity": "scaled dot", "n_ctx": 64,
         "positions": "sinusoidal", "residual": False, "pad_id": 0, "start_id": 1, "end_id": 2,
@@ -93,7 +101,9 @@ def test_a_teacher_forced_trace(scope, trace):
     assert trace.next_token.logits.shape == (4, 9)
     assert trace.next_token.predicted == ("c", "b", "a", "</s>")
     with torch.no_grad():
-        logits = scope.model(torch.tensor([trace.streams["source"].ids]), torch.tensor([trace.streams["target"].ids]))[0]
+        logits = scope.model(
+            torch.tensor([trace.streams["source"].ids]), torch.tensor([trace.streams["target"].ids])
+        )[0]
     assert torch.equal(trace.next_token.logits, logits)
     assert list(trace.attention) == [
         "encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn",
@@ -107,13 +117,17 @@ def test_what_a_trace_holds_is_plain_data(trace):
     for site in trace.attention.values():
         held += [site.q, site.k, site.v, site.out, site.weights()]
     for tensor in [trace.next_token.logits, *held]:
-        assert (tensor.device.type, tensor.dtype, tensor.requires_grad) == ("cpu", torch.float32, False)
+        assert (tensor.device.type, tensor.dtype, tensor.requires_grad) == (
+            "cpu",
+            torch.float32,
+            False,
+        )
 
 
 def test_what_a_trace_holds_can_be_computed_with(scope, trace):
     x = trace.activations["encoder.layers.0.resid_pre"].value
     module = scope.model.encoder.layers[0].self_attn
-    module.W_Q(x).sum().backward()   # no inference tensors: they would refuse
+    module.W_Q(x).sum().backward()  # no inference tensors: they would refuse
     scope.model.zero_grad()
 
 
@@ -124,7 +138,9 @@ def test_without_a_target_the_model_writes_one(scope):
     assert trace.output == written.text == "cba"
     assert trace.streams["target"].ids == (START, *written.ids[:-1])
     assert written.ids[-1] == END
-    assert trace.next_token.predicted == scope.tokenizer.tokens(written.ids)   # teacher-forced on its own words it says them again
+    assert trace.next_token.predicted == scope.tokenizer.tokens(
+        written.ids
+    )  # teacher-forced on its own words it says them again
     for step, logits in zip(written.steps, trace.next_token.logits, strict=True):
         torch.testing.assert_close(step.log_probs, logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
 
@@ -133,13 +149,17 @@ def test_a_draft_leaves_the_trace_as_it_is(scope):
     plain = scope.run("abc")
     for draft in (plain.streams["target"].ids[1:], plain.streams["target"].ids[1:4], (5, 6)):
         drafted = scope.run("abc", drafts=[draft])
-        assert (drafted.streams, drafted.output, drafted.teacher_forced) == (plain.streams, plain.output, False)
+        assert (drafted.streams, drafted.output, drafted.teacher_forced) == (
+            plain.streams,
+            plain.output,
+            False,
+        )
         assert drafted.next_token.logits.equal(plain.next_token.logits)
 
 
 def test_what_the_model_would_write_next_stands_at_each_position(scope):
     trace = scope.run("abc", "cbe")
-    assert trace.next_token.predicted[:3] == ("c", "b", "a")   # though the text given goes on with e
+    assert trace.next_token.predicted[:3] == ("c", "b", "a")  # though the text given goes on with e
     assert trace.streams["target"].tokens == ("<s>", "c", "b", "e")
 
 
@@ -176,7 +196,10 @@ def test_the_longest_text_that_fits(scope):
     assert len(scope.run("abcde" * 2 + "ab").streams["target"].ids) <= scope.n_ctx
 
 
-@pytest.mark.parametrize("text", ["👍🏽 a", "你好", "שלום", "e\u0301", "<script>", "</style>", "<s> </s>", "\ud83d", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["👍🏽 a", "你好", "שלום", "e\u0301", "<script>", "</style>", "<s> </s>", "\ud83d", "\x00"],
+)
 def test_unknown_characters_are_run_and_named(scope, text):
     trace = scope.run(text, text)
     assert trace.streams["source"].text == text
@@ -200,7 +223,9 @@ def test_a_drawn_mask_blocks_what_it_says(scope, trace):
     assert own.blocked_by(1, 3) == [LOOK_AHEAD]
     assert drawn.next_token.logits.isfinite().all()
     assert not torch.equal(drawn.next_token.logits, trace.next_token.logits)
-    assert torch.equal(scope.run("abc", "cba").next_token.logits, trace.next_token.logits)   # nothing stays behind
+    assert torch.equal(
+        scope.run("abc", "cba").next_token.logits, trace.next_token.logits
+    )  # nothing stays behind
 
 
 def test_drawing_nothing_changes_nothing(scope, trace):
@@ -210,7 +235,9 @@ def test_drawing_nothing_changes_nothing(scope, trace):
 
 
 def test_an_edit_of_a_kind_that_the_model_has_not(scope):
-    with pytest.raises(ValueError, match="edits are for encoder_self, decoder_self, cross, not 'sideways'"):
+    with pytest.raises(
+        ValueError, match="edits are for encoder_self, decoder_self, cross, not 'sideways'"
+    ):
         scope.run("ab", "cba", edits=Edits.of_kinds(sideways=MaskChange(ready="causal")))
 
 
@@ -220,10 +247,14 @@ def test_several_pairs_in_one_batch_are_each_alone(scope):
         alone = scope.run(source, target)
         n, m = len(alone.streams["source"].ids), len(alone.streams["target"].ids)
         assert (together.streams, together.output) == (alone.streams, alone.output)
-        torch.testing.assert_close(together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4
+        )
         for name, site in alone.attention.items():
             wide = together.attention[name]
-            torch.testing.assert_close(wide.weights()[:, : site.q.shape[2], : site.k.shape[2]], site.weights())
+            torch.testing.assert_close(
+                wide.weights()[:, : site.q.shape[2], : site.k.shape[2]], site.weights()
+            )
         cross = together.attention["decoder.layers.0.cross_attn"]
         assert cross.key_tokens == (*alone.streams["source"].tokens, *["<pad>"] * (6 - n))
         assert cross.query_tokens[:m] == alone.streams["target"].tokens
@@ -233,16 +264,28 @@ def test_several_pairs_in_one_batch_are_each_alone(scope):
 @pytest.mark.parametrize("name", ["dates", "dates-bahdanau", "dates-rnn", "dates-self-attn"])
 def test_pairs_run_together_have_the_traces_they_have_alone(name):
     scope = models.load(name, device="cpu")
-    pairs = [("3 May 1999", None), ("Tuesday, 22 October 2024", None), ("1.2.03", "2003"), ("5/6/07", None)]
+    pairs = [
+        ("3 May 1999", None),
+        ("Tuesday, 22 October 2024", None),
+        ("1.2.03", "2003"),
+        ("5/6/07", None),
+    ]
     for (source, target), together in zip(pairs, scope.run_each(pairs), strict=True):
         alone = scope.run(source, target)
         assert (together.streams, together.output) == (alone.streams, alone.output)
-        assert (together.next_token.predicted, together.teacher_forced) == (alone.next_token.predicted, target is not None)
-        torch.testing.assert_close(together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4)
+        assert (together.next_token.predicted, together.teacher_forced) == (
+            alone.next_token.predicted,
+            target is not None,
+        )
+        torch.testing.assert_close(
+            together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4
+        )
         assert list(together.activations) == list(alone.activations)
         for key, activation in alone.activations.items():
             assert together.activations[key].tokens == activation.tokens
-            torch.testing.assert_close(together.activations[key].value, activation.value, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(
+                together.activations[key].value, activation.value, atol=1e-4, rtol=1e-4
+            )
         for key, site in alone.attention.items():
             mine = together.attention[key]
             assert (mine.query_tokens, mine.key_tokens) == (site.query_tokens, site.key_tokens)
@@ -254,7 +297,9 @@ def test_pairs_run_together_have_the_traces_they_have_alone(name):
 def test_pairs_run_together_stop_where_they_would_alone(scope, monkeypatch):
     monkeypatch.setattr(Transformer, "longest", lambda model, n: n)
     pairs = [("abc", None), ("abcde", None)]
-    assert [t.streams for t in scope.run_each(pairs)] == [scope.run(*pair).streams for pair in pairs]
+    assert [t.streams for t in scope.run_each(pairs)] == [
+        scope.run(*pair).streams for pair in pairs
+    ]
 
 
 def test_sessions_in_many_threads_get_their_own_numbers(scope):
@@ -286,7 +331,9 @@ def test_devices(trained_folder, monkeypatch):
     assert default_device() == models.load(trained_folder).device == torch.device("cpu")
 
 
-@pytest.mark.parametrize(("there", "first"), [((True, True), "cuda"), ((False, True), "mps"), ((False, False), "cpu")])
+@pytest.mark.parametrize(
+    ("there", "first"), [((True, True), "cuda"), ((False, True), "mps"), ((False, False), "cpu")]
+)
 def test_the_first_device_that_there_is(monkeypatch, there, first):
     monkeypatch.delenv("ATTNSCOPE_DEVICE", raising=False)
     for backend, is_there in zip((torch.cuda, torch.backends.mps), there, strict=True):
@@ -294,7 +341,9 @@ def test_the_first_device_that_there_is(monkeypatch, there, first):
     assert default_device() == torch.device(first)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test wants missing")
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="this machine has what the test wants missing"
+)
 def test_a_device_that_is_not_there(trained_folder):
     with pytest.raises(ValueError, match="device 'cuda' cannot be used: "):
         models.load(trained_folder, device="cuda")

@@ -6,7 +6,16 @@ from itertools import product
 import pytest
 import torch
 from checked import unchecked
-from small import BATCH, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_ids, random_seq2seq, reversal_trainer
+from small import (
+    BATCH,
+    N_SOURCE,
+    N_TARGET,
+    VOCAB,
+    padded_ids,
+    random_ids,
+    random_seq2seq,
+    reversal_trainer,
+)
 from torch import Tensor, nn
 
 from models import decoding
@@ -24,18 +33,26 @@ ALIGNED = [kind for kind in KINDS if kind["attention"] == "bahdanau"]
 
 
 def named(kind: dict) -> str:
-    return " ".join([kind["attention"], kind["cell"], "both ways" if kind["bidirectional"] else "one way"])
+    return " ".join(
+        [kind["attention"], kind["cell"], "both ways" if kind["bidirectional"] else "one way"]
+    )
 
 
 def elman(x: Tensor, h: Tensor, cell: nn.Module, suffix: str) -> Tensor:
     """h_t = tanh(W x_t + U h_{t−1} + b), Elman 1990."""
-    w, u, b_x, b_h = (getattr(cell, f"{name}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w, u, b_x, b_h = (
+        getattr(cell, f"{name}{suffix}")
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     return torch.tanh(x @ w.T + b_x + h @ u.T + b_h)
 
 
 def gru(x: Tensor, h: Tensor, cell: nn.Module, suffix: str) -> Tensor:
     """Cho et al. 2014, in torch's arrangement: reset r, update z, candidate n."""
-    w, u, b_x, b_h = (getattr(cell, f"{name}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w, u, b_x, b_h = (
+        getattr(cell, f"{name}{suffix}")
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     from_x, from_h = (x @ w.T + b_x).chunk(3, -1), (h @ u.T + b_h).chunk(3, -1)
     r, z = (torch.sigmoid(a + b) for a, b in zip(from_x[:2], from_h[:2], strict=True))
     n = torch.tanh(from_x[2] + r * from_h[2])
@@ -73,12 +90,16 @@ def logits_by_hand(model: Seq2Seq, source: list[int], target: list[int]) -> Tens
             read = torch.cat([s, y])
         else:
             learned = parts.alignment.similarity
-            energies = torch.stack([learned.v @ torch.tanh(learned.W @ s + learned.U @ h_j) for h_j in h])
+            energies = torch.stack(
+                [learned.v @ torch.tanh(learned.W @ s + learned.U @ h_j) for h_j in h]
+            )
             alpha = torch.exp(energies) / torch.exp(energies).sum()
             context = sum(a * h_j for a, h_j in zip(alpha, h, strict=True))
             s = STEPS[c.cell](torch.cat([y, context]), s, parts.recurrence, "")
             read = torch.cat([s, y, context])
-        rows.append(torch.tanh(read @ parts.W_r.weight.T + parts.W_r.bias) @ model.embedding.weight.T)
+        rows.append(
+            torch.tanh(read @ parts.W_r.weight.T + parts.W_r.bias) @ model.embedding.weight.T
+        )
     return torch.stack(rows)
 
 
@@ -88,12 +109,24 @@ def test_the_model_is_its_equations_with_padding_and_without(kind):
     source, target = padded_ids()
     logits = model(source, target)
     assert logits.shape == (BATCH, N_TARGET, VOCAB)
-    torch.testing.assert_close(logits[0], logits_by_hand(model, source[0].tolist(), target[0].tolist()), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        logits[0],
+        logits_by_hand(model, source[0].tolist(), target[0].tolist()),
+        rtol=1e-4,
+        atol=1e-4,
+    )
     by_hand = logits_by_hand(model, source[1, :7].tolist(), target[1, :5].tolist())
     torch.testing.assert_close(logits[1, :5], by_hand, rtol=1e-4, atol=1e-4)
 
 
-SIZES = {"source": N_SOURCE, "target": N_TARGET, "d_model": 17, "d_memory": 14, "d_hidden": 7, "vocab": VOCAB}
+SIZES = {
+    "source": N_SOURCE,
+    "target": N_TARGET,
+    "d_model": 17,
+    "d_memory": 14,
+    "d_hidden": 7,
+    "vocab": VOCAB,
+}
 MARKED = {
     "encoder.embedding": ("source", "d_model"), "encoder.states": ("source", "d_memory"),
     "decoder.embedding": ("target", "d_model"), "decoder.contexts": ("target", "d_memory"),
@@ -107,14 +140,23 @@ def test_what_a_run_marks_has_its_name_its_axes_and_its_formula(attention):
     model = random_seq2seq(attention=attention)
     with record() as recording, torch.no_grad():
         model(*padded_ids())
-    wanted = {name: axes for name, axes in MARKED.items() if attention != "none" or name != "decoder.contexts"}
-    assert {name: a.axes for name, a in recording.activations.items()} == {n: ("batch", *axes) for n, axes in wanted.items()}
+    wanted = {
+        name: axes
+        for name, axes in MARKED.items()
+        if attention != "none" or name != "decoder.contexts"
+    }
+    assert {name: a.axes for name, a in recording.activations.items()} == {
+        n: ("batch", *axes) for n, axes in wanted.items()
+    }
     for a in recording.activations.values():
         assert a.value.shape == (BATCH, *(SIZES[axis] for axis in a.axes[1:])), a.name
     formulas = {name: a.formula for name, a in recording.activations.items()}
     assert formulas["encoder.states"] == "h_t = (1 − z)∘n + z∘h_{t−1}, in each direction"
     assert formulas["decoder.states"] == "s_i = (1 − z)∘n + z∘h_{t−1} of s_{i−1}"
-    assert formulas["decoder.readout"] == f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if attention == 'bahdanau' else ''}] + b)"
+    assert (
+        formulas["decoder.readout"]
+        == f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if attention == 'bahdanau' else ''}] + b)"
+    )
     assert formulas["logits"] == "readout · embeddingᵀ"
     assert [kind.name for kind in model.kinds] == ([] if attention == "none" else ["cross"])
 
@@ -123,7 +165,9 @@ def test_what_a_run_marks_has_its_name_its_axes_and_its_formula(attention):
 def test_the_encoder_on_copied_weights_is_torchs_recurrence(cell):
     model = random_seq2seq(cell=cell)
     own = {"tanh": nn.RNN, "gru": nn.GRU}[cell](17, 7, batch_first=True, bidirectional=True)
-    own.load_state_dict({name: p.clone() for name, p in model.encoder.recurrence.named_parameters()})
+    own.load_state_dict(
+        {name: p.clone() for name, p in model.encoder.recurrence.named_parameters()}
+    )
     source = random_ids(BATCH, N_SOURCE)
     memory = model.encode(source, model.masks(source, source))
     h, last = own(model.embedding(source) * math.sqrt(17))
@@ -135,7 +179,12 @@ def test_the_encoder_on_copied_weights_is_torchs_recurrence(cell):
 def test_the_decoder_without_attention_on_copied_weights_is_torchs_cell(cell):
     model = random_seq2seq(cell=cell, attention="none")
     own = {"tanh": nn.RNNCell, "gru": nn.GRUCell}[cell](17, 7)
-    own.load_state_dict({name.removesuffix("_l0"): p.clone() for name, p in model.decoder.recurrence.named_parameters()})
+    own.load_state_dict(
+        {
+            name.removesuffix("_l0"): p.clone()
+            for name, p in model.decoder.recurrence.named_parameters()
+        }
+    )
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     with record() as recording:
         model(source, target)
@@ -155,7 +204,9 @@ def test_one_step_of_the_alignment_by_hand():
         memory = torch.tensor([[[0.0], [1.0]]])
         context = alignment(torch.tensor([[0.5]]), memory, memory, None)
     e_0, e_1 = 2 * math.tanh(0.5), 2 * math.tanh(1.5)
-    assert context.item() == pytest.approx(math.exp(e_1) / (math.exp(e_0) + math.exp(e_1)), rel=1e-6)
+    assert context.item() == pytest.approx(
+        math.exp(e_1) / (math.exp(e_0) + math.exp(e_1)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ALIGNED, ids=named)
@@ -164,15 +215,28 @@ def test_the_site_holds_what_each_step_used(kind):
     source, target = padded_ids()
     with record() as recording, torch.no_grad():
         model(source, target)
-    site, states = recording.attention["decoder.alignment"], recording.activations["decoder.states"].value
-    assert (site.kind, site.n_heads, site.layer, site.n_query, site.n_key) == ("cross", 1, 0, N_TARGET, N_SOURCE)
+    site, states = (
+        recording.attention["decoder.alignment"],
+        recording.activations["decoder.states"].value,
+    )
+    assert (site.kind, site.n_heads, site.layer, site.n_query, site.n_key) == (
+        "cross",
+        1,
+        0,
+        N_TARGET,
+        N_SOURCE,
+    )
     for row in range(BATCH):
         assert [check.name for check in check_site(site, row) if not check.passed] == []
-    torch.testing.assert_close(site.q[:, 0, 1:], states[:, :-1])          # the query is s(i−1), not s(i)
+    torch.testing.assert_close(site.q[:, 0, 1:], states[:, :-1])  # the query is s(i−1), not s(i)
     assert (site.q[:, 0] - states).abs().amax((0, 2)).min() > 0.01
     memory = recording.activations["encoder.states"].value
-    torch.testing.assert_close(site.q[:, 0, 0], model.decoder.W_s(model.encoder.last_state(memory)).tanh().detach())
-    torch.testing.assert_close(site.head_out(0, 1), recording.activations["decoder.contexts"].value[1])
+    torch.testing.assert_close(
+        site.q[:, 0, 0], model.decoder.W_s(model.encoder.last_state(memory)).tanh().detach()
+    )
+    torch.testing.assert_close(
+        site.head_out(0, 1), recording.activations["decoder.contexts"].value[1]
+    )
     assert site.blocked_by(0, 8, batch=1) == [masks.PADDING]
 
 
@@ -185,7 +249,9 @@ def test_the_first_context_does_not_know_the_first_token():
             model(source, torch.tensor([[1, token]]))
         contexts.append(recording.attention["decoder.alignment"].out[0, 0])
     assert torch.equal(contexts[0][0], contexts[1][0])
-    assert torch.equal(contexts[0][1], contexts[1][1])      # s_1 comes from <s>, and the token is read at the second step
+    assert torch.equal(
+        contexts[0][1], contexts[1][1]
+    )  # s_1 comes from <s>, and the token is read at the second step
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
@@ -194,10 +260,15 @@ def test_step_by_step_is_the_stacked_run(kind):
     model = random_seq2seq(**kind)
     source, target = padded_ids()[0], random_ids(BATCH, 9, seed=4)
     together = model(source, target).log_softmax(-1)
-    kept, again = decoding.Incremental(model, source), decoding.Incremental(model, source, use_cache=False)
+    kept, again = (
+        decoding.Incremental(model, source),
+        decoding.Incremental(model, source, use_cache=False),
+    )
     for m in range(1, 10):
         for run in (kept, again):
-            torch.testing.assert_close(run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_a_kept_state_is_not_worked_out_again():
@@ -216,7 +287,7 @@ def test_without_attention_the_last_state_is_the_only_link():
     memory = model.encode(source, {})
     other = memory.clone()
     other[:, 1:-1] += 1
-    other[:, 0, :7] += 1     # of the first position only the backward half belongs to h_m
+    other[:, 0, :7] += 1  # of the first position only the backward half belongs to h_m
     other[:, -1, 7:] += 1
     assert torch.equal(model.decode(target, memory, {}), model.decode(target, other, {}))
     other[:, -1, 3] += 1
@@ -233,7 +304,11 @@ def test_a_blocked_source_token_gets_no_weight():
     allowed[6] = False
     plain = model.masks(source, target)
     with record() as recording, torch.no_grad():
-        logits = model(source, target, {"cross": masks.Mask([*plain["cross"].layers, masks.hand_drawn(allowed)])})
+        logits = model(
+            source,
+            target,
+            {"cross": masks.Mask([*plain["cross"].layers, masks.hand_drawn(allowed)])},
+        )
     site = recording.attention["decoder.alignment"]
     assert site.weights(0)[2:5, 3].abs().max() == 0
     assert site.out[0, 0, 6].abs().max() == 0
@@ -245,9 +320,18 @@ def test_a_blocked_source_token_gets_no_weight():
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
 @unchecked()
 def test_a_trained_checkpoint_is_loaded_run_written_with_and_resumed(kind, tmp_path):
-    sizes = {"vocab_size": 9, "d_model": 33, "d_hidden": 29, "d_align": 19, "n_ctx": 13, "dropout": 0.1}
+    sizes = {
+        "vocab_size": 9,
+        "d_model": 33,
+        "d_hidden": 29,
+        "d_align": 19,
+        "n_ctx": 13,
+        "dropout": 0.1,
+    }
     config = Seq2SeqConfig(**sizes | kind)
-    records = list(reversal_trainer(tmp_path / "whole", config=config, steps=60, save_every=20).train())
+    records = list(
+        reversal_trainer(tmp_path / "whole", config=config, steps=60, save_every=20).train()
+    )
     assert records[-1].loss < 0.8 * records[0].loss
     broken = reversal_trainer(tmp_path / "broken", config=config, steps=60, save_every=20)
     for step in broken.train():
@@ -261,14 +345,22 @@ def test_a_trained_checkpoint_is_loaded_run_written_with_and_resumed(kind, tmp_p
     trace, other = scope.run_batch([("abcd", "dcba"), ("ab", None)])
     assert trace.teacher_forced
     assert not other.teacher_forced
-    assert set(trace.attention) == ({"decoder.alignment"} if kind["attention"] == "bahdanau" else set())
+    assert set(trace.attention) == (
+        {"decoder.alignment"} if kind["attention"] == "bahdanau" else set()
+    )
     for site in (*trace.attention.values(), *other.attention.values()):
         assert all(check.passed for check in check_site(site))
     alone = scope.run("abcd", "dcba")
     torch.testing.assert_close(alone.next_token.logits, trace.next_token.logits)
     assert scope.write("abc", "beam", width=1).ids == scope.write("abc").ids
-    forced = list(decoding.teacher_forced(scope.model, trace.streams["source"].ids, trace.streams["target"].ids[1:]))
-    torch.testing.assert_close(torch.stack([step.log_probs for step in forced]), trace.next_token.logits.log_softmax(-1))
+    forced = list(
+        decoding.teacher_forced(
+            scope.model, trace.streams["source"].ids, trace.streams["target"].ids[1:]
+        )
+    )
+    torch.testing.assert_close(
+        torch.stack([step.log_probs for step in forced]), trace.next_token.logits.log_softmax(-1)
+    )
 
 
 @pytest.mark.parametrize(

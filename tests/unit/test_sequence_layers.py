@@ -13,8 +13,25 @@ from torch import nn
 from models.analysis import jacobian_norms, layer_timing
 from models.analysis.divergence import jensen_shannon
 from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
-from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, has_layer, reach
-from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Recurrent, SelfAttention, hops
+from models.analysis.reach import (
+    BIDIRECTIONAL,
+    CNN,
+    D_NEW,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Choice,
+    has_layer,
+    reach,
+)
+from models.analysis.sequence_layers import (
+    BACKWARD,
+    FORWARD,
+    Convolutional,
+    Recurrent,
+    SelfAttention,
+    hops,
+)
 from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.layers.attention import MultiHeadAttention
@@ -27,16 +44,24 @@ BOTH = (FORWARD, BACKWARD)
 def recurrent_model(seed: int = 1, **changes) -> Seq2Seq:
     """A recurrent encoder-decoder with random weights."""
     torch.manual_seed(seed)
-    return Seq2Seq(Seq2SeqConfig(VOCAB, **{"d_model": 11, "d_hidden": 13, "d_align": 7, "n_ctx": 37} | changes)).eval()
+    return Seq2Seq(
+        Seq2SeqConfig(VOCAB, **{"d_model": 11, "d_hidden": 13, "d_align": 7, "n_ctx": 37} | changes)
+    ).eval()
 
 
 def every_layer() -> dict[str, tuple]:
     """Layers of all kinds, each with an input it takes."""
     torch.manual_seed(3)
     x, wide = torch.randn(N, D_IN), torch.randn(N, 8)
-    modules = {"tanh": nn.RNN(D_IN, D_OUT, bidirectional=True), "gru": nn.GRU(D_IN, D_OUT, bidirectional=True)}
-    layers = {f"{name}, {way}": (Recurrent.of(m, *ways), x) for name, m in modules.items()
-              for way, ways in (("forward", (FORWARD,)), ("backward", (BACKWARD,)), ("both", BOTH))}
+    modules = {
+        "tanh": nn.RNN(D_IN, D_OUT, bidirectional=True),
+        "gru": nn.GRU(D_IN, D_OUT, bidirectional=True),
+    }
+    layers = {
+        f"{name}, {way}": (Recurrent.of(m, *ways), x)
+        for name, m in modules.items()
+        for way, ways in (("forward", (FORWARD,)), ("backward", (BACKWARD,)), ("both", BOTH))
+    }
     for width, depth in ((1, 1), (3, 1), (3, 2), (5, 1)):
         layers[f"cnn {width} × {depth}"] = (Convolutional.random(D_IN, D_OUT, width, depth, 2), x)
     return {**layers, "self-attention": (SelfAttention.random(8, 2), wide)}
@@ -66,14 +91,18 @@ def test_the_norms_are_those_of_finite_differences(name):
             nudge = torch.zeros_like(x)
             nudge[j, feature] = step
             columns.append((layer(x + nudge) - layer(x - nudge)).detach() / (2 * step))
-        torch.testing.assert_close(found[:, j], torch.stack(columns).square().sum((0, 2)).sqrt(), rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(
+            found[:, j], torch.stack(columns).square().sum((0, 2)).sqrt(), rtol=1e-6, atol=1e-8
+        )
     if module is not None:
         module.float()
 
 
 def _double(layer):
     if isinstance(layer, Convolutional):
-        return Convolutional(tuple(k.double() for k in layer.kernels), tuple(b.double() for b in layer.biases))
+        return Convolutional(
+            tuple(k.double() for k in layer.kernels), tuple(b.double() for b in layer.biases)
+        )
     return Recurrent({
         name: type(d)(d.step, d.W.double(), d.U.double(), d.b_W.double(), d.b_U.double()) for name, d in layer.directions.items()
     })  # fmt: skip
@@ -86,7 +115,9 @@ def test_elmans_jacobian_by_hand():
     W, U = module.weight_ih_l0.detach(), module.weight_hh_l0.detach()
     slopes = [torch.diag(1 - h**2) for h in module(x)[0].detach()]
     found = jacobian_norms.norms(layer, x)
-    assert float(found[2, 0]) == pytest.approx(float((slopes[2] @ U @ slopes[1] @ U @ slopes[0] @ W).norm()), rel=1e-5)
+    assert float(found[2, 0]) == pytest.approx(
+        float((slopes[2] @ U @ slopes[1] @ U @ slopes[0] @ W).norm()), rel=1e-5
+    )
     assert float(found[4, 4]) == pytest.approx(float((slopes[4] @ W).norm()), rel=1e-5)
     A, B = jacobian_norms.cell_jacobians(layer.directions[FORWARD], x)
     torch.testing.assert_close(A[3], slopes[3] @ U)
@@ -128,7 +159,9 @@ def test_the_scores_gradients_are_right_for_every_similarity(similarity):
 
 
 def test_hops_by_hand():
-    reads = torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0]], dtype=torch.bool)   # 3 reads 2 and 0
+    reads = torch.tensor(
+        [[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0]], dtype=torch.bool
+    )  # 3 reads 2 and 0
     assert hops(reads).tolist() == [[0, -1, -1, -1], [1, 0, -1, -1], [2, 1, 0, -1], [1, 2, 1, 0]]
 
 
@@ -144,11 +177,17 @@ def test_the_path_length_of_a_cnn_is_the_depth_at_which_its_jacobian_fills(width
         assert stack.field == 1 + depth * (width - 1)
     assert counted.tolist() == needed.tolist()
     apart = (torch.arange(N)[:, None] - torch.arange(N)).abs()
-    assert counted.tolist() == [[max(1, math.ceil(d / (width // 2))) for d in row] for row in apart.tolist()]
+    assert counted.tolist() == [
+        [max(1, math.ceil(d / (width // 2))) for d in row] for row in apart.tolist()
+    ]
 
 
 def test_a_cnn_of_width_one_reaches_only_its_own_token():
-    assert Convolutional.random(D_IN, D_OUT, 1, 4, 1).steps(3).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert Convolutional.random(D_IN, D_OUT, 1, 4, 1).steps(3).tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+    ]
 
 
 def test_path_lengths_of_the_others():
@@ -175,14 +214,20 @@ def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers()
     found = reach(model, ids, Choice(CNN, 2))
     with torch.no_grad():
         x = model.embedding(torch.tensor(ids)) * model.config.d_model**0.5
-    torch.testing.assert_close(found.norms, jacobian_norms.norms(Convolutional.random(x.shape[1], D_NEW, 3, 3, 2), x.detach()))
+    torch.testing.assert_close(
+        found.norms,
+        jacobian_norms.norms(Convolutional.random(x.shape[1], D_NEW, 3, 3, 2), x.detach()),
+    )
     assert (found.d_in, found.d_out, found.schedule) == (x.shape[1], D_NEW, [list(range(6))] * 3)
     assert found.steps[0].tolist() == [1, 1, 2, 3, 4, 5]
     assert found.reaches[0].tolist() == [True, True, True, True, False, False]
 
 
 def test_means_by_distance_by_hand():
-    values, counted = torch.tensor([[1.0, 9.0], [3.0, 2.0]]), torch.tensor([[True, False], [True, True]])
+    values, counted = (
+        torch.tensor([[1.0, 9.0], [3.0, 2.0]]),
+        torch.tensor([[True, False], [True, True]]),
+    )
     assert jacobian_norms.norms_by_distance(values, counted) == [(0, 1.5, 2), (1, 3.0, 1)]
 
 
@@ -191,8 +236,12 @@ def test_means_by_distance_by_hand():
 
 @pytest.mark.parametrize(
     ("model", "kinds"),
-    [(recurrent_model(), {RNN, BIDIRECTIONAL}), (recurrent_model(bidirectional=False), {RNN}), (random_model(), {SELF_ATTENTION}),
-     (random_model(n_encoder_layers=0), set())],
+    [
+        (recurrent_model(), {RNN, BIDIRECTIONAL}),
+        (recurrent_model(bidirectional=False), {RNN}),
+        (random_model(), {SELF_ATTENTION}),
+        (random_model(n_encoder_layers=0), set()),
+    ],
 )
 def test_what_a_model_holds(model, kinds):
     assert {kind for kind in LAYER_KINDS if has_layer(model, kind)} == kinds
@@ -210,8 +259,12 @@ def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, ki
     y = model.encoder(x[None], torch.ones(1, N, dtype=torch.bool))[0]
     side = y if kind == BIDIRECTIONAL else y[:, : model.config.d_hidden]
     for i in range(N):
-        rows = torch.stack([torch.autograd.grad(number, x, retain_graph=True)[0] for number in side[i]])
-        torch.testing.assert_close(found.norms[i], rows.square().sum((0, 2)).sqrt(), rtol=1e-4, atol=1e-7)
+        rows = torch.stack(
+            [torch.autograd.grad(number, x, retain_graph=True)[0] for number in side[i]]
+        )
+        torch.testing.assert_close(
+            found.norms[i], rows.square().sum((0, 2)).sqrt(), rtol=1e-4, atol=1e-7
+        )
     assert found.output_gap < 1e-5
     assert found.autograd_gap < 1e-4
     assert found.leak == 0
@@ -225,7 +278,9 @@ def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it
     first = model.encoder.layers[0]
     x = model._embed_scaled(ids, "source")[0].detach()
     x = (first.add_norm_1.layer_norm(x) if norm == "pre" else x).detach()
-    plain = torch.stack([jacobian_norms.by_autograd(SelfAttention(first.self_attn), x, i) for i in range(N)])
+    plain = torch.stack(
+        [jacobian_norms.by_autograd(SelfAttention(first.self_attn), x, i) for i in range(N)]
+    )
     torch.testing.assert_close(found.norms, plain, rtol=1e-4, atol=1e-6)
     assert found.output_gap < 1e-5
     assert found.autograd_gap < 1e-4
@@ -243,14 +298,19 @@ def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, k
     assert one.leak == 0
     assert one.autograd_gap < 1e-4
     assert one.output_gap < 1e-5
-    assert one.d_out == (D_NEW * (1 + (kind == BIDIRECTIONAL)) if kind != SELF_ATTENTION else one.d_in)
+    assert one.d_out == (
+        D_NEW * (1 + (kind == BIDIRECTIONAL)) if kind != SELF_ATTENTION else one.d_in
+    )
 
 
 def test_a_single_token_and_an_unknown_kind():
     found = reach(random_model(), (5,), Choice(SELF_ATTENTION))
     assert found.norms.shape == (1, 1)
     assert found.norms_by_distance()[0][0] == 0
-    with pytest.raises(ValueError, match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$",
+    ):
         reach(random_model(), (5,), Choice("LSTM", 1))
     with pytest.raises(ValueError, match="odd width"):
         reach(random_model(), (5,), Choice(CNN, 1, width=4))
@@ -262,11 +322,15 @@ def test_a_single_token_and_an_unknown_kind():
 def test_every_layer_is_timed_at_every_length():
     found = list(measure(8, 3, 2, torch.device("cpu"), lengths=(4, 8)))
     assert [(t.n, t.layer) for t in found] == [(n, kind) for n in (4, 8) for kind in LAYER_KINDS]
-    assert all(len(t.seconds) == 2 and min(t.seconds) > 0 and t.median <= max(t.seconds) for t in found)
+    assert all(
+        len(t.seconds) == 2 and min(t.seconds) > 0 and t.median <= max(t.seconds) for t in found
+    )
     assert LENGTHS == (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-@pytest.mark.parametrize("odd", [{"d": 0}, {"width": 2}, {"width": -1}, {"repetitions": 0}, {"lengths": (4, 0)}])
+@pytest.mark.parametrize(
+    "odd", [{"d": 0}, {"width": 2}, {"width": -1}, {"repetitions": 0}, {"lengths": (4, 0)}]
+)
 def test_what_cannot_be_timed_is_refused(odd):
     how = {"d": 8, "width": 3, "repetitions": 2, "lengths": (4, 8)} | odd
     message = f"cannot measure d {how['d']}, width {how['width']}, {how['repetitions']} repetitions, lengths {list(how['lengths'])}"
@@ -278,7 +342,9 @@ def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
     """By a clock that the layer itself moves on: 100 s for the first pass, then 1, 2 and 4."""
     clock, lasts = [0.0], iter((100.0, 1.0, 2.0, 4.0))
     monkeypatch.setattr(layer_timing, "perf_counter", lambda: clock[0])
-    seconds = layer_timing._timed(lambda x: clock.__setitem__(0, clock[0] + next(lasts)), torch.zeros(1), 3)
+    seconds = layer_timing._timed(
+        lambda x: clock.__setitem__(0, clock[0] + next(lasts)), torch.zeros(1), 3
+    )
     assert seconds == (1.0, 2.0, 4.0)
     assert next(lasts, None) is None
     assert Timing(RNN, 8, (1.0, 2.0, 30.0)).median == 2.0
@@ -301,14 +367,19 @@ def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatc
     for timing, (x, y, repetitions) in zip(timings, seen.values(), strict=True):
         assert (x.shape, repetitions) == ((1, timing.n, d), 3)
         n = timing.n
-        wanted = {RNN: (1, n, d), BIDIRECTIONAL: (1, n, 2 * d), CNN: (1, d, n), SELF_ATTENTION: (1, n, d)}
+        wanted = {
+            RNN: (1, n, d),
+            BIDIRECTIONAL: (1, n, 2 * d),
+            CNN: (1, d, n),
+            SELF_ATTENTION: (1, n, d),
+        }
         assert y.shape == wanted[timing.layer]
     layers = layer_timing._layers(d, 5)
     assert layers[SELF_ATTENTION].n_heads == heads
     assert layers[CNN].kernel_size == (5,)
     assert (layers[RNN].bidirectional, layers[BIDIRECTIONAL].bidirectional) == (False, True)
     x = seen[2][0]
-    assert 0 < float(seen[2][1].detach().abs().max()) <= 1           # the convolution's tanh
+    assert 0 < float(seen[2][1].detach().abs().max()) <= 1  # the convolution's tanh
     assert x.std() > 0.5
 
 
@@ -320,11 +391,21 @@ def test_the_smallest_layers_of_all_are_timed():
 def test_the_slope_is_that_of_the_upper_half():
     times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in LENGTHS]
     assert growth(times, RNN) == (128, 1024, pytest.approx(2.0))
-    assert growth(times[::-1], RNN) == (128, 1024, pytest.approx(2.0))              # in whatever order they come
+    assert growth(times[::-1], RNN) == (
+        128,
+        1024,
+        pytest.approx(2.0),
+    )  # in whatever order they come
     assert growth([*times, Timing(CNN, 4096, (1.0,))], RNN) == (128, 1024, pytest.approx(2.0))
-    outliers = [Timing(t.layer, t.n, (*t.seconds[:2], 1000.0)) for t in times]      # by the median of each
+    outliers = [
+        Timing(t.layer, t.n, (*t.seconds[:2], 1000.0)) for t in times
+    ]  # by the median of each
     assert growth(outliers, RNN) == (128, 1024, pytest.approx(2.0))
-    assert growth(times[:5], RNN) == (32, 128, pytest.approx(1.0))                  # three of five; 1, 1 and 4 seconds
+    assert growth(times[:5], RNN) == (
+        32,
+        128,
+        pytest.approx(1.0),
+    )  # three of five; 1, 1 and 4 seconds
     assert growth(times[:3], RNN)[:2] == (16, 32)
     assert growth(times[:2], RNN) is None
     assert growth(times, CNN) is None
@@ -344,7 +425,10 @@ def test_where_it_is_measured(monkeypatch):
 
 
 def test_the_divergence_by_hand():
-    p, q = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    p, q = (
+        torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]),
+        torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]),
+    )
     third = (0.5 * math.log2(0.5 / 0.75) + 0.5 * math.log2(0.5 / 0.25) + math.log2(1 / 0.75)) / 2
     torch.testing.assert_close(jensen_shannon(p, q), torch.tensor([1.0, 0.0, third]))
     torch.testing.assert_close(jensen_shannon(q, p), jensen_shannon(p, q))

@@ -43,7 +43,11 @@ def test_the_heads_are_those_of_all_layers_in_the_order_of_the_measure(trace: Tr
         assert shown.order == sorted(range(6), key=lambda n, values=values: float(values[n]))
         assert shown.drawn_heads == sorted(shown.order[:3])
         header, arrays = unpack(several(shown, TERMS, None))
-        assert (header["order"], header["chosen"], header["measure"]) == (shown.order, shown.drawn_heads, measure)
+        assert (header["order"], header["chosen"], header["measure"]) == (
+            shown.order,
+            shown.drawn_heads,
+            measure,
+        )
         np.testing.assert_allclose(arrays["weights"], a[shown.drawn_heads], rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(arrays[measure], values.abs(), rtol=1e-4, atol=1e-6)
 
@@ -74,7 +78,11 @@ def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace
     assert all(m["there"] for m in header["measures"])
     assert (header["query"], header["most"]) == (-1, 4)
     assert header["widest"] == pytest.approx(np.log(8))
-    assert [label[0] for label in header["queries"]] == ["[start]", *"abcab=d"] == [label[0] for label in header["keys"]]
+    assert (
+        [label[0] for label in header["queries"]]
+        == ["[start]", *"abcab=d"]
+        == [label[0] for label in header["keys"]]
+    )
     assert header["title"] == "Decoder masked self-attention: the text reads itself"
     assert {array.shape for name, array in arrays.items() if name != "weights"} == {(6,)}
 
@@ -90,13 +98,20 @@ def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
     assert {row["Same token (mean weight)"] for row in rows} == {""}
     crossing = HeadGroup(letters().run("abcde", "edc"), "cross", "entropy", None)
     header, _ = unpack(several(crossing, TERMS, None))
-    assert [m["id"] for m in header["measures"]] == ["entropy", "diagonal", "first", "same"]      # another text has no previous
+    assert [m["id"] for m in header["measures"]] == [
+        "entropy",
+        "diagonal",
+        "first",
+        "same",
+    ]  # another text has no previous
 
 
 def test_the_table_of_measures_read_back(trace: Trace) -> None:
     shown = HeadGroup(trace, "self", "first", (2,))
     rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
-    assert [(row["layer"], row["head"]) for row in rows] == [(str(n), str(h)) for n in (1, 2) for h in (1, 2, 3)]
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (str(n), str(h)) for n in (1, 2) for h in (1, 2, 3)
+    ]
     assert {(row["attention"], row["model"], row["fingerprint"]) for row in rows} == {
         ("Decoder masked self-attention", trace.model.name, trace.model.fingerprint)
     }
@@ -113,7 +128,7 @@ def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     assert set(drawn) == {"several", "checks"}
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title", *["passed", "value"] * 3]
     site = run.trace.attention[SITES[1]]
-    site.out[0, 2, 3, 1] += 0.5                 # of the second layer, whose last head is drawn
+    site.out[0, 2, 3, 1] += 0.5  # of the second layer, whose last head is drawn
     verdicts = [text for look, text in payloads(run, choices)["checks"]["rows"] if look == "failed"]
     assert verdicts == ["✗ weights · v is what the model used"]
     only_first = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
@@ -121,14 +136,24 @@ def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
 
 
 @pytest.mark.parametrize(("longest", "times"), [(5, 1), (8, 2)])
-def test_the_heads_of_a_long_text_are_measured_once(monkeypatch: pytest.MonkeyPatch, longest: int, times: int) -> None:
+def test_the_heads_of_a_long_text_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch, longest: int, times: int
+) -> None:
     scope, measured = letters("gpt"), []
     monkeypatch.setattr(findings, "LARGEST_WHOLE", longest)
-    monkeypatch.setattr(inside_several, "measures", lambda *args: measured.append(args) or measures(*args))
+    monkeypatch.setattr(
+        inside_several, "measures", lambda *args: measured.append(args) or measures(*args)
+    )
     texts = [CurrentRun(scope, scope.run(text)) for text in ("abcab=d", "dbcab=a")]
     for heads in ((0, 5), (1, 3)):
-        drawn = [unpack(payloads(run, Choices("", "several", "rows", SITES[0], 0, None, None, 0, heads, "first"))["several"])
-                 for run in texts]
+        drawn = [
+            unpack(
+                payloads(
+                    run, Choices("", "several", "rows", SITES[0], 0, None, None, 0, heads, "first")
+                )["several"]
+            )
+            for run in texts
+        ]
         for run, (header, arrays) in zip(texts, drawn, strict=True):
             a = weights(run.trace)
             assert header["chosen"] == list(heads)

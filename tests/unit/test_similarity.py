@@ -4,7 +4,17 @@ import math
 
 import pytest
 import torch
-from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, random_attention_only, random_ids, random_model, random_seq2seq
+from small import (
+    BATCH,
+    D_HEAD,
+    N_HEADS,
+    N_SOURCE,
+    N_TARGET,
+    random_attention_only,
+    random_ids,
+    random_model,
+    random_seq2seq,
+)
 
 from models.analysis.checks import check_site
 from models.layers.masks import Mask, MaskLayer
@@ -12,18 +22,30 @@ from models.layers.similarity import SIMILARITIES, LearnedSimilarity, Similarity
 from models.trace import finish, record
 
 
-def cell_by_hand(name: str, q: torch.Tensor, k: torch.Tensor, learned: dict[str, torch.Tensor]) -> float:
+def cell_by_hand(
+    name: str, q: torch.Tensor, k: torch.Tensor, learned: dict[str, torch.Tensor]
+) -> float:
     """One query, one key, in plain Python."""
-    product = sum(a * b for a, b in zip(q.tolist(), k.tolist(), strict=True)) if len(q) == len(k) else 0.0
+    product = (
+        sum(a * b for a, b in zip(q.tolist(), k.tolist(), strict=True)) if len(q) == len(k) else 0.0
+    )
     if name == "dot":
         return product
     if name == "scaled dot":
         return product / math.sqrt(len(q))
     if name == "cosine":
-        return math.exp(learned["log_t"]) * product / (math.hypot(*q.tolist()) * math.hypot(*k.tolist()))
+        return (
+            math.exp(learned["log_t"])
+            * product
+            / (math.hypot(*q.tolist()) * math.hypot(*k.tolist()))
+        )
     if name == "general":
-        return sum(float(q[i] * learned["M"][i, j] * k[j]) for i in range(len(q)) for j in range(len(k)))
-    hidden = [math.tanh(float(w @ q + u @ k)) for w, u in zip(learned["W"], learned["U"], strict=True)]
+        return sum(
+            float(q[i] * learned["M"][i, j] * k[j]) for i in range(len(q)) for j in range(len(k))
+        )
+    hidden = [
+        math.tanh(float(w @ q + u @ k)) for w, u in zip(learned["W"], learned["U"], strict=True)
+    ]
     return sum(float(v) * h for v, h in zip(learned["v"], hidden, strict=True))
 
 
@@ -51,7 +73,9 @@ def test_what_attends_is_what_is_shown(name, masked):
     allowed = (torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6) if masked else None
     made = layer(name)
     mask = Mask([MaskLayer("drawn by hand", allowed)] if masked else [])
-    torch.testing.assert_close(made.attend(q, k, v, mask), masked_softmax(made.detached()(q, k), allowed) @ v)
+    torch.testing.assert_close(
+        made.attend(q, k, v, mask), masked_softmax(made.detached()(q, k), allowed) @ v
+    )
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
@@ -65,7 +89,11 @@ def test_a_model_of_each_similarity_passes_its_checks_and_learns_it(name):
         assert {s.similarity.name for s in sites.values()} == {name}
         assert [c.name for s in sites.values() for c in check_site(s) if not c.passed] == []
         logits.square().sum().backward()
-        assert all(p.grad is not None and p.grad.abs().max() > 0 for n, p in model.named_parameters() if "similarity" in n)
+        assert all(
+            p.grad is not None and p.grad.abs().max() > 0
+            for n, p in model.named_parameters()
+            if "similarity" in n
+        )
 
 
 def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_temperature():
@@ -75,11 +103,13 @@ def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_t
     assert float(cosine.log_t.detach().exp()) == pytest.approx(10)
     angles = torch.nn.functional.cosine_similarity(q[:, None], k[None], dim=-1)
     torch.testing.assert_close(cosine(q, k), 10 * angles, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(cosine(3 * q, k), cosine(q, k))      # lengths do not count
+    torch.testing.assert_close(cosine(3 * q, k), cosine(q, k))  # lengths do not count
 
 
 def test_what_each_similarity_is_called_and_how_it_is_written():
-    learned = {name: [n for n, _ in LearnedSimilarity(name, 7).named_parameters()] for name in SIMILARITIES}
+    learned = {
+        name: [n for n, _ in LearnedSimilarity(name, 7).named_parameters()] for name in SIMILARITIES
+    }
     assert {name: (Similarity(name).formula, learned[name]) for name in SIMILARITIES} == {
         "dot": ("q·k", []),
         "scaled dot": ("q·k/√d", []),
@@ -92,17 +122,24 @@ def test_what_each_similarity_is_called_and_how_it_is_written():
 
 def test_queries_and_keys_of_unlike_width():
     """Bahdanau's: queries of 7, keys of 11, 5 hidden units; M of 7 × 11."""
-    shapes = {n: tuple(p.shape) for n, p in LearnedSimilarity("additive", 7, 11, 5).named_parameters()}
+    shapes = {
+        n: tuple(p.shape) for n, p in LearnedSimilarity("additive", 7, 11, 5).named_parameters()
+    }
     assert shapes == {"W": (5, 7), "U": (5, 11), "v": (5,)}
     (M,) = LearnedSimilarity("general", 7, 11).parameters()
     torch.testing.assert_close(M.detach(), torch.eye(7, 11) / 7**0.5)
     torch.manual_seed(1)
     v = LearnedSimilarity("additive", 3, 3, 2000).v.detach()
-    assert float(v.square().sum()) == pytest.approx(1, abs=0.15)           # ‖v‖² = 1 on average, whatever its length
+    assert float(v.square().sum()) == pytest.approx(
+        1, abs=0.15
+    )  # ‖v‖² = 1 on average, whatever its length
 
 
 def test_an_unknown_similarity_is_refused():
-    with pytest.raises(ValueError, match="similarity must be one of dot, scaled dot, cosine, general, additive, not 'l2'"):
+    with pytest.raises(
+        ValueError,
+        match="similarity must be one of dot, scaled dot, cosine, general, additive, not 'l2'",
+    ):
         random_model(similarity="l2")
 
 
@@ -113,13 +150,15 @@ def test_another_similarity_scores_the_same_trained_weights(scope):
     other = scope.with_similarity("dot")
     first = other.run("abc", "cba").attention["encoder.layers.0.self_attn"]
     was = trained.attention["encoder.layers.0.self_attn"]
-    assert torch.equal(first.q, was.q)                              # the first layer reads the same, and scores it otherwise
+    assert torch.equal(first.q, was.q)  # the first layer reads the same, and scores it otherwise
     torch.testing.assert_close(first.scores(), was.scores() * math.sqrt(was.d_head))
     assert [c.name for c in check_site(first) if not c.passed] == []
     for name in SIMILARITIES:
         twice = [scope.with_similarity(name).run("abc", "cba").next_token.logits for _ in range(2)]
         assert torch.equal(*twice)
-    torch.testing.assert_close(scope.run("abc", "cba").next_token.logits, trained.next_token.logits, rtol=0, atol=0)
+    torch.testing.assert_close(
+        scope.run("abc", "cba").next_token.logits, trained.next_token.logits, rtol=0, atol=0
+    )
 
 
 def test_an_alignment_cannot_be_exchanged(scope):

@@ -7,7 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import letters
-from small import D_HEAD, N_HEADS, padded_ids, random_attention_only, random_gpt, random_model, random_seq2seq
+from small import (
+    D_HEAD,
+    N_HEADS,
+    padded_ids,
+    random_attention_only,
+    random_gpt,
+    random_model,
+    random_seq2seq,
+)
 
 from models.analysis import checks, slices
 from models.layers.masks import Mask, MaskLayer, look_ahead
@@ -32,15 +40,23 @@ def site() -> AttentionSite:
     return replace(found, q=q, k=k, v=v, out=out, mask=Mask([MaskLayer("drawn", allowed)]))
 
 
-@pytest.mark.parametrize("rows", [slice(0, 1), slice(2, 5), slice(5, None), slice(None), slice(6, 99)])
+@pytest.mark.parametrize(
+    "rows", [slice(0, 1), slice(2, 5), slice(5, None), slice(None), slice(6, 99)]
+)
 def test_some_rows_are_rows_of_the_whole(site, rows):
     for head in range(N_HEADS):
         for part in ("scores", "weights", "head_out"):
             whole = getattr(site, part)(head)
-            torch.testing.assert_close(getattr(site, part)(head, rows=rows), whole[rows], atol=1e-6, rtol=1e-6)
-            torch.testing.assert_close(getattr(site, part)(rows=rows)[head], whole[rows], atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(
+                getattr(site, part)(head, rows=rows), whole[rows], atol=1e-6, rtol=1e-6
+            )
+            torch.testing.assert_close(
+                getattr(site, part)(rows=rows)[head], whole[rows], atol=1e-6, rtol=1e-6
+            )
         assert torch.equal(site.allowed(head=head, rows=rows), site.mask.allowed[0, head][rows])
-        assert torch.equal(site.allowed(head=None, rows=rows)[head], site.mask.allowed[0, head][rows])
+        assert torch.equal(
+            site.allowed(head=None, rows=rows)[head], site.mask.allowed[0, head][rows]
+        )
 
 
 @pytest.mark.parametrize("n_key", [1, 4, N_KEY])
@@ -49,7 +65,9 @@ def test_scores_of_the_first_keys_are_columns_of_the_whole(site, n_key):
     for made in (site, replace(site, terms=(term,))):
         for head in (None, 1):
             whole = made.scores(head, rows=slice(2, 5))
-            torch.testing.assert_close(made.scores(head, rows=slice(2, 5), n_key=n_key), whole[..., :n_key])
+            torch.testing.assert_close(
+                made.scores(head, rows=slice(2, 5), n_key=n_key), whole[..., :n_key]
+            )
 
 
 @pytest.mark.parametrize("slab", [1, 20, 2**17])
@@ -60,7 +78,11 @@ def test_blocks_of_several_heads_are_the_largest_of_their_cells(site, monkeypatc
     monkeypatch.setattr(pooling, "SLAB", slab)
     allowed = site.mask.allowed.clone()
     allowed[:, 0, 3], allowed[..., -1] = False, False
-    for mask in (Mask([MaskLayer("drawn", allowed)]), Mask([MaskLayer("drawn", allowed[:, :1])]), Mask()):
+    for mask in (
+        Mask([MaskLayer("drawn", allowed)]),
+        Mask([MaskLayer("drawn", allowed[:, :1])]),
+        Mask(),
+    ):
         made = replace(site, mask=mask)
         for hidden in ([], [0, N_KEY - 1]):
             found = pooling.pooled_heads(made, [2, 0], k, hidden)
@@ -72,12 +94,16 @@ def test_blocks_of_several_heads_are_the_largest_of_their_cells(site, monkeypatc
                 for i, j in torch.cartesian_prod(*map(torch.arange, blocks.shape)).tolist():
                     cells = shown[i * k : (i + 1) * k, j * k : (j + 1) * k]
                     assert float(blocks[i, j]) == pytest.approx(float(cells.max()), abs=1e-6)
-            assert pooling.pooled_weights(made, 0, k, hidden).equal(pooling.pooled_heads(made, [0], k, hidden)[0])
+            assert pooling.pooled_weights(made, 0, k, hidden).equal(
+                pooling.pooled_heads(made, [0], k, hidden)[0]
+            )
 
 
 def test_rows_are_softmax_of_the_kernels_scores(site):
     torch.testing.assert_close(site.head_out(), site.out[0], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(site.head_out(1, rows=slice(3, 6)), site.out[0, 1, 3:6], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        site.head_out(1, rows=slice(3, 6)), site.out[0, 1, 3:6], atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("n_query", [N_KEY, 3])
@@ -86,27 +112,38 @@ def test_a_term_is_added_by_the_distance_of_key_and_query(site, n_query):
     table = torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5)
     q = torch.randn(1, N_HEADS, n_query, D_HEAD)
     plain = replace(site, q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
-    added = replace(plain, terms=(DistanceTerm("bias", table, -2), DistanceTerm("other", 100 * table, 0)))
+    added = replace(
+        plain, terms=(DistanceTerm("bias", table, -2), DistanceTerm("other", 100 * table, 0))
+    )
     for head in range(N_HEADS):
         before, after = plain.scores(head), added.scores(head)
         for i in range(n_query):
             for j in range(N_KEY):
                 distance = j - (i + N_KEY - n_query)
-                bias = table[head, min(max(distance, -2), 2) + 2] + 100 * table[head, min(max(distance, 0), 4)]
+                bias = (
+                    table[head, min(max(distance, -2), 2) + 2]
+                    + 100 * table[head, min(max(distance, 0), 4)]
+                )
                 assert float(after[i, j] - before[i, j]) == pytest.approx(float(bias), abs=1e-3)
     torch.testing.assert_close(added.scores(rows=slice(1, 3))[2], added.scores(2)[1:3])
     torch.testing.assert_close(added.weights(1), added.scores(1).softmax(-1))
 
 
 def test_a_group_of_heads_reads_one_key_head(site):
-    q, k, v = torch.randn(1, 6, N_QUERY, D_HEAD), torch.randn(1, 2, N_KEY, D_HEAD), torch.randn(1, 2, N_KEY, D_HEAD)
+    q, k, v = (
+        torch.randn(1, 6, N_QUERY, D_HEAD),
+        torch.randn(1, 2, N_KEY, D_HEAD),
+        torch.randn(1, 2, N_KEY, D_HEAD),
+    )
     out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     grouped = replace(site, q=q, k=k, v=v, out=out, mask=Mask(), similarity=Similarity())
     assert (grouped.n_heads, grouped.n_key) == (6, N_KEY)
     torch.testing.assert_close(grouped.head_out(), out[0], atol=1e-5, rtol=1e-4)
     for head in range(6):
         torch.testing.assert_close(grouped.head_out(head), out[0, head], atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(grouped.scores(head), q[0, head] @ k[0, head // 3].T / D_HEAD**0.5, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            grouped.scores(head), q[0, head] @ k[0, head // 3].T / D_HEAD**0.5, atol=1e-5, rtol=1e-4
+        )
 
 
 def test_a_projection_without_a_bias_is_multiplied_again():
@@ -123,7 +160,9 @@ def test_a_projection_without_a_bias_is_multiplied_again():
 def test_two_intermediates_of_one_name_are_an_error():
     recording = Recording()
     recording.tap("decoder", "embedding", torch.zeros(1, 2, 3), "text", "d_model", "x")
-    with pytest.raises(RuntimeError, match=r"two intermediates of this run are called decoder\.embedding"):
+    with pytest.raises(
+        RuntimeError, match=r"two intermediates of this run are called decoder\.embedding"
+    ):
         recording.tap("decoder", "embedding", torch.zeros(1, 2, 3), "text", "d_model", "x")
 
 
@@ -153,7 +192,8 @@ def test_the_sharpest_head_has_the_most_decided_rows():
     name, head = sites.sharpest_head(trace)
     means = {
         (site.name, h): float(site.weights(h).max(-1).values.mean())
-        for site in trace.attention.values() for h in range(site.n_heads)
+        for site in trace.attention.values()
+        for h in range(site.n_heads)
     }
     assert means[name, head] == pytest.approx(max(means.values()))
 
@@ -162,7 +202,8 @@ def test_what_a_site_is_stands_in_its_role():
     roles = {
         name: (site.stack, site.role, site.query_stream, site.key_stream)
         for family in ("transformer", "recurrent", "gpt")
-        for name, site in letters(family).run("abc", "de").attention.items() if "layers.1" not in name
+        for name, site in letters(family).run("abc", "de").attention.items()
+        if "layers.1" not in name
     }
     assert roles == {
         "encoder.layers.0.self_attn": ("encoder", "self", "source", "source"),
@@ -173,9 +214,16 @@ def test_what_a_site_is_stands_in_its_role():
 
 
 @pytest.mark.parametrize("start", [0, 3, 6])
-@pytest.mark.parametrize("make", [
-    random_model, random_attention_only, random_seq2seq, random_gpt, partial(random_gpt, window=2),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        random_model,
+        random_attention_only,
+        random_seq2seq,
+        random_gpt,
+        partial(random_gpt, window=2),
+    ],
+)
 def test_the_masks_of_a_run_from_a_position_on_are_the_rows_of_the_whole(make, start):
     model, (given, row) = make(), padded_ids()
     row = row[:, :7]
@@ -184,7 +232,9 @@ def test_the_masks_of_a_run_from_a_position_on_are_the_rows_of_the_whole(make, s
     for name in written:
         n_key = 7 if model.continues or name == "decoder_self" else given.shape[1]
         assert (whole[name].start, later[name].start) == (0, start)
-        assert [layer.name for layer in later[name].layers] == [layer.name for layer in whole[name].layers]
+        assert [layer.name for layer in later[name].layers] == [
+            layer.name for layer in whole[name].layers
+        ]
         for batch in (0, 1):
             rows = later[name].expanded(batch, 0, 7 - start, n_key)
             assert torch.equal(rows, whole[name].expanded(batch, 0, 7, n_key)[start:])

@@ -27,7 +27,10 @@ def test_labels_are_the_first_and_the_last_token_of_the_answer(task):
         assert first == last
         assert segments[first] == 1
         assert (tokens[0], tokens.count("[SEP]"), tokens[-1]) == ("[CLS]", 2, "[SEP]")
-        asked, told = " ".join(tokens[1 : tokens.index("[SEP]")]), tokens[tokens.index("[SEP]") + 1 : -1]
+        asked, told = (
+            " ".join(tokens[1 : tokens.index("[SEP]")]),
+            tokens[tokens.index("[SEP]") + 1 : -1],
+        )
         assert asked.startswith("where is")
         assert tokens[first] in told
         assert tokens[first + 1] == "."
@@ -40,7 +43,7 @@ def test_an_answer_of_several_words_and_one_in_the_question_too(tmp_path):
     task = SpanTask(tokenizer=words_of("Who is in the garden? In the garden sat Ann Lee, Ann Lee."))
     ids, segments, (first, last) = task.example(story)
     assert task.tokenizer.tokens(ids)[first : last + 1] == ("ann", "lee")
-    assert first == list(segments).index(1) + 4       # the first time it is named, in the context
+    assert first == list(segments).index(1) + 4  # the first time it is named, in the context
 
 
 @unchecked()
@@ -49,7 +52,9 @@ def test_batches_and_held_out_questions_are_the_same_again(task):
     assert next(again.batches(3)) == next(task.batches(3))
     assert next(task.batches(4)) != next(task.batches(3))
     assert task.held_out(9) == SpanTask().held_out(9)
-    assert not {case.source for case in task.held_out(500)} & {case.source for case in task.held_out(500, validation=True)}
+    assert not {case.source for case in task.held_out(500)} & {
+        case.source for case in task.held_out(500, validation=True)
+    }
 
 
 def test_collating_pads_ids_and_keeps_both_ends(task):
@@ -57,7 +62,10 @@ def test_collating_pads_ids_and_keeps_both_ends(task):
     batch = task.collate(examples)
     assert batch.labels.tolist() == [list(ends) for *_, ends in examples]
     for row, (ids, segments, _) in enumerate(examples):
-        assert batch.inputs[0][row].tolist() == [*ids, *[task.tokenizer.pad_id] * (batch.inputs[0].shape[1] - len(ids))]
+        assert batch.inputs[0][row].tolist() == [
+            *ids,
+            *[task.tokenizer.pad_id] * (batch.inputs[0].shape[1] - len(ids)),
+        ]
         assert batch.inputs[1][row, : len(ids)].tolist() == list(segments)
     assert batch.n_labels == 14
 
@@ -69,8 +77,12 @@ def test_the_loss_is_that_of_both_ends(task):
         made = model(*batch.inputs)
     wanted = 0.0
     for row, (first, last) in enumerate(batch.labels.tolist()):
-        wanted -= float(made["start"][row].log_softmax(0)[first] + made["end"][row].log_softmax(0)[last])
-    torch.testing.assert_close(spans(made, batch, 0.0), {LABELS: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4)
+        wanted -= float(
+            made["start"][row].log_softmax(0)[first] + made["end"][row].log_softmax(0)[last]
+        )
+    torch.testing.assert_close(
+        spans(made, batch, 0.0), {LABELS: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
+    )
 
 
 def test_answers_are_those_of_each_question_alone(task):
@@ -78,13 +90,20 @@ def test_answers_are_those_of_each_question_alone(task):
     asked = [case.source for case in task.held_out(23)]
     together = answers(model, task.tokenizer, asked)
     assert together == [answers(model, task.tokenizer, [one])[0] for one in asked]
-    assert all(answer in context or not answer for answer, (_, context) in zip(together, asked, strict=True))
-    assert answers(model, task.tokenizer, [("Where is Mary?", "Mary went to the garden. " * 12)]) == [""]
+    assert all(
+        answer in context or not answer
+        for answer, (_, context) in zip(together, asked, strict=True)
+    )
+    assert answers(
+        model, task.tokenizer, [("Where is Mary?", "Mary went to the garden. " * 12)]
+    ) == [""]
 
 
 def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeypatch):
     told = task._of("test", 40)
-    right = [story.answer if i % 4 else "nowhere" for i, story in enumerate(told)]     # every fourth wrong: all of one fact
+    right = [
+        story.answer if i % 4 else "nowhere" for i, story in enumerate(told)
+    ]  # every fourth wrong: all of one fact
     monkeypatch.setattr("models.tasks.questions.answers", lambda *given: right)
     found = task.evaluate(random_bert(head="span"), 40)
     assert found["answer exact match"] == 75
@@ -95,22 +114,30 @@ def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeyp
 
 
 def test_the_last_place_is_the_one_named_last():
-    assert last_place("Mary went to the garden. John went to the park. Mary took the milk.") == "park"
+    assert (
+        last_place("Mary went to the garden. John went to the park. Mary took the milk.") == "park"
+    )
 
 
-LINES = [f"Where is number {i}?\tNumber {i} sat in room {i}, text {i}.\troom {i}" for i in range(300)]
+LINES = [
+    f"Where is number {i}?\tNumber {i} sat in room {i}, text {i}.\troom {i}" for i in range(300)
+]
 
 
 @unchecked()
 def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
     file = tmp_path / "own.tsv"
-    file.write_text("\n".join([*LINES, "", *(line.replace("Where is", "And where is") for line in LINES)]))
+    file.write_text(
+        "\n".join([*LINES, "", *(line.replace("Where is", "And where is") for line in LINES)])
+    )
     task = open_task("span", [file])
     parts = {part: task._of(part, None) for part in ("train", "validation", "test")}
     texts = [{story.context for story in parts[part]} for part in parts]
     assert sum(map(len, texts)) == len(set.union(*texts)) == 300
     assert sum(map(len, parts.values())) == 600
-    assert task.data()["questions"] == {part: len(parts[part]) for part in ("train", "test", "validation")}
+    assert task.data()["questions"] == {
+        part: len(parts[part]) for part in ("train", "test", "validation")
+    }
     assert task.licence == "not stated; that of own.tsv"
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=64)
     assert list(task.evaluate(model)) == ["answer exact match"]
@@ -118,12 +145,21 @@ def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
     assert first[0] == first[1] != first[2]
 
 
-@pytest.mark.parametrize(("lines", "message"), [
-    (["a?\tb c\tb", "what?\ta text\tanother"], "own.tsv, line 2: the answer 'another' is not in its context"),
-    (["a?\tb c\tb", "", "what?\ta text"], r"own.tsv, line 3: wanted question, tab, context, tab, answer; came 'what\?\\ta text'"),
-    (["a?\t\tb"], "line 1: wanted question"),
-    ([""], "own.tsv: holds no questions"),
-])
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["a?\tb c\tb", "what?\ta text\tanother"],
+            "own.tsv, line 2: the answer 'another' is not in its context",
+        ),
+        (
+            ["a?\tb c\tb", "", "what?\ta text"],
+            r"own.tsv, line 3: wanted question, tab, context, tab, answer; came 'what\?\\ta text'",
+        ),
+        (["a?\t\tb"], "line 1: wanted question"),
+        ([""], "own.tsv: holds no questions"),
+    ],
+)
 def test_a_file_that_cannot_be_used_is_named_with_its_line(tmp_path, lines, message):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(lines))
@@ -134,14 +170,21 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(tmp_path, lines, mess
 def test_too_few_or_too_long_questions_are_said(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(LINES[:2]))
-    with pytest.raises(DataError, match="2 questions are too few, none of them falls into the test split"):
+    with pytest.raises(
+        DataError, match="2 questions are too few, none of them falls into the test split"
+    ):
         open_task("span", [file]).held_out()
     file.write_text("\n".join(LINES))
     with pytest.raises(DataError, match="no question and its text together have 5 tokens or fewer"):
         open_task("span", [file], n_ctx=5).validation()
-    with pytest.raises(DataError, match="span takes one file of questions, contexts and answers, not 2"):
+    with pytest.raises(
+        DataError, match="span takes one file of questions, contexts and answers, not 2"
+    ):
         open_task("span", [file, file])
-    with pytest.raises(DataError, match="span takes its held-out texts from its own files; --valid and --test are for translation"):
+    with pytest.raises(
+        DataError,
+        match="span takes its held-out texts from its own files; --valid and --test are for translation",
+    ):
         open_task("span", [file], test_files=[file])
 
 
@@ -150,12 +193,31 @@ def test_a_run_learns_and_is_recorded(tmp_path):
     file = tmp_path / "own.tsv"
     words = [f"{a}{b}" for a in "abcdefgh" for b in "klmnopqrs"]
     pairs = [(words[i % 72], words[(i * 7) % 72]) for i in range(504)]
-    file.write_text("\n".join(f"Which word comes last?\tHere {first} {last}.\t{last}" for first, last in pairs))
+    file.write_text(
+        "\n".join(f"Which word comes last?\tHere {first} {last}.\t{last}" for first, last in pairs)
+    )
     task = open_task("span", [file], n_ctx=29)
-    sizes = {"d_model": 32, "n_heads": 2, "n_layers": 1, "n_ctx": 29, "dropout": 0.0, "head": "span", "init": "xavier"}
+    sizes = {
+        "d_model": 32,
+        "n_heads": 2,
+        "n_layers": 1,
+        "n_ctx": 29,
+        "dropout": 0.0,
+        "head": "span",
+        "init": "xavier",
+    }
     config = BERTConfig(task.tokenizer.vocab_size, **sizes)
-    recipe = Recipe(steps=60, warmup=20, learning_rate=0.3, label_smoothing=0.0, validate_every=60, score_cases=5)
-    trainer = Trainer(task, config, recipe, tmp_path / "run", torch.device("cpu"), "made by the tests")
+    recipe = Recipe(
+        steps=60,
+        warmup=20,
+        learning_rate=0.3,
+        label_smoothing=0.0,
+        validate_every=60,
+        score_cases=5,
+    )
+    trainer = Trainer(
+        task, config, recipe, tmp_path / "run", torch.device("cpu"), "made by the tests"
+    )
     records = list(trainer.train())
     assert records[-1].validation["answer exact match"] >= 80
     assert records[0].loss > 5 * records[-1].loss

@@ -13,10 +13,24 @@ from models.tasks.translation import TranslationTask
 
 def test_the_split_does_not_see_case_spacing_or_unicode_form():
     for source in ("We like him.", "Café"):
-        same = {split_of(s) for s in (source, source.upper(), f"  {source.replace(' ', '   ')} ", source.replace("é", "e\u0301"))}
+        same = {
+            split_of(s)
+            for s in (
+                source,
+                source.upper(),
+                f"  {source.replace(' ', '   ')} ",
+                source.replace("é", "e\u0301"),
+            )
+        }
         assert len(same) == 1
     # Golden: a change would put trained sentences into the test split of every shipped checkpoint.
-    golden = {"case 96": "test", "case 168": "test", "case 194": "validation", "case 288": "validation", "case 1": "train"}
+    golden = {
+        "case 96": "test",
+        "case 168": "test",
+        "case 194": "validation",
+        "case 288": "validation",
+        "case 1": "train",
+    }
     assert {source: split_of(source) for source in golden} == golden
 
 
@@ -54,7 +68,9 @@ def spelled(name: str, i: int) -> str:
 
 def respelled(text: str, name: str) -> str:
     """The text with signs behind it, such that the hash puts it into that set."""
-    signs = (text + "".join(string.punctuation[n // 30**k % 30] for k in range(3)) for n in range(27000))
+    signs = (
+        text + "".join(string.punctuation[n // 30**k % 30] for k in range(3)) for n in range(27000)
+    )
     return next(s for s in signs if split_of(s) == name)
 
 
@@ -63,7 +79,11 @@ def test_of_texts_that_say_the_same_only_one_set_has_any():
     alone = {name: spelled(name, 0) for name in ("train", "test", "validation")}
     trained, tested = spelled("train", 1), spelled("test", 1)
     wanted = {text: name for name, text in alone.items()}
-    wanted |= {trained: "train", respelled(trained, "test"): "left out", respelled(trained, "validation"): "left out"}
+    wanted |= {
+        trained: "train",
+        respelled(trained, "test"): "left out",
+        respelled(trained, "validation"): "left out",
+    }
     wanted |= {tested: "test", respelled(tested, "validation"): "left out"}
     for order in (wanted, reversed(wanted)):
         assert sets_of(order, {}) == wanted
@@ -96,12 +116,19 @@ def data_file(tmp_path) -> Path:
 
 
 def test_test_and_validation_files_of_ones_own(tmp_path, data_file):
-    test = aligned(tmp_path, [("Number 3.", "trois"), ("Number 3.", "le trois"), ("unheard of", "inouï")])
+    test = aligned(
+        tmp_path, [("Number 3.", "trois"), ("Number 3.", "le trois"), ("unheard of", "inouï")]
+    )
     valid = tmp_path / "valid.tsv"
     valid.write_text("number 5\tcinq\nNumber 3!\ttrois\n")
     task = TranslationTask(data_file, validation_files=valid, test_files=test)
-    assert {c.source: c.references for c in task.held_out()} == {"Number 3.": ("trois", "le trois"), "unheard of": ("inouï",)}
-    assert [c.source for c in task.held_out(validation=True)] == ["number 5"]   # the other one says what a test source says
+    assert {c.source: c.references for c in task.held_out()} == {
+        "Number 3.": ("trois", "le trois"),
+        "unheard of": ("inouï",),
+    }
+    assert [c.source for c in task.held_out(validation=True)] == [
+        "number 5"
+    ]  # the other one says what a test source says
     assert task._split["train"] == [row for row in ROWS if row[0] not in ("number 3", "number 5")]
     data = task.data()
     assert data["pairs"] == {"train": 398, "test": 3, "validation": 1}
@@ -141,9 +168,14 @@ def test_two_files_that_do_not_agree(tmp_path, sides, message):
 
 
 def test_aligned_files_may_share_empty_lines(tmp_path):
-    assert read_pairs(aligned(tmp_path, [("a", "un"), ("", " "), ("b", "deux")])) == [("a", "un"), ("b", "deux")]
+    assert read_pairs(aligned(tmp_path, [("a", "un"), ("", " "), ("b", "deux")])) == [
+        ("a", "un"),
+        ("b", "deux"),
+    ]
 
 
 def test_three_files_are_too_many(tmp_path):
-    with pytest.raises(DataError, match="one tab-separated file or in two aligned ones, not in 3 files"):
+    with pytest.raises(
+        DataError, match="one tab-separated file or in two aligned ones, not in 3 files"
+    ):
         read_pairs(["a", "b", "c"])

@@ -22,8 +22,13 @@ from viz_app.drawing.payload import unpack
 @pytest.fixture(scope="module", params=[True, False], ids=["both ways", "one way"])
 def scope(request, tmp_path_factory) -> Scope:
     tokenizer = Tokenizer.characters("abcde<&")
-    model = random_seq2seq(attention="none", vocab_size=tokenizer.vocab_size, bidirectional=request.param)
-    return Scope(Checkpoint(tmp_path_factory.mktemp("states"), model, tokenizer, {"step": 0}), torch.device("cpu"))
+    model = random_seq2seq(
+        attention="none", vocab_size=tokenizer.vocab_size, bidirectional=request.param
+    )
+    return Scope(
+        Checkpoint(tmp_path_factory.mktemp("states"), model, tokenizer, {"step": 0}),
+        torch.device("cpu"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,10 @@ def trace(scope) -> Trace:
 def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
     """The states by torch's own recurrence over the embedded tokens."""
     with torch.no_grad():
-        embedded = scope.model.embedding(torch.tensor([trace.streams["source"].ids])) * scope.config.d_model**0.5
+        embedded = (
+            scope.model.embedding(torch.tensor([trace.streams["source"].ids]))
+            * scope.config.d_model**0.5
+        )
         return scope.model.encoder.recurrence(embedded)[0][0].numpy()
 
 
@@ -49,30 +57,45 @@ def test_the_picture_is_of_the_states(scope, trace):
 
 def test_the_frames_are_round_what_the_decoder_is_given(scope, trace):
     header, arrays = unpack(states.encoder_states(trace, scope.config, "The states"))
-    cells, given = arrays["states"], scope.model.encoder.last_state(torch.tensor(arrays["states"])[None])[0]
-    framed = [cells[one["row"], one["first"] : one["first"] + one["count"]] for one in header["frames"]]
+    cells, given = (
+        arrays["states"],
+        scope.model.encoder.last_state(torch.tensor(arrays["states"])[None])[0],
+    )
+    framed = [
+        cells[one["row"], one["first"] : one["first"] + one["count"]] for one in header["frames"]
+    ]
     np.testing.assert_array_equal(np.concatenate(framed), given.numpy())
     assert header["ways"] == (["forwards →", "← backwards"] if scope.config.bidirectional else [])
 
 
 def test_the_files_hold_the_states(scope, trace):
     rows = list(csv.reader(io.StringIO(states.states_csv(trace))))
-    np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows[1:]], by_torch(scope, trace), atol=1e-6)
+    np.testing.assert_allclose(
+        [[float(v) for v in row[1:]] for row in rows[1:]], by_torch(scope, trace), atol=1e-6
+    )
     assert [row[0] for row in rows[1:]] == ["0 a", "1 b", "2 <", "3 &", "4 [end]"]
     kept = np.load(io.BytesIO(states.states_npz(trace)))
-    np.testing.assert_array_equal(kept["encoder.states"], trace.activations["encoder.states"].value[0].numpy())
+    np.testing.assert_array_equal(
+        kept["encoder.states"], trace.activations["encoder.states"].value[0].numpy()
+    )
     assert kept["decoder.states"].shape == (3, scope.config.d_hidden)
     assert kept["target_tokens"].tolist() == ["[start]", *trace.streams["target"].tokens[1:]]
 
 
 def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
-    text, both = states.explanation(scope.config, words.terms("translation")), scope.config.bidirectional
+    text, both = (
+        states.explanation(scope.config, words.terms("translation")),
+        scope.config.bidirectional,
+    )
     assert f"**{scope.config.d_memory} numbers**" in text
     assert ("in both directions" in text) == both
     assert ("h←(t) = f(token t, h←(t+1))" in text) == both
     assert ("the state after that token: h(t) = f(token t, h(t−1))" in text) == (not both)
-    moved = states_after(scope, trace, 1)                # another token at place 1
-    forwards, backwards = moved[:, : scope.config.d_hidden].any(1), moved[:, scope.config.d_hidden :].any(1)
+    moved = states_after(scope, trace, 1)  # another token at place 1
+    forwards, backwards = (
+        moved[:, : scope.config.d_hidden].any(1),
+        moved[:, scope.config.d_hidden :].any(1),
+    )
     assert forwards.tolist() == [False, True, True, True, True]
     if both:
         assert backwards.tolist() == [True, True, False, False, False]
@@ -83,19 +106,28 @@ def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
     ids = list(trace.streams["source"].ids)
     ids[place] = ids[place] + 1
     other = scope.model.embedding(torch.tensor([ids])) * scope.config.d_model**0.5
-    return (scope.model.encoder.recurrence(other)[0][0].detach().numpy() - by_torch(scope, trace)).round(6)
+    return (
+        scope.model.encoder.recurrence(other)[0][0].detach().numpy() - by_torch(scope, trace)
+    ).round(6)
 
 
 def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
     text, d = states.explanation(scope.config, words.terms("translation")), scope.config.d_hidden
     assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
     read, decoder = by_torch(scope, trace), scope.model.decoder
-    h_m = np.concatenate([read[-1, :d], read[0, d:]])            # forward at the last token, backward at the first
+    h_m = np.concatenate(
+        [read[-1, :d], read[0, d:]]
+    )  # forward at the last token, backward at the first
     s_0 = np.tanh(decoder.W_s.weight.detach().numpy() @ h_m + decoder.W_s.bias.detach().numpy())
-    y = scope.model.embedding(torch.tensor([trace.streams["target"].ids])) * scope.config.d_model**0.5
+    y = (
+        scope.model.embedding(torch.tensor([trace.streams["target"].ids]))
+        * scope.config.d_model**0.5
+    )
     with torch.no_grad():
         again = decoder.recurrence(y, torch.tensor(s_0)[None, None])[0][0]
-    np.testing.assert_allclose(trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6
+    )
     if scope.config.bidirectional:
         assert f"forward reading ended ({d} numbers, at the last token)" in text
         assert f"backward reading did ({d}, at the first)" in text
@@ -103,17 +135,23 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
         assert f"the {d} numbers its reading ended with, at the last token" in text
 
 
-@pytest.mark.parametrize(("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")])
+@pytest.mark.parametrize(
+    ("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")]
+)
 def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
     assert f"(such as **{named}**)" in states.explanation(scope.config, words.terms(task))
 
 
 def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -> None:
-    without = [name for name in models.shipped() if describe(shipped_folder() / name).family.year == 2014]
+    without = [
+        name for name in models.shipped() if describe(shipped_folder() / name).family.year == 2014
+    ]
     assert len(without) > 1
     for name in without:
         task = describe(shipped_folder() / name).training["task"]
         named = words.terms(task, name).aligned
-        assert named in states.explanation(models.load(name, device="cpu").config, words.terms(task, name))
+        assert named in states.explanation(
+            models.load(name, device="cpu").config, words.terms(task, name)
+        )
         assert describe(shipped_folder() / named).training["task"] == task
         assert models.load(named, device="cpu").model.kinds

@@ -32,20 +32,32 @@ def test_the_answer_follows_from_the_story(part):
         assert story.context[story.place :].startswith(f"{story.answer}.")
         name = by_reading(story)[0]
         assert re.search(rf"{name} (?:{'|'.join(stories.GOES)}) $", story.context[: story.place])
-        assert name not in {who for who, _ in MOVE.findall(story.context[story.place :])}      # the last that is told of it
+        assert name not in {
+            who for who, _ in MOVE.findall(story.context[story.place :])
+        }  # the last that is told of it
         assert 1 <= story.context.count(".") <= 6
 
 
 def test_one_and_two_supporting_facts_by_turns():
-    kinds = [(story.n_facts, any(f" {thing}?" in story.question for thing in THINGS)) for story in told("train", 40)]
+    kinds = [
+        (story.n_facts, any(f" {thing}?" in story.question for thing in THINGS))
+        for story in told("train", 40)
+    ]
     assert kinds == [(1, False), (2, True)] * 20
 
 
 @unchecked()
 def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set():
     every = [(name, place) for name in NAMES for place in PLACES]
-    sets = {part: {pair for pair in every if part_of(*pair) == part} for part in ("train", "validation", "test")}
-    assert {part: len(pairs) for part, pairs in sets.items()} == {"train": 120, "validation": 12, "test": 12}
+    sets = {
+        part: {pair for pair in every if part_of(*pair) == part}
+        for part in ("train", "validation", "test")
+    }
+    assert {part: len(pairs) for part, pairs in sets.items()} == {
+        "train": 120,
+        "validation": 12,
+        "test": 12,
+    }
     for part in ("validation", "test"):
         assert {name for name, _ in sets[part]} == set(NAMES)
         assert {place for _, place in sets[part]} == set(PLACES)

@@ -29,7 +29,11 @@ from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import answering, check_row
 
 TEXT = "abcab=d"
-CROSS, SELF, ENCODER = "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn", "encoder.layers.0.self_attn"
+CROSS, SELF, ENCODER = (
+    "decoder.layers.1.cross_attn",
+    "decoder.layers.0.self_attn",
+    "encoder.layers.0.self_attn",
+)
 GPT_SELF = "decoder.layers.1.self_attn"
 SHARPEST = Focus()
 SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
@@ -49,7 +53,9 @@ def of(
     scope: Scope, *texts: str, position: int | None = None, focus: Focus = SHARPEST
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the component is sent of a run."""
-    drawn = next_token.next_token(run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus))[0]
+    drawn = next_token.next_token(
+        run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus)
+    )[0]
     return unpack(drawn["answers"])
 
 
@@ -68,7 +74,9 @@ def name(scope: Scope, token: int) -> str:
 # the numbers
 
 
-def test_each_label_is_the_token_after_and_its_numbers_are_those_of_a_softmax_by_hand(gpt: Scope) -> None:
+def test_each_label_is_the_token_after_and_its_numbers_are_those_of_a_softmax_by_hand(
+    gpt: Scope,
+) -> None:
     trace, p = gpt.run(TEXT), softmax(gpt, TEXT)
     found, ids = expectations(trace.next_token), trace.streams["text"].ids
     assert len(ids) == len(TEXT) + 1 == len(found.entropy) == len(found.rank) + 1
@@ -79,7 +87,9 @@ def test_each_label_is_the_token_after_and_its_numbers_are_those_of_a_softmax_by
     np.testing.assert_allclose(found.entropy, -(p * np.log2(p)).sum(-1), rtol=1e-5)
     bits = [-math.log2(p[i, follows]) for i, follows in enumerate(ids[1:])]
     assert found.mean_surprisal == pytest.approx(sum(bits) / len(bits), rel=1e-5)
-    assert found.perplexity == pytest.approx(np.prod([p[i, t] for i, t in enumerate(ids[1:])]) ** (-1 / len(bits)), rel=1e-5)
+    assert found.perplexity == pytest.approx(
+        np.prod([p[i, t] for i, t in enumerate(ids[1:])]) ** (-1 / len(bits)), rel=1e-5
+    )
 
 
 def output(logits: list[list[float]], *labels: int) -> NextToken:
@@ -101,7 +111,9 @@ def test_figures_that_can_be_worked_out_in_the_head() -> None:
     assert impossible.rank.tolist() == [2]
 
 
-def test_a_long_text_is_worked_out_in_slices_like_a_short_one(monkeypatch: pytest.MonkeyPatch, gpt: Scope) -> None:
+def test_a_long_text_is_worked_out_in_slices_like_a_short_one(
+    monkeypatch: pytest.MonkeyPatch, gpt: Scope
+) -> None:
     trace = gpt.run(TEXT * 3)
     whole = expectations(trace.next_token), check_expectations(trace.next_token)
     monkeypatch.setattr("models.analysis.expectations.CELLS", 3 * gpt.config.vocab_size)
@@ -117,7 +129,9 @@ def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
     assert (found.rank.tolist(), found.surprisal.tolist(), len(found.entropy)) == ([], [], 1)
     assert math.isnan(found.mean_surprisal)
     assert all(check.passed for check in check_expectations(output([[1.0, 2.0, 3.0]])))
-    assert text.summary(found) == "Nothing follows anything yet: there is no token to be surprised by."
+    assert (
+        text.summary(found) == "Nothing follows anything yet: there is no token to be surprised by."
+    )
 
 
 def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
@@ -127,10 +141,14 @@ def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
     object.__setattr__(in_nats, "surprisal", right.surprisal * math.log(2))
     assert [check.passed for check in check_expectations(in_nats)] == [True, False]
     nearly = replace(right)
-    object.__setattr__(nearly, "surprisal", right.surprisal + torch.tensor([0.0] * (len(TEXT) - 1) + [1e-3]))
+    object.__setattr__(
+        nearly, "surprisal", right.surprisal + torch.tensor([0.0] * (len(TEXT) - 1) + [1e-3])
+    )
     assert [check.passed for check in check_expectations(nearly)] == [True, False]
     raised = replace(right)
-    vars(raised)["log_probs"] = right.log_probs + torch.tensor([[0.0]] * len(TEXT) + [[1e-3]])      # of the last position alone
+    vars(raised)["log_probs"] = right.log_probs + torch.tensor(
+        [[0.0]] * len(TEXT) + [[1e-3]]
+    )  # of the last position alone
     assert [check.passed for check in check_expectations(raised)] == [False, True]
     shifted = replace(right, labels=(*right.labels[1:], right.labels[0]))
     vars(shifted)["surprisal"] = right.surprisal
@@ -148,11 +166,15 @@ def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: S
     assert [place and place[0] for place in header["places"]] == [*TEXT, None]
     assert header["position"] == len(TEXT)
     assert header["most"] == pytest.approx(math.log2(gpt.config.vocab_size))
-    assert arrays["surprisal"].tolist() == pytest.approx([-math.log2(p[i, t]) for i, t in enumerate(ids[1:])], rel=1e-5)
+    assert arrays["surprisal"].tolist() == pytest.approx(
+        [-math.log2(p[i, t]) for i, t in enumerate(ids[1:])], rel=1e-5
+    )
     assert header["answer"]["fact"] == text.UNKNOWN
     assert not any(mark for _, _, mark in header["answer"]["rows"])
     assert header["alternatives"] == []
-    assert header["title"] == "How surprising each token of the text is, given what stands before it"
+    assert (
+        header["title"] == "How surprising each token of the text is, given what stands before it"
+    )
 
 
 @pytest.mark.parametrize("position", range(len(TEXT)))
@@ -166,8 +188,13 @@ def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, positi
     assert [label[0] for _, label, _ in rows] == [name(gpt, one) for one, *_ in rows]
     follows, before = ids[position + 1], ids[position]
     assert [(one, mark) for one, _, mark in rows if mark] == [(follows, "follows")]
-    assert header["answer"]["title"] == (f"Expected after “{TEXT[position - 1]}”" if position else "Expected after [start]")
-    assert (before, follows) == (gpt.encode(TEXT)["text"].ids[position], gpt.encode(TEXT)["text"].ids[position + 1])
+    assert header["answer"]["title"] == (
+        f"Expected after “{TEXT[position - 1]}”" if position else "Expected after [start]"
+    )
+    assert (before, follows) == (
+        gpt.encode(TEXT)["text"].ids[position],
+        gpt.encode(TEXT)["text"].ids[position + 1],
+    )
     rank = order.index(follows) + 1
     assert header["answer"]["fact"] == (
         f"Follows: “{TEXT[position]}”, probability {text.percent(p[follows])}, rank {rank} of 11, "
@@ -211,14 +238,22 @@ def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) 
     assert header["kind"] == "alternatives"
     assert header["opening"] is None
     assert [place[0] for place in header["places"]] == [*target, "[end]"]
-    np.testing.assert_allclose(arrays["probability"], [p[i, t] for i, t in enumerate(labels)], rtol=1e-5)
+    np.testing.assert_allclose(
+        arrays["probability"], [p[i, t] for i, t in enumerate(labels)], rtol=1e-5
+    )
     others = arrays["others"].reshape(4, 3)
     for i, label in enumerate(labels):
         order = [t for t in np.argsort(-p[i], kind="stable").tolist() if t != label][:3]
-        assert [shown[0] for shown in header["alternatives"][i]] == [name(transformer, t) for t in order]
+        assert [shown[0] for shown in header["alternatives"][i]] == [
+            name(transformer, t) for t in order
+        ]
         np.testing.assert_allclose(others[i], p[i, order], rtol=1e-5)
-    assert of(transformer, source, target, position=1)[0]["answer"]["fact"].startswith("Given: “d”, ")
-    assert header["position"] == int(np.argmin([p[i, t] for i, t in enumerate(labels)]))      # the most surprising
+    assert of(transformer, source, target, position=1)[0]["answer"]["fact"].startswith(
+        "Given: “d”, "
+    )
+    assert header["position"] == int(
+        np.argmin([p[i, t] for i, t in enumerate(labels)])
+    )  # the most surprising
     title = "Translation, as given: how probable the model finds each token, and what it finds most probable besides"
     assert header["title"] == title
 
@@ -229,7 +264,7 @@ def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> N
     assert header["title"].startswith("Translation, as the model writes it")
     assert header["answer"]["fact"].startswith("Written: ")
     assert header["answer"]["title"] == "Expected after [start]"
-    assert header["answer"]["rows"][0][2] == "written"      # greedy takes the most probable
+    assert header["answer"]["rows"][0][2] == "written"  # greedy takes the most probable
     assert [place[0] for place in header["places"]][:-1] == list(run.trace.output)
 
 
@@ -248,22 +283,33 @@ def test_a_position_that_is_not_there_is_the_default(gpt: Scope, position: int) 
 
 def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, gpt: Scope) -> None:
     trace = transformer.run("abcde", "edc")
-    chosen = [answering(trace, "target", focus) for focus in (Focus(CROSS, 2), Focus(SELF, 1), Focus(ENCODER, 2))]
-    assert [(site.name, head) for site, head in chosen] == [(CROSS, 2), (SELF, 1), ("decoder.layers.0.cross_attn", 2)]
+    chosen = [
+        answering(trace, "target", focus)
+        for focus in (Focus(CROSS, 2), Focus(SELF, 1), Focus(ENCODER, 2))
+    ]
+    assert [(site.name, head) for site, head in chosen] == [
+        (CROSS, 2),
+        (SELF, 1),
+        ("decoder.layers.0.cross_attn", 2),
+    ]
     site, head = answering(trace, "target", Focus())
     assert site.role == "cross"
     assert head == int(torch.stack([site.weights(h).amax(-1).mean() for h in range(3)]).argmax())
     deep = letters(n_encoder_layers=3).run("abcde", "edc")
-    assert answering(deep, "target", Focus("encoder.layers.2.self_attn", 0))[0].name == CROSS      # the decoder has two layers
+    assert (
+        answering(deep, "target", Focus("encoder.layers.2.self_attn", 0))[0].name == CROSS
+    )  # the decoder has two layers
     assert answering(gpt.run(TEXT), "text", Focus(GPT_SELF, 9))[1] == 2
     header, arrays = of(transformer, "abcde", "edc", position=2, focus=Focus(CROSS, 1))
-    np.testing.assert_allclose(arrays["weights"], trace.attention[CROSS].weights(1)[2].numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        arrays["weights"], trace.attention[CROSS].weights(1)[2].numpy(), atol=1e-6
+    )
     assert header["reading"]["own"] == -1
     assert [label[0] for label in header["reading"]["keys"]] == [*"abcde", "[end]"]
     narrow = replace(trace, attention={
         name: replace(site, out=site.out[:, :2]) if site.role == "cross" else site for name, site in trace.attention.items()
     })  # fmt: skip
-    assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1       # of two heads the last
+    assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1  # of two heads the last
     assert header["reading"]["title"].endswith("what “d” reads of the source sentence")
 
 
@@ -278,39 +324,68 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
     run = CurrentRun(gpt, gpt.run(TEXT))
 
     def checks(position: int) -> list[str]:
-        _, held = next_token.next_token(run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1)))
+        _, held = next_token.next_token(
+            run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1))
+        )
         return ["passed" if check.passed else "failed" for check in held]
 
     assert checks(3) == ["passed"] * 3
     site = run.trace.attention[GPT_SELF]
-    halved = SimpleNamespace(weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed)
+    halved = SimpleNamespace(
+        weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed
+    )
     found = check_row(halved, 1, 3)
     assert not found.passed
-    assert (found.name, found.sentence) == ("the attention row sums to 1", "Difference of the row's weights from 1")
+    assert (found.name, found.sentence) == (
+        "the attention row sums to 1",
+        "Difference of the row's weights from 1",
+    )
     assert (found.value, found.limit) == (pytest.approx(0.5), 1e-5)
-    sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)       # wrong but for the row that is shown
-    others = SimpleNamespace(weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed)
+    sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)  # wrong but for the row that is shown
+    others = SimpleNamespace(
+        weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed
+    )
     assert check_row(others, 1, 3).passed
-    nothing = SimpleNamespace(weights=lambda head, rows: torch.zeros(1, 8), allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool))
+    nothing = SimpleNamespace(
+        weights=lambda head, rows: torch.zeros(1, 8),
+        allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool),
+    )
     assert check_row(nothing, 1, 3).passed
 
 
 def test_the_space_before_a_word_is_shown_but_at_the_start_of_a_written_text() -> None:
     tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
     sizes = {"vocab_size": tokenizer.vocab_size, "n_ctx": 41}
-    for model, texts, first in ((random_model(17, **sizes), ("a book", "the book"), 0), (random_gpt(**sizes), ("the book",), 9)):
-        scope = Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "letters"}), torch.device("cpu"))
+    for model, texts, first in (
+        (random_model(17, **sizes), ("a book", "the book"), 0),
+        (random_gpt(**sizes), ("the book",), 9),
+    ):
+        scope = Scope(
+            Checkpoint(Path("words"), model, tokenizer, {"task": "letters"}), torch.device("cpu")
+        )
         for position in (0, 1):
             header, _ = of(scope, *texts, position=position)
             shown = {row[0]: row[1][0] for row in header["answer"]["rows"]}
-            spaced = {token for token in shown if tokenizer.token(token).startswith("▁") and len(tokenizer.token(token)) > 1}
+            spaced = {
+                token
+                for token in shown
+                if tokenizer.token(token).startswith("▁") and len(tokenizer.token(token)) > 1
+            }
             assert all(shown[token].startswith("·") == (position != first) for token in spaced)
             assert spaced
         output, spaces = scope.run(*texts).next_token, 0
         for place, alternatives in enumerate(header["alternatives"]):
-            best = [t for t in output.logits[place].topk(4).indices.tolist() if t != output.labels[place]][:3]
-            named = [SPECIAL.get(tokenizer.token(t), tokenizer.token(t)).replace("▁", "·") for t in best]
-            cut = [one[1:] if one[0] == "·" and len(one) > 1 and place == 0 else one for one in named]
+            best = [
+                t
+                for t in output.logits[place].topk(4).indices.tolist()
+                if t != output.labels[place]
+            ][:3]
+            named = [
+                SPECIAL.get(tokenizer.token(t), tokenizer.token(t)).replace("▁", "·") for t in best
+            ]
+            cut = [
+                one[1:] if one[0] == "·" and len(one) > 1 and place == 0 else one for one in named
+            ]
             assert [label[0] for label in alternatives] == cut
             spaces += place > 0 and any(one[0] == "·" and len(one) > 1 for one in cut)
         assert spaces or not header["alternatives"]
@@ -332,7 +407,14 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(0.00001, "< 0.05 %"), (0.00051, "0.1 %"), (0.132, "13.2 %"), (0.9995, "> 99.95 %"), (1.0, "100.0 %"), (0.0, "0.0 %")],
+    [
+        (0.00001, "< 0.05 %"),
+        (0.00051, "0.1 %"),
+        (0.132, "13.2 %"),
+        (0.9995, "> 99.95 %"),
+        (1.0, "100.0 %"),
+        (0.0, "0.0 %"),
+    ],
 )
 def test_a_probability_is_said_in_percent(value: float, said: str) -> None:
     assert text.percent(value) == said
@@ -345,12 +427,21 @@ def test_what_is_listed_is_said_of_the_whole() -> None:
 
 
 def test_large_small_and_endless_numbers_are_said_readably() -> None:
-    assert [text.choices(x) for x in (1.004, 9.98, 15.46, 1234.6, math.inf)] == ["1.00", "9.98", "15.5", "1,235", "∞"]
+    assert [text.choices(x) for x in (1.004, 9.98, 15.46, 1234.6, math.inf)] == [
+        "1.00",
+        "9.98",
+        "15.5",
+        "1,235",
+        "∞",
+    ]
     assert [text.bits(x) for x in (0.126, 12.0, math.inf)] == ["0.13", "12.00", "∞"]
 
 
 def test_the_scale_of_the_places_is_named(gpt: Scope, transformer: Scope) -> None:
-    assert of(gpt, TEXT)[0]["scale"][:2] == ["0", "3.46 bits, as if all 11 tokens were equally likely; more looks the same"]
+    assert of(gpt, TEXT)[0]["scale"][:2] == [
+        "0",
+        "3.46 bits, as if all 11 tokens were equally likely; more looks the same",
+    ]
     assert of(transformer, "ab", "b")[0]["scale"][:2] == ["0", "1  probability"]
 
 
@@ -372,13 +463,19 @@ def test_what_a_model_is_for_follows_from_its_task(task: str, checkpoint: str, s
     terms = words.terms(task, checkpoint)
     open_text = output([[0.0, 1.0], [0.0, 1.0]], 1)
     assert text.purpose(terms, open_text, {}) == said
-    assert text.purpose(terms, open_text, TRAINING) == f"{said} Held-out perplexity 33.99 over 2,252 cases."
+    assert (
+        text.purpose(terms, open_text, TRAINING)
+        == f"{said} Held-out perplexity 33.99 over 2,252 cases."
+    )
     assert text.purpose(terms, open_text, {"scores": "none"}) == said
 
 
 def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
     closed = output([[0.0, 1.0]], 1)
-    assert text.purpose(words.terms("letters"), closed, {}) == "This model reads one text and writes another."
+    assert (
+        text.purpose(words.terms("letters"), closed, {})
+        == "This model reads one text and writes another."
+    )
 
 
 # files
@@ -389,17 +486,29 @@ def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> 
     rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(2, Focus())))))
     p, ids = softmax(gpt, TEXT), run.trace.streams["text"].ids
     assert [row["position"] for row in rows] == [str(i) for i in range(8)]
-    assert [row["token"] for row in rows] == [f"{i} {token}" for i, token in enumerate(["[start]", *TEXT])]
-    assert [row["next token"] for row in rows] == [*(f"{i + 1} {token}" for i, token in enumerate(TEXT)), ""]
+    assert [row["token"] for row in rows] == [
+        f"{i} {token}" for i, token in enumerate(["[start]", *TEXT])
+    ]
+    assert [row["next token"] for row in rows] == [
+        *(f"{i + 1} {token}" for i, token in enumerate(TEXT)),
+        "",
+    ]
     for i, follows in enumerate(ids[1:]):
         assert float(rows[i]["probability"]) == pytest.approx(p[i, follows], rel=1e-5)
-        assert float(rows[i]["surprisal (bits)"]) == pytest.approx(-math.log2(p[i, follows]), rel=1e-5)
+        assert float(rows[i]["surprisal (bits)"]) == pytest.approx(
+            -math.log2(p[i, follows]), rel=1e-5
+        )
         assert int(rows[i]["rank"]) == (p[i] > p[i, follows]).sum() + 1
     assert [rows[-1][column] for column in ("probability", "surprisal (bits)", "rank")] == [""] * 3
     entropies = [float(row["entropy (bits)"]) for row in rows]
     np.testing.assert_allclose(entropies, -(p * np.log2(p)).sum(-1), rtol=1e-5)
     assert {(row["model"], row["fingerprint"]) for row in rows} == {("letters", gpt.fingerprint)}
-    assert not any(row[column][:1] in "=@+-" for row in rows for column in ("token", "next token") if row[column])
+    assert not any(
+        row[column][:1] in "=@+-"
+        for row in rows
+        for column in ("token", "next token")
+        if row[column]
+    )
 
 
 def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> None:

@@ -37,7 +37,12 @@ SITE, HEAD = "encoder.layers.1.query_attn", 2
 @pytest.fixture(scope="module")
 def scope() -> Scope:
     tokenizer = Tokenizer.characters("abcdefgh")
-    checkpoint = Checkpoint(Path("orders"), random_xlnet(vocab_size=tokenizer.vocab_size), tokenizer, {"task": "permutation"})
+    checkpoint = Checkpoint(
+        Path("orders"),
+        random_xlnet(vocab_size=tokenizer.vocab_size),
+        tokenizer,
+        {"task": "permutation"},
+    )
     return Scope(checkpoint, torch.device("cpu"))
 
 
@@ -46,7 +51,9 @@ def run(scope: Scope) -> CurrentRun:
     return CurrentRun(scope, scope.run(TEXT, order=ORDER))
 
 
-def shown(run: CurrentRun, position: int | None = 5, site: str = SITE) -> tuple[dict, dict[str, np.ndarray], list]:
+def shown(
+    run: CurrentRun, position: int | None = 5, site: str = SITE
+) -> tuple[dict, dict[str, np.ndarray], list]:
     output = run.trace.outputs["token in order"]
     pictures, checks = in_order(run, output, Choices(position, Focus(site, HEAD)))
     return (*unpack(pictures["order"]), checks)
@@ -56,7 +63,11 @@ def probabilities(scope: Scope) -> torch.Tensor:
     """(position, vocab), by the model called with the turn of each position."""
     ids = torch.tensor([[scope.tokenizer.encode(c).ids[0] for c in TEXT]])
     with torch.no_grad():
-        return scope.model(ids, torch.tensor([ORDER]).argsort())["token in order"][0].double().softmax(-1)
+        return (
+            scope.model(ids, torch.tensor([ORDER]).argsort())["token in order"][0]
+            .double()
+            .softmax(-1)
+        )
 
 
 def test_every_number_is_the_models(scope, run):
@@ -69,8 +80,13 @@ def test_every_number_is_the_models(scope, run):
     np.testing.assert_allclose(arrays["surprisal"], -own.log2(), rtol=1e-4)
     np.testing.assert_allclose(arrays["best"], p.max(-1).values, rtol=1e-4)
     plain = [label[0] for label in header["expected"] if not label[2]]
-    assert plain == [name for name in scope.tokenizer.tokens(p.argmax(-1).tolist()) if len(name) == 1]
-    bars = {row[0]: value for row, value in zip(header["answer"]["rows"], arrays["p"].tolist(), strict=True)}
+    assert plain == [
+        name for name in scope.tokenizer.tokens(p.argmax(-1).tolist()) if len(name) == 1
+    ]
+    bars = {
+        row[0]: value
+        for row, value in zip(header["answer"]["rows"], arrays["p"].tolist(), strict=True)
+    }
     assert ids[5] in bars
     assert [row[0] for row in header["answer"]["rows"] if row[2] == "stands there"] == [ids[5]]
     for token, value in bars.items():
@@ -80,7 +96,10 @@ def test_every_number_is_the_models(scope, run):
     ranks = [1 + int((p[5] > p[5, token]).sum()) for token in bars]
     assert arrays["ranks"].tolist() == ranks
     total = float(-own.log2().sum())
-    assert header["summary"] == f"In this order the text takes {total:.2f} bits, {total / 7:.2f} for each of its 7 tokens."
+    assert (
+        header["summary"]
+        == f"In this order the text takes {total:.2f} bits, {total / 7:.2f} for each of its 7 tokens."
+    )
     assert header["title"].startswith("Predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4:")
 
 
@@ -88,14 +107,22 @@ def test_who_may_see_whom_is_what_the_order_says(run):
     header, arrays, _ = shown(run)
     turn = [ORDER.index(i) for i in range(7)]
     expected = {"query": [[turn[j] < turn[i] for j in range(7)] for i in range(7)]}
-    expected["content"] = [[sees or i == j for j, sees in enumerate(row)] for i, row in enumerate(expected["query"])]
+    expected["content"] = [
+        [sees or i == j for j, sees in enumerate(row)] for i, row in enumerate(expected["query"])
+    ]
     assert [role for role, _ in header["streams"]] == ["content", "query"]
-    assert header["axes"] == ["predicted", "seen"]      # down the rows, then along the columns
+    assert header["axes"] == ["predicted", "seen"]  # down the rows, then along the columns
     for role, cells in expected.items():
         np.testing.assert_array_equal(arrays[role].reshape(7, 7), cells)
-    assert header["answer"]["from"] == "Predicted from “g”, “a”, “f” and “b”, and from where they and it stand."
+    assert (
+        header["answer"]["from"]
+        == "Predicted from “g”, “a”, “f” and “b”, and from where they and it stand."
+    )
     first = shown(run, ORDER[0])[0]
-    assert first["answer"]["from"] == "The first in the order: predicted from nothing but its position."
+    assert (
+        first["answer"]["from"]
+        == "The first in the order: predicted from nothing but its position."
+    )
 
 
 def test_beside_it_stands_what_the_query_stream_read(run):
@@ -103,8 +130,12 @@ def test_beside_it_stands_what_the_query_stream_read(run):
     site = run.trace.attention[SITE]
     for focus in (SITE, "encoder.layers.1.content_attn"):
         header, arrays, _ = shown(run, 5, focus)
-        np.testing.assert_allclose(arrays["weights"], site.weights(HEAD)[5], rtol=1e-5)   # one row alone sums otherwise
-        assert arrays["allowed"].tolist() == [int(ORDER.index(j) < ORDER.index(5)) for j in range(7)]
+        np.testing.assert_allclose(
+            arrays["weights"], site.weights(HEAD)[5], rtol=1e-5
+        )  # one row alone sums otherwise
+        assert arrays["allowed"].tolist() == [
+            int(ORDER.index(j) < ORDER.index(5)) for j in range(7)
+        ]
         assert header["reading"]["title"].startswith("Encoder layer 2, head 3: what “e”")
         assert header["reading"]["blocked"][3] == ["factorisation order"]
     assert {site.role for site in answering_sites(run.trace, "text").values()} == {"query"}
@@ -125,7 +156,10 @@ def test_a_mask_that_is_not_the_orders_is_found(run):
 
 def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
     bits = -probabilities(scope)[range(7), list(run.trace.streams["text"].ids)].log2().mean()
-    assert answer_line(run.trace) == ("predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4", f"{float(bits):.2f} bits per token")
+    assert answer_line(run.trace) == (
+        "predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4",
+        f"{float(bits):.2f} bits per token",
+    )
     assert answer_line(scope.run(TEXT))[0] == "predicted from left to right"
     assert arrows(range(13)) == "1 → 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → 10 → 11 → 12 → …"
     assert arrows(range(12)).endswith("→ 12")
@@ -135,7 +169,9 @@ def test_the_table_has_a_row_a_turn(scope, run):
     _, table = TABLES[type(run.trace.outputs["token in order"])]
     heading, *rows = csv.reader(io.StringIO(table(run, Choices(None, Focus()))))
     p = probabilities(scope)
-    assert [row[:3] for row in rows] == [[str(turn), str(i), f"{i} {TEXT[i]}"] for turn, i in enumerate(ORDER, 1)]
+    assert [row[:3] for row in rows] == [
+        [str(turn), str(i), f"{i} {TEXT[i]}"] for turn, i in enumerate(ORDER, 1)
+    ]
     for row in rows:
         found, i = dict(zip(heading, row, strict=True)), int(row[1])
         own = float(p[i, run.trace.streams["text"].ids[i]])
@@ -145,7 +181,9 @@ def test_the_table_has_a_row_a_turn(scope, run):
         assert float(found["its probability"]) == pytest.approx(float(p[i].max()), rel=1e-4)
 
 
-@pytest.mark.parametrize("typed", ["3 2 4 1", "3,2,4,1", "3 → 2 → 4 → 1", "3-2-4-1", " 3;2 ;4 > 1 "])
+@pytest.mark.parametrize(
+    "typed", ["3 2 4 1", "3,2,4,1", "3 → 2 → 4 → 1", "3-2-4-1", " 3;2 ;4 > 1 "]
+)
 def test_an_order_is_typed_in_many_ways(typed):
     assert read_order(typed, 4) == (2, 1, 3, 0)
 
@@ -155,9 +193,18 @@ def test_an_order_is_typed_in_many_ways(typed):
     [
         ("3 2 4", "The order must name each of the 4 positions once, from 1 to 4: 1 is missing"),
         ("", "The order must name each of the 4 positions once, from 1 to 4: 1 2 3 4 are missing"),
-        ("3 3 4 1", "The order must name each of the 4 positions once, from 1 to 4: 3 stands twice, 2 is missing"),
-        ("0 1 2 3 4", "The order must name each of the 4 positions once, from 1 to 4: 0 is not there"),
-        ("1 2 3 4 5 6", "The order must name each of the 4 positions once, from 1 to 4: 5 6 are not there"),
+        (
+            "3 3 4 1",
+            "The order must name each of the 4 positions once, from 1 to 4: 3 stands twice, 2 is missing",
+        ),
+        (
+            "0 1 2 3 4",
+            "The order must name each of the 4 positions once, from 1 to 4: 0 is not there",
+        ),
+        (
+            "1 2 3 4 5 6",
+            "The order must name each of the 4 positions once, from 1 to 4: 5 6 are not there",
+        ),
         ("2 one 3 4", "“one” is no position; an order is written like 3 2 4 1"),
     ],
 )
@@ -174,7 +221,9 @@ def test_an_order_stands_in_the_address():
     assert parameter.in_url((2, 1, 3, 0)) == ["3-2-4-1"]
     assert parameter.from_url(["3-2-4-1"]) == (2, 1, 3, 0)
     assert parameter.in_url(None) == []
-    assert [parameter.from_url([odd]) for odd in ("3-3-1", "0-1", "2-x", "", "1--2", "99999-1", "-1")] == [None] * 7
+    assert [
+        parameter.from_url([odd]) for odd in ("3-3-1", "0-1", "2-x", "", "1--2", "99999-1", "-1")
+    ] == [None] * 7
 
 
 def test_an_order_holds_on_while_the_text_is_edited(scope):
@@ -189,17 +238,20 @@ def test_an_order_holds_on_while_the_text_is_edited(scope):
 
 def test_the_papers_figure_is_shown_on_four_tokens(scope):
     assert figure_text(scope, scope.run("badcgef")) == "badc"
-    short = figure_text(scope, scope.run("bad"))         # too short: an example's
+    short = figure_text(scope, scope.run("bad"))  # too short: an example's
     assert len(scope.encode(short)["text"].ids) == 4
-
 
 
 def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope, monkeypatch):
     """The tokens are the same, and the masks are not."""
-    monkeypatch.setattr(findings, "LARGEST_WHOLE", 3)       # so that the text is a long one, of which findings are kept
+    monkeypatch.setattr(
+        findings, "LARGEST_WHOLE", 3
+    )  # so that the text is a long one, of which findings are kept
     text = "badc"
     first, second = (scope.run(text, order=order) for order in ((2, 1, 3, 0), (0, 1, 3, 2)))
     assert [cache.trace_finding(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [
         "first", "second",
     ]  # fmt: skip
-    assert cache.trace_finding(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"
+    assert (
+        cache.trace_finding(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"
+    )

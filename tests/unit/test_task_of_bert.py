@@ -37,7 +37,10 @@ CHOICES = Choices(None, Focus(SITE, HEAD))
 def scope_of(head: str, **sizes: Any) -> Scope:
     tokenizer = words_of(FIRST, SECOND, QUESTION)
     model = random_bert(vocab_size=tokenizer.vocab_size, head=head, **sizes)
-    return Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "span" if head == "span" else "mlm"}), torch.device("cpu"))
+    return Scope(
+        Checkpoint(Path("words"), model, tokenizer, {"task": "span" if head == "span" else "mlm"}),
+        torch.device("cpu"),
+    )
 
 
 def run_of(head: str, *asked: Any, **sizes: Any) -> CurrentRun:
@@ -72,14 +75,36 @@ ROW = ["[CLS]", "mary", "went", "to", "the", "garden", ".", "[SEP]"]
 def test_each_token_says_whether_a_click_hides_it() -> None:
     run = run_of("pretraining", "Mary [MASK] to the garden.", None, (4, 1))
     (header, _) = pictures(run)["guesses"]
-    assert [label[0] for label in header["tokens"]] == ["[CLS]", "mary", "[MASK]", "to", "the", "garden", ".", "[SEP]"]
-    assert header["states"] == ["fixed", "hidden", "mask", "open", "hidden", "open", "open", "fixed"]
+    assert [label[0] for label in header["tokens"]] == [
+        "[CLS]",
+        "mary",
+        "[MASK]",
+        "to",
+        "the",
+        "garden",
+        ".",
+        "[SEP]",
+    ]
+    assert header["states"] == [
+        "fixed",
+        "hidden",
+        "mask",
+        "open",
+        "hidden",
+        "open",
+        "open",
+        "fixed",
+    ]
     assert header["segments"] == [0] * 8
-    assert header["title"] == "Click a token to hide it: the model says from both sides what stood there"
+    assert (
+        header["title"]
+        == "Click a token to hide it: the model says from both sides what stood there"
+    )
     assert header["note"] == "3 places to guess. A second click on a token shows it again."
     assert [mask["position"] for mask in header["masks"]] == [1, 2, 4]
     assert [mask["title"] for mask in header["masks"]] == [
-        "1 of 3: expected in the place of “mary”", "2 of 3: expected in the place of [MASK]",
+        "1 of 3: expected in the place of “mary”",
+        "2 of 3: expected in the place of [MASK]",
         "3 of 3: expected in the place of “the”",
     ]
     assert header["masks"][1]["fact"] == "[MASK] was typed here: no token is known to compare with."
@@ -98,10 +123,14 @@ def test_what_is_expected_there_is_the_softmax_of_the_logits_sorted() -> None:
         rank = order.index(hidden[position]) + 1
         listed = order[:5] if rank <= 5 else [*order[:5], hidden[position]]
         assert [one for one, *_ in mask["rows"]] == listed
-        assert [label[0] for _, label, _ in mask["rows"]] == [label_of(tokenizer.token(one)) for one in listed]
+        assert [label[0] for _, label, _ in mask["rows"]] == [
+            label_of(tokenizer.token(one)) for one in listed
+        ]
         assert [one for one, _, mark in mask["rows"] if mark == "hidden"] == [hidden[position]]
         np.testing.assert_allclose(arrays["p"][at : at + len(listed)], p[listed], rtol=1e-5)
-        assert arrays["ranks"][at : at + len(listed)].tolist() == [order.index(one) + 1 for one in listed]
+        assert arrays["ranks"][at : at + len(listed)].tolist() == [
+            order.index(one) + 1 for one in listed
+        ]
         at += len(listed)
         name = tokenizer.token(hidden[position])
         assert mask["fact"] == (
@@ -121,17 +150,25 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     assert header["masks"][0]["title"] == "Expected in the place of [MASK]"
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
-    assert len(header["masks"][0]["rows"]) == 5       # the picture of both texts stands below
-    (header, _) = pictures(run_of("pretraining", FIRST + " " + SECOND, None, tuple(range(1, 11))))["guesses"]
+    assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts stands below
+    (header, _) = pictures(run_of("pretraining", FIRST + " " + SECOND, None, tuple(range(1, 11))))[
+        "guesses"
+    ]
     assert [mask["position"] for mask in header["masks"]] == list(range(1, 9))
-    assert header["note"] == "10 places to guess. A second click on a token shows it again. The first 8 are worked out below."
+    assert (
+        header["note"]
+        == "10 places to guess. A second click on a token shows it again. The first 8 are worked out below."
+    )
 
 
 def test_without_a_mask_nothing_is_guessed_and_it_says_how_to_begin() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
     header, arrays = drawn["guesses"]
     assert (header["masks"], len(arrays["p"])) == ([], 0)
-    assert header["note"] == "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
+    assert (
+        header["note"]
+        == "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
+    )
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title"]
 
 
@@ -163,7 +200,12 @@ def test_the_checks_of_a_guess_fail_where_something_is_wrong() -> None:
     turned = replace(output)
     vars(turned)["log_probs"] = output.log_probs.flip(1)
     assert passed(turned) == [True, False, True, True]
-    assert passed(replace(output, positions=(2, 4))) == [True, True, False, True]      # at 4 a token was read
+    assert passed(replace(output, positions=(2, 4))) == [
+        True,
+        True,
+        False,
+        True,
+    ]  # at 4 a token was read
 
 
 def test_what_is_hidden_is_read_as_a_mask_in_the_line_above() -> None:
@@ -180,10 +222,14 @@ def test_the_table_of_guesses_holds_what_the_picture_shows() -> None:
     assert [row["position"] for row in rows] == ["2"] * 5 + ["5"] * (len(rows) - 5)
     assert {row["hidden token"] for row in rows} == {"2 [MASK]", "5 garden"}
     listed = [one for mask in header["masks"] for one in mask["rows"]]
-    assert [row["id and expected token"] for row in rows] == [f"{one} {label[0]}" for one, label, _ in listed]
+    assert [row["id and expected token"] for row in rows] == [
+        f"{one} {label[0]}" for one, label, _ in listed
+    ]
     assert [np.float32(row["probability"]) for row in rows] == arrays["p"].tolist()
     assert [int(row["rank"]) for row in rows] == arrays["ranks"].tolist()
-    np.testing.assert_allclose([float(row["surprisal (bits)"]) for row in rows], -np.log2(arrays["p"]), rtol=1e-4)
+    np.testing.assert_allclose(
+        [float(row["surprisal (bits)"]) for row in rows], -np.log2(arrays["p"]), rtol=1e-4
+    )
     assert {row["fingerprint"] for row in rows} == {run.scope.fingerprint}
 
 
@@ -208,7 +254,9 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
     assert header["segments"] == [0] * 8 + [1] * 6
     shares = [row[:8].sum(), row[8:].sum()]
     names = ["First text", "Second text"]
-    assert header["blocks"] == [[name, f"{share:.2f} of the attention"] for name, share in zip(names, shares, strict=True)]
+    assert header["blocks"] == [
+        [name, f"{share:.2f} of the attention"] for name, share in zip(names, shares, strict=True)
+    ]
     assert header["reading"]["own"] == 0
     assert header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS] reads of the text"
     assert [look for look, _ in drawn["checks"]["rows"]].count("passed") == 4
@@ -249,9 +297,19 @@ def test_the_classes_of_one_text_have_a_picture_too() -> None:
 def every_span(run: CurrentRun) -> dict[tuple[int, int], float]:
     """Each span of the context, first and last token, with ln p(start) + ln p(end) in float64."""
     row, output = run.trace.streams["text"], run.trace.outputs["span"]
-    inside = [i for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True)) if segment and offset]
-    start, end = (np.log(softmax(logits[inside])) for logits in (output.start_logits, output.end_logits))
-    return {(inside[a], inside[b]): start[a] + end[b] for a, b in product(range(len(inside)), repeat=2) if a <= b}
+    inside = [
+        i
+        for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True))
+        if segment and offset
+    ]
+    start, end = (
+        np.log(softmax(logits[inside])) for logits in (output.start_logits, output.end_logits)
+    )
+    return {
+        (inside[a], inside[b]): start[a] + end[b]
+        for a, b in product(range(len(inside)), repeat=2)
+        if a <= b
+    }
 
 
 def test_the_map_is_the_sum_of_two_log_probabilities_over_the_context() -> None:
@@ -262,7 +320,9 @@ def test_the_map_is_the_sum_of_two_log_probabilities_over_the_context() -> None:
     assert tokens == ["mary", "went", "to", "the", "garden", ".", "john", "took", "milk", "."]
     assert (first, len(arrays["start"]), len(arrays["end"])) == (6, 10, 10)
     for (a, b), expected in spans.items():
-        assert arrays["start"][a - first] + arrays["end"][b - first] == pytest.approx(expected, abs=1e-5)
+        assert arrays["start"][a - first] + arrays["end"][b - first] == pytest.approx(
+            expected, abs=1e-5
+        )
     best = max(spans, key=spans.get)
     assert [place + first for place in header["answer"]] == list(best)
     order = sorted(spans, key=spans.get, reverse=True)[:5]
@@ -277,7 +337,9 @@ def test_the_map_is_the_sum_of_two_log_probabilities_over_the_context() -> None:
     assert header["scale"] == ["−12 or less", "0", "ln p(start) + ln p(end), in nats"]
     assert header["least"] == -12
     assert header["ruled"] == "Hatched: the end would come before the start"
-    assert header["title"] == "Where does the answer to “Where is Mary?” begin, and where does it end?"
+    assert (
+        header["title"] == "Where does the answer to “Where is Mary?” begin, and where does it end?"
+    )
     p, q = math.exp(arrays["start"][best[0] - first]), math.exp(arrays["end"][best[1] - first])
     assert header["fact"] == (
         f"“{run.trace.output}”: p(start) {text.percent(p)} · p(end) {text.percent(q)} = {text.percent(p * q)}."
@@ -314,7 +376,9 @@ def test_the_checks_of_a_span_fail_where_a_better_one_is_left() -> None:
 
 def test_the_best_end_before_the_best_start_is_no_span() -> None:
     high, low, none = 9.0, -9.0, -math.inf
-    backwards = Span("text", torch.tensor([none, low, high]), torch.tensor([none, high, low]), 1, 1, "")
+    backwards = Span(
+        "text", torch.tensor([none, low, high]), torch.tensor([none, high, low]), 1, 1, ""
+    )
     assert [(one.start, one.end) for one in span.candidates(backwards)] == [(1, 1), (2, 2), (1, 2)]
     assert span.check_best(backwards).passed
     assert span.places(backwards) == range(1, 3)
@@ -324,7 +388,9 @@ def test_the_table_of_spans_is_sorted_and_says_nats() -> None:
     run = run_of("span", QUESTION, CONTEXT)
     rows, spans = list(csv.DictReader(io.StringIO(files.span_csv(run, CHOICES)))), every_span(run)
     order = sorted(spans, key=spans.get, reverse=True)[:20]
-    np.testing.assert_allclose([float(row["ln p (nats)"]) for row in rows], [spans[one] for one in order], atol=1e-5)
+    np.testing.assert_allclose(
+        [float(row["ln p (nats)"]) for row in rows], [spans[one] for one in order], atol=1e-5
+    )
     assert [(int(row["first token"]), int(row["last token"])) for row in rows[:3]] == order[:3]
     assert rows[0]["first token and text"] == f"{order[0][0]} {run.trace.output}"
 
@@ -333,7 +399,15 @@ def test_the_table_of_spans_is_sorted_and_says_nats() -> None:
 
 
 def test_each_type_of_output_has_its_picture() -> None:
-    assert set(pictures(run_of("pretraining", FIRST, SECOND))) == {"written", "guesses", "pair", "checks"}
+    assert set(pictures(run_of("pretraining", FIRST, SECOND))) == {
+        "written",
+        "guesses",
+        "pair",
+        "checks",
+    }
     assert set(pictures(run_of("span", QUESTION, CONTEXT))) == {"written", "span", "checks"}
-    assert all(has_picture(run_of(*asked).trace) for asked in (("pretraining", FIRST), ("span", QUESTION, CONTEXT)))
+    assert all(
+        has_picture(run_of(*asked).trace)
+        for asked in (("pretraining", FIRST), ("span", QUESTION, CONTEXT))
+    )
     assert set(files.TABLES) == set(text.EXPLANATIONS) >= {MaskedToken, ClassProbabilities, Span}

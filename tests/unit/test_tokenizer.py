@@ -45,10 +45,13 @@ def test_offsets_are_spans_of_the_text_in_order_and_leave_nothing_out(tokenizer,
     covered = {i for start, end in encoding.offsets for i in range(start, end)}
     left_out = {c for i, c in enumerate(text) if i not in covered}
     assert all(c.isspace() or c == "▁" for c in left_out)
-    assert not {PAD, START, END} & set(encoding.ids)   # special tokens cannot be typed
+    assert not {PAD, START, END} & set(encoding.ids)  # special tokens cannot be typed
 
 
-@pytest.mark.parametrize("text", [text for pair in PAIRS for text in pair] + ["théâtre e\u0301te\u0301", "l’été  est\tla"])
+@pytest.mark.parametrize(
+    "text",
+    [text for pair in PAIRS for text in pair] + ["théâtre e\u0301te\u0301", "l’été  est\tla"],
+)
 def test_each_token_spells_its_span(text):
     encoding = BPE.encode(text)
     assert UNKNOWN not in encoding.ids
@@ -96,7 +99,10 @@ def test_merges_stay_inside_words_and_an_apostrophe_ends_one():
     for text in ("reading the book", "1987", "tu pas."):
         for token in BPE.encode(text).tokens:
             assert "▁" not in token[1:]
-    assert [t for t in BPE.encode("1987").tokens if t != "▁"][-4:] in (["1", "9", "8", "7"], ["▁1", "9", "8", "7"])
+    assert [t for t in BPE.encode("1987").tokens if t != "▁"][-4:] in (
+        ["1", "9", "8", "7"],
+        ["▁1", "9", "8", "7"],
+    )
 
 
 def test_special_rows():
@@ -120,7 +126,9 @@ def test_decode_stops_at_the_end_and_leaves_special_tokens_out():
 def test_spelling_what_a_model_wrote(text):
     """Tokens that the tokenizer itself would have cut differently keep their ids and trace to the decoded text."""
     whole = BPE.encode(text).ids
-    letters = [i for token in BPE.tokens(whole) for i in BPE.encode_many([token.replace("▁", " ")])[0]]
+    letters = [
+        i for token in BPE.tokens(whole) for i in BPE.encode_many([token.replace("▁", " ")])[0]
+    ]
     for ids in (whole, letters):
         spelled = BPE.spell(ids)
         assert spelled.ids == (START, *ids)

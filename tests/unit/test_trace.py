@@ -7,7 +7,18 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
-from small import BATCH, D_FF, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_ids, random_model
+from small import (
+    BATCH,
+    D_FF,
+    D_HEAD,
+    N_HEADS,
+    N_SOURCE,
+    N_TARGET,
+    VOCAB,
+    padded_ids,
+    random_ids,
+    random_model,
+)
 
 from models.layers import masks
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask
@@ -29,7 +40,7 @@ def test_recording_leaves_output_and_gradients_bit_equal(norm):
     model = random_model(norm=norm, dropout=0.3).train()
     results = []
     for recorded in (False, True):
-        torch.manual_seed(3)   # of the dropout
+        torch.manual_seed(3)  # of the dropout
         model.zero_grad()
         if recorded:
             with record():
@@ -60,10 +71,16 @@ def test_names_mean_one_thing(tiny, recording, name):
     layer = name.rpartition(".")[0]
     x = value[f"{layer}.resid_mid" if site.kind == "cross" else f"{layer}.resid_pre"]
     memory = value["encoder.layers.0.resid_post"] if site.kind == "cross" else x
-    for part, projection, from_ in (("q", module.W_Q, x), ("k", module.W_K, memory), ("v", module.W_V, memory)):
+    for part, projection, from_ in (
+        ("q", module.W_Q, x),
+        ("k", module.W_K, memory),
+        ("v", module.W_V, memory),
+    ):
         by_head = projection(from_).unflatten(-1, (N_HEADS, D_HEAD)).transpose(1, 2)
         torch.testing.assert_close(getattr(site, part), by_head)
-    torch.testing.assert_close(site.scores(2, 1), scaled_dot(site.q[1, 2], site.k[1, 2]))   # before the mask
+    torch.testing.assert_close(
+        site.scores(2, 1), scaled_dot(site.q[1, 2], site.k[1, 2])
+    )  # before the mask
     assert site.scores().isfinite().all()
     attn_out = value[f"{name}.attn_out"]
     torch.testing.assert_close(attn_out, module.W_O(site.out.transpose(1, 2).flatten(2)))
@@ -75,7 +92,9 @@ def test_residual_stream_adds_up(tiny, recording):
     value = {n: a.value for n, a in recording.activations.items()}
     layer = tiny.decoder.layers[1]
     path = "decoder.layers.1."
-    mid = layer.add_norm_1.layer_norm(value[path + "resid_pre"] + value[path + "self_attn.attn_out"])
+    mid = layer.add_norm_1.layer_norm(
+        value[path + "resid_pre"] + value[path + "self_attn.attn_out"]
+    )
     torch.testing.assert_close(value[path + "resid_mid"], mid)
     mid_cross = layer.add_norm_2.layer_norm(mid + value[path + "cross_attn.attn_out"])
     torch.testing.assert_close(value[path + "resid_mid_cross"], mid_cross)
@@ -102,11 +121,15 @@ def test_each_intermediate_says_how_it_was_made(norm):
     if norm == "pre":
         made |= {f"add_norm_{i}.normed": "LayerNorm(x)" for i in (1, 2, 3)}
     said = {name: a.formula for name, a in recording.activations.items()}
-    assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
+    assert {
+        name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)
+    } == made
     del made["cross_attn.attn_out"], made["resid_mid_cross"]
     made.pop("add_norm_3.normed", None)
     layer = "encoder.layers.0."
-    assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
+    assert {
+        name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)
+    } == made
     outside = {name: text for name, text in said.items() if "layers" not in name}
     assert outside == {
         "encoder.embedding": "embedding(token)·√d_model", "encoder.position": "sinusoidal position vectors",
@@ -116,10 +139,30 @@ def test_each_intermediate_says_how_it_was_made(norm):
 
 
 def test_shapes_and_axes(recording):
-    assert recording.attention["decoder.layers.1.cross_attn"].q.shape == (BATCH, N_HEADS, N_TARGET, D_HEAD)
-    assert recording.attention["decoder.layers.1.cross_attn"].k.shape == (BATCH, N_HEADS, N_SOURCE, D_HEAD)
-    assert recording.attention["decoder.layers.1.cross_attn"].weights(batch=1).shape == (N_HEADS, N_TARGET, N_SOURCE)
-    sizes = {"source": N_SOURCE, "target": N_TARGET, "d_model": N_HEADS * D_HEAD, "d_ff": D_FF, "vocab": VOCAB}
+    assert recording.attention["decoder.layers.1.cross_attn"].q.shape == (
+        BATCH,
+        N_HEADS,
+        N_TARGET,
+        D_HEAD,
+    )
+    assert recording.attention["decoder.layers.1.cross_attn"].k.shape == (
+        BATCH,
+        N_HEADS,
+        N_SOURCE,
+        D_HEAD,
+    )
+    assert recording.attention["decoder.layers.1.cross_attn"].weights(batch=1).shape == (
+        N_HEADS,
+        N_TARGET,
+        N_SOURCE,
+    )
+    sizes = {
+        "source": N_SOURCE,
+        "target": N_TARGET,
+        "d_model": N_HEADS * D_HEAD,
+        "d_ff": D_FF,
+        "vocab": VOCAB,
+    }
     for a in recording.activations.values():
         batch = 1 if a.name.endswith("position") else BATCH
         assert a.value.shape == (batch, sizes[a.axes[1]], sizes[a.axes[2]]), a.name
@@ -144,7 +187,11 @@ def test_a_query_with_nothing_allowed_reads_nothing_and_nothing_becomes_nan(tiny
     drawn[4] = False
     plain = tiny.masks(source, target)
     with record() as recording, torch.inference_mode():
-        logits = tiny(source, target, {**plain, "cross": Mask([*plain["cross"].layers, masks.hand_drawn(drawn)])})
+        logits = tiny(
+            source,
+            target,
+            {**plain, "cross": Mask([*plain["cross"].layers, masks.hand_drawn(drawn)])},
+        )
     site = recording.attention["decoder.layers.1.cross_attn"]
     assert logits.isfinite().all()
     assert site.weights()[:, 4].abs().max() == site.out[0, :, 4].abs().max() == 0
@@ -180,9 +227,15 @@ def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeyp
             torch.testing.assert_close(getattr(again, part), getattr(site, part))
         for head in (None, 2):
             torch.testing.assert_close(again.weights(head, 1), site.weights(head, 1))
-            torch.testing.assert_close(again.head_out(head, 1), again.out[1] if head is None else again.out[1, head])
-    _, sites = finish(lazy, {"source": tuple("abcdefghijk"), "target": tuple("ABCDEFGHIJKLM")}, row=1)
-    torch.testing.assert_close(sites[SITES[2]].weights(1), recording.attention[SITES[2]].weights(1, batch=1))
+            torch.testing.assert_close(
+                again.head_out(head, 1), again.out[1] if head is None else again.out[1, head]
+            )
+    _, sites = finish(
+        lazy, {"source": tuple("abcdefghijk"), "target": tuple("ABCDEFGHIJKLM")}, row=1
+    )
+    torch.testing.assert_close(
+        sites[SITES[2]].weights(1), recording.attention[SITES[2]].weights(1, batch=1)
+    )
 
 
 def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
@@ -199,7 +252,10 @@ def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
 
 def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
     """What a feed-forward makes: neither its d_ff numbers nor it itself are kept, and both move with their cause."""
-    made, inner = (recording.activations[f"decoder.layers.1.ff.{name}"].deferred for name in ("ff_out", "ff_post"))
+    made, inner = (
+        recording.activations[f"decoder.layers.1.ff.{name}"].deferred
+        for name in ("ff_out", "ff_post")
+    )
     assert made.x is inner
     assert made.shape == (*inner.shape[:2], tiny.config.d_model)
     row = made.map_tensors(lambda x: x[1:, :4].double())
@@ -207,7 +263,9 @@ def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
     torch.testing.assert_close(row.read().float(), made.read()[1:, :4])
     assert made.map_tensors(lambda x: x) is made
     with torch.no_grad():
-        by_module = tiny.decoder.layers[1].ff(recording.activations["decoder.layers.1.resid_mid_cross"].value)
+        by_module = tiny.decoder.layers[1].ff(
+            recording.activations["decoder.layers.1.resid_mid_cross"].value
+        )
     torch.testing.assert_close(made.read(), by_module)
 
 
@@ -237,16 +295,21 @@ def test_memory_grows_with_n_and_not_with_n_squared():
         ids = random_ids(1, n)
         with record() as recording, torch.inference_mode():
             model(ids, ids)
-        mask = n * n   # the look-ahead layer, one byte a cell; nothing is padded, so no union is made
+        mask = (
+            n * n
+        )  # the look-ahead layer, one byte a cell; nothing is padded, so no union is made
         held.append(bytes_held(recording) - mask)
     assert held[2] - held[1] == pytest.approx(2 * (held[1] - held[0]), rel=0.01)
-    assert held[2] < 0.2 * 5 * N_HEADS * 1024 * 1024 * 4   # all weights of the five sites
+    assert held[2] < 0.2 * 5 * N_HEADS * 1024 * 1024 * 4  # all weights of the five sites
 
 
 def test_thirty_two_threads_on_one_model_never_see_each_others_tensors(tiny):
     n_threads = 32
     alone, together, failures = [], [None] * n_threads, []
-    inputs = [(random_ids(1, 3 + i, seed=i), random_ids(1, 4 + i % 7, seed=100 + i)) for i in range(n_threads)]
+    inputs = [
+        (random_ids(1, 3 + i, seed=i), random_ids(1, 4 + i % 7, seed=100 + i))
+        for i in range(n_threads)
+    ]
 
     def recorded(i: int):
         with record() as recording, torch.inference_mode():
@@ -274,8 +337,12 @@ def test_thirty_two_threads_on_one_model_never_see_each_others_tensors(tiny):
     assert failures == []
     for a, b in zip(alone, together, strict=True):
         assert list(a.activations) == list(b.activations)
-        assert all(torch.equal(a.activations[n].value, b.activations[n].value) for n in a.activations)
-        assert all(torch.equal(a.attention[n].weights(), b.attention[n].weights()) for n in a.attention)
+        assert all(
+            torch.equal(a.activations[n].value, b.activations[n].value) for n in a.activations
+        )
+        assert all(
+            torch.equal(a.attention[n].weights(), b.attention[n].weights()) for n in a.attention
+        )
 
 
 def test_a_recording_hears_nothing_from_another_thread(tiny):

@@ -24,8 +24,10 @@ def test_the_papers_schedule(d_model, warmup):
     assert max(rates) == rates[warmup - 1] == pytest.approx(peak)
     for step in {1, warmup // 2, warmup}:
         if step:
-            assert rates[step - 1] == pytest.approx(peak * step / warmup)         # rises in a straight line
-    assert rates[2 * warmup - 1] == pytest.approx(peak / 2**0.5)                  # then falls as 1/√step
+            assert rates[step - 1] == pytest.approx(
+                peak * step / warmup
+            )  # rises in a straight line
+    assert rates[2 * warmup - 1] == pytest.approx(peak / 2**0.5)  # then falls as 1/√step
 
 
 def test_the_optimizer_follows_the_schedule(tmp_path):
@@ -46,7 +48,9 @@ def test_a_step_by_hand(tmp_path):
     again = reversal_trainer(tmp_path, steps=1).model
     for source, target in pairs:
         with torch.no_grad():
-            log_probs = again(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[0].log_softmax(-1)
+            log_probs = again(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[
+                0
+            ].log_softmax(-1)
         for row, label in zip(log_probs, [*target, 2], strict=True):
             total -= float(0.9 * row[label] + 0.1 * row.mean())
             tokens += 1
@@ -55,12 +59,17 @@ def test_a_step_by_hand(tmp_path):
     norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
     assert norm == pytest.approx(1e-3, rel=1e-3)
     for a, p in zip(before, trainer.model.parameters(), strict=True):
-        moved = (p - a).abs()[p.grad.abs() > 1e-6]   # where eps does not count
-        torch.testing.assert_close(moved, torch.full_like(moved, record.learning_rate), rtol=0.01, atol=1e-7)
+        moved = (p - a).abs()[p.grad.abs() > 1e-6]  # where eps does not count
+        torch.testing.assert_close(
+            moved, torch.full_like(moved, record.learning_rate), rtol=0.01, atol=1e-7
+        )
 
 
 def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_process(tmp_path):
-    trainer, other = reversal_trainer(tmp_path, steps=1), reversal_trainer(tmp_path, steps=1, seed=2)
+    trainer, other = (
+        reversal_trainer(tmp_path, steps=1),
+        reversal_trainer(tmp_path, steps=1, seed=2),
+    )
     seeds = [trainer._dropout_seed(), other._dropout_seed()]
     trainer.step = 1
     seeds.append(trainer._dropout_seed())
@@ -103,7 +112,9 @@ def test_the_last_steps_weights_are_averaged(tmp_path):
         kept[record.step] = [p.detach().clone() for p in trainer.model.parameters()]
     for i, averaged in enumerate(trainer.best_model.parameters()):
         torch.testing.assert_close(averaged.data, (kept[8][i] + kept[9][i] + kept[10][i]) / 3)
-    for shipped, averaged in zip(load_checkpoint(tmp_path).model.parameters(), trainer.best_model.parameters(), strict=True):
+    for shipped, averaged in zip(
+        load_checkpoint(tmp_path).model.parameters(), trainer.best_model.parameters(), strict=True
+    ):
         assert torch.equal(shipped, averaged.half().float())
 
 
@@ -116,7 +127,12 @@ def test_no_averaging_if_none_is_wanted(tmp_path):
 def test_snapshots_at_log_spaced_steps(tmp_path):
     assert snapshot_steps(Recipe(8000)) == [0, 8, 16, 32, 63, 125, 250, 500, 1000, 2000, 4000, 8000]
     assert snapshot_steps(Recipe(1)) == [0, 1]
-    assert snapshot_steps(Recipe(4001, n_snapshots=4, snapshot_ratio=8)) == [0, 63, 501, 4001]   # 62.5 and 500.1
+    assert snapshot_steps(Recipe(4001, n_snapshots=4, snapshot_ratio=8)) == [
+        0,
+        63,
+        501,
+        4001,
+    ]  # 62.5 and 500.1
     trainer = reversal_trainer(tmp_path, steps=5, snapshots=True)
     start = [p.detach().half().float() for p in trainer.model.parameters()]
     list(trainer.train())
@@ -126,18 +142,25 @@ def test_snapshots_at_log_spaced_steps(tmp_path):
     assert first.training["curve"] == []
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), start, strict=True))
     last, whole = load_checkpoint(tmp_path, snapshot=5), load_checkpoint(tmp_path)
-    assert all(torch.equal(a, b) for a, b in zip(last.model.parameters(), whole.model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(last.model.parameters(), whole.model.parameters(), strict=True)
+    )
 
 
 def test_validation_is_of_the_weights_that_are_saved(tmp_path):
     """And without label smoothing, whatever the training loss has."""
-    trainer = reversal_trainer(tmp_path, steps=6, validate_every=3, score_cases=7, average_last=0.5, label_smoothing=0.3)
+    trainer = reversal_trainer(
+        tmp_path, steps=6, validate_every=3, score_cases=7, average_last=0.5, label_smoothing=0.3
+    )
     results = {r.step: r.validation for r in trainer.train() if r.validation}
     assert list(results) == [3, 6]
     model, total, tokens = trainer.averaged.module.eval(), 0.0, 0
     for source, target in trainer.task.validation():
         with torch.no_grad():
-            log_probs = model(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[0].log_softmax(-1)
+            log_probs = model(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[
+                0
+            ].log_softmax(-1)
         total -= float(log_probs[range(len(target) + 1), [*target, 2]].sum())
         tokens += len(target) + 1
     assert results[6]["validation loss"] == pytest.approx(total / tokens, rel=1e-4)
@@ -153,7 +176,7 @@ def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     for record in first.train():
         if record.step == stop_at:
             break
-    torch.rand(11)   # whatever else draws numbers in between
+    torch.rand(11)  # whatever else draws numbers in between
     second = reversal_trainer(cut, **RUN)
     assert second.resume() == stop_at
     assert [record.loss for record in second.train()] == losses[stop_at:]
@@ -171,7 +194,10 @@ def test_a_file_that_a_killed_run_left_half_written_is_no_obstacle(tmp_path):
     [
         ({"steps": 8}, "that run had steps = 7, this one has 8; keep the settings"),
         ({"d_ff": 67}, "that run had d_ff = 61, this one has 67"),
-        ({"task": Reversal(batch_size=5)}, "that run began with another batch; keep the data and its settings"),
+        (
+            {"task": Reversal(batch_size=5)},
+            "that run began with another batch; keep the data and its settings",
+        ),
     ],
 )
 def test_resuming_with_other_settings_is_an_error(tmp_path, changes, message):
@@ -190,7 +216,9 @@ def test_resuming_from_nothing_or_from_a_damaged_state(tmp_path, content):
         torch.save([1, 2], tmp_path / "state.pt")
     else:
         whole = (tmp_path / "state.pt").read_bytes()
-        (tmp_path / "state.pt").write_bytes(whole[: len(whole) // 2] if content == "truncated" else content)
+        (tmp_path / "state.pt").write_bytes(
+            whole[: len(whole) // 2] if content == "truncated" else content
+        )
     with pytest.raises(CheckpointError, match=r"state.pt: not (readable as|a training state)"):
         reversal_trainer(tmp_path).resume()
 
@@ -207,7 +235,9 @@ def test_a_state_is_never_unpickled(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
-def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_files(tmp_path, broken):
+def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_files(
+    tmp_path, broken
+):
     trainer = reversal_trainer(tmp_path, save_every=1)
     records = trainer.train()
     for _ in range(3):
@@ -216,7 +246,9 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
     before = [p.detach().clone() for p in trainer.model.parameters()]
     if broken == "loss":
         whole = trainer._losses
-        trainer._losses = lambda *given: {name: loss * float("nan") for name, loss in whole(*given).items()}
+        trainer._losses = lambda *given: {
+            name: loss * float("nan") for name, loss in whole(*given).items()
+        }
     else:
         trainer.model.embedding.weight.register_hook(lambda gradient: gradient * float("inf"))
     with pytest.raises(FloatingPointError, match="at step 4; try a smaller --learning-rate"):
@@ -228,7 +260,14 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("steps", 1), ("warmup", 1), ("validate_every", 1), ("save_every", 1), ("n_snapshots", 2), ("snapshot_ratio", 2)],
+    [
+        ("steps", 1),
+        ("warmup", 1),
+        ("validate_every", 1),
+        ("save_every", 1),
+        ("n_snapshots", 2),
+        ("snapshot_ratio", 2),
+    ],
 )
 def test_a_recipe_that_cannot_be(name, least):
     assert getattr(Recipe(**{"steps": 5} | {name: least}), name) == least
@@ -261,7 +300,9 @@ def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(number))
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: calls.append(backend))
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend: calls.append(backend)
+    )
     join_processes(torch.device("cuda"))
     join_processes(torch.device("cpu"))
     assert calls == [1, "nccl", "gloo"]

@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import BATCH, D_HEAD, N_CTX, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_ids, random_model
+from small import (
+    BATCH,
+    D_HEAD,
+    N_CTX,
+    N_HEADS,
+    N_SOURCE,
+    N_TARGET,
+    VOCAB,
+    padded_ids,
+    random_ids,
+    random_model,
+)
 from torch import nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
@@ -19,7 +30,9 @@ def parameters(config: TransformerConfig) -> int:
         return sum(p.numel() for p in Transformer(config).parameters())
 
 
-@pytest.mark.parametrize(("config", "paper"), [(TransformerConfig.base(), 65e6), (TransformerConfig.big(), 213e6)])
+@pytest.mark.parametrize(
+    ("config", "paper"), [(TransformerConfig.base(), 65e6), (TransformerConfig.big(), 213e6)]
+)
 def test_parameter_counts_are_the_papers(config, paper):
     """Table 3, at the 37,000 tokens of §5.1; the paper rounds, and does not say which biases it counts."""
     assert parameters(config) == pytest.approx(paper, rel=0.03)
@@ -27,7 +40,10 @@ def test_parameter_counts_are_the_papers(config, paper):
 
 def test_one_embedding_matrix_for_source_target_and_pre_softmax():
     config = TransformerConfig.base()
-    assert parameters(replace(config, vocab_size=config.vocab_size + 7)) - parameters(config) == 7 * config.d_model
+    assert (
+        parameters(replace(config, vocab_size=config.vocab_size + 7)) - parameters(config)
+        == 7 * config.d_model
+    )
 
 
 def test_embedding_is_scaled_by_the_root_of_d_model_and_positions_are_added(tiny):
@@ -41,7 +57,9 @@ def test_embedding_is_scaled_by_the_root_of_d_model_and_positions_are_added(tiny
     for side in ("encoder", "decoder"):
         summed = value[f"{side}.embedding"] + value[f"{side}.position"]
         torch.testing.assert_close(value[f"{side}.layers.0.resid_pre"], summed)
-    torch.testing.assert_close(logits, value["decoder.layers.1.resid_post"] @ tiny.embedding.weight.T)
+    torch.testing.assert_close(
+        logits, value["decoder.layers.1.resid_post"] @ tiny.embedding.weight.T
+    )
 
 
 def test_scaled_weights_begin_as_xaviers_but_for_the_last_matrix_of_each_sublayer():
@@ -50,7 +68,9 @@ def test_scaled_weights_begin_as_xaviers_but_for_the_last_matrix_of_each_sublaye
     found = {}
     for init in ("xavier", "scaled"):
         torch.manual_seed(7)
-        found[init] = dict(Transformer(TransformerConfig(VOCAB, **sizes, init=init)).named_parameters())
+        found[init] = dict(
+            Transformer(TransformerConfig(VOCAB, **sizes, init=init)).named_parameters()
+        )
     for name, plain in found["xavier"].items():
         last = name.endswith(("W_O.weight", "W_2.weight"))
         factor = (1 / 2 if name.startswith("encoder") else 1 / 3) if last else 1
@@ -130,7 +150,9 @@ def test_golden_list_of_trace_names(tiny):
         ("decoder.layers.1.cross_attn", "cross", 1),
     ]
     for name, site in recording.attention.items():
-        assert tiny.get_submodule(name).kind == site.site_kind   # a name is a path in the module tree
+        assert (
+            tiny.get_submodule(name).kind == site.site_kind
+        )  # a name is a path in the module tree
 
 
 def test_no_target_token_is_seen_before_its_time(tiny):
@@ -170,7 +192,9 @@ def test_every_parameter_gets_a_gradient(norm, positions):
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        if not name.endswith("W_K.bias"):   # adds the same to every score of a row, so softmax cancels it
+        if not name.endswith(
+            "W_K.bias"
+        ):  # adds the same to every score of a row, so softmax cancels it
             assert parameter.grad.abs().max() > 1e-6, name
 
 
@@ -203,7 +227,7 @@ def torch_twin(model: Transformer) -> nn.Transformer:
         parts = [state.pop(name.replace("W_Q", part)) for part in ("W_Q", "W_K", "W_V")]
         state[name.replace("W_Q.", "in_proj_")] = torch.cat(parts)
     del state["embedding.weight"]
-    twin.load_state_dict(state)   # strict: every weight of theirs has one of ours
+    twin.load_state_dict(state)  # strict: every weight of theirs has one of ours
     return twin.eval()
 
 
@@ -213,14 +237,18 @@ def test_torchs_own_transformer_with_copied_weights_says_the_same(norm):
     source, target = padded_ids()
     with record() as recording, torch.no_grad():
         ours = model(source, target)
-    x, y = (recording.activations[f"{side}.layers.0.resid_pre"].value for side in ("encoder", "decoder"))
+    x, y = (
+        recording.activations[f"{side}.layers.0.resid_pre"].value for side in ("encoder", "decoder")
+    )
     with torch.no_grad():
         theirs = torch_twin(model)(
             x, y, tgt_mask=nn.Transformer.generate_square_subsequent_mask(N_TARGET).isinf(),
             src_key_padding_mask=source == 0, tgt_key_padding_mask=target == 0, memory_key_padding_mask=source == 0,
         )  # fmt: skip
-    real = target != 0   # what stands at padded positions is nobody's business
-    torch.testing.assert_close(ours[real], (theirs @ model.embedding.weight.T)[real], atol=1e-4, rtol=1e-4)
+    real = target != 0  # what stands at padded positions is nobody's business
+    torch.testing.assert_close(
+        ours[real], (theirs @ model.embedding.weight.T)[real], atol=1e-4, rtol=1e-4
+    )
 
 
 def test_dropout_is_for_training_only():
@@ -239,11 +267,15 @@ def test_label_smoothing_by_hand():
     plain = -(log_probs[0, 4] + log_probs[1, 2])
     uniform = -log_probs[:2].mean(-1).sum()
     torch.testing.assert_close(label_smoothed_loss(logits, labels), plain)
-    torch.testing.assert_close(label_smoothed_loss(logits, labels, 0.1), 0.9 * plain + 0.1 * uniform)
+    torch.testing.assert_close(
+        label_smoothed_loss(logits, labels, 0.1), 0.9 * plain + 0.1 * uniform
+    )
 
 
 def test_more_tokens_than_n_ctx_is_an_error(tiny):
-    with pytest.raises(ValueError, match=f"{N_CTX + 1} tokens, but this model reads at most {N_CTX}"):
+    with pytest.raises(
+        ValueError, match=f"{N_CTX + 1} tokens, but this model reads at most {N_CTX}"
+    ):
         tiny(random_ids(1, N_CTX + 1), random_ids(1, 3))
     assert tiny(random_ids(1, N_CTX), random_ids(1, N_CTX)).shape == (1, N_CTX, VOCAB)
 

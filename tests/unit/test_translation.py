@@ -13,7 +13,15 @@ from models.tasks.translation import TATOEBA_LICENCE, TranslationTask
 from models.tokenizers.base import END, PAD, START, Tokenizer
 from models.training.batches import NO_LABEL, bucketed, collate
 
-WORDS = [("one", "un"), ("red", "rouge"), ("big", "grand"), ("old", "vieux"), ("dog", "chien"), ("cat", "chat"), ("I", "je")]
+WORDS = [
+    ("one", "un"),
+    ("red", "rouge"),
+    ("big", "grand"),
+    ("old", "vieux"),
+    ("dog", "chien"),
+    ("cat", "chat"),
+    ("I", "je"),
+]
 
 
 def pairs(n: int) -> list[tuple[str, str]]:
@@ -29,7 +37,9 @@ def pairs(n: int) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "pairs.tsv"
-    path.write_text("".join(f"{source}\t{target}\tmore\n" for source, target in pairs(1009)), "utf-8")
+    path.write_text(
+        "".join(f"{source}\t{target}\tmore\n" for source, target in pairs(1009)), "utf-8"
+    )
     return path
 
 
@@ -44,13 +54,21 @@ def gz(text: str) -> bytes:
 
 LONG = "".join(f"{source}\t{target}\n" for source, target in pairs(200))
 DAMAGED = bytearray(gz(LONG))
-DAMAGED[10] = 7   # a block of a type that there is not
+DAMAGED[10] = 7  # a block of a type that there is not
 BAD_FILES = {
-    "one column": ("a.tsv", b"a\tb\nonly one column\n", "line 2: wanted source, tab, target; came 'only one column'"),
+    "one column": (
+        "a.tsv",
+        b"a\tb\nonly one column\n",
+        "line 2: wanted source, tab, target; came 'only one column'",
+    ),
     "empty target": ("a.tsv", b"a\t \n", "line 1: wanted source, tab, target; came 'a'"),
     "no lines": ("a.tsv", b"", "holds no sentence pairs"),
     "blank lines": ("a.tsv", b"\n  \n\t\n", "holds no sentence pairs"),
-    "Latin-1": ("a.tsv", "été\tsummer\n".encode("latin-1"), r"not UTF-8 text \(invalid continuation byte at byte 0 of a block\)"),
+    "Latin-1": (
+        "a.tsv",
+        "été\tsummer\n".encode("latin-1"),
+        r"not UTF-8 text \(invalid continuation byte at byte 0 of a block\)",
+    ),
     "UTF-16": ("a.tsv", "été\tsummer\n".encode("utf-16"), "not UTF-8 text"),
     "truncated gz": ("a.tsv.gz", gz(LONG)[:-100], "cannot be read: Compressed file ended"),
     "damaged gz": ("a.tsv.gz", bytes(DAMAGED), "cannot be read: .*invalid block type"),
@@ -92,7 +110,9 @@ def test_training_and_held_out_share_no_source(task):
         cases = task.held_out(validation=validation)
         assert cases
         assert all(split_of(c.source) == ("validation" if validation else "test") for c in cases)
-        assert not trained & {tuple(ids) for ids in task.tokenizer.encode_many([c.source for c in cases])}
+        assert not trained & {
+            tuple(ids) for ids in task.tokenizer.encode_many([c.source for c in cases])
+        }
     sizes = task.data()["pairs"]
     assert sum(sizes.values()) == len(pairs(1009))
     assert 0 < sizes["validation"] < sizes["test"] < 0.05 * sizes["train"]
@@ -119,8 +139,10 @@ def test_batches_are_bounded_by_their_padded_tokens(task):
         assert sum(ids.numel() for ids in padded.inputs) <= 211
         sizes.append(len(batch))
         seen += [(tuple(s), tuple(t)) for s, t in batch]
-    assert sorted(seen) == sorted((tuple(s), tuple(t)) for s, t in task._train)   # one epoch, each pair once
-    assert max(sizes) > 2 * min(sizes)   # short pairs come in larger batches
+    assert sorted(seen) == sorted(
+        (tuple(s), tuple(t)) for s, t in task._train
+    )  # one epoch, each pair once
+    assert max(sizes) > 2 * min(sizes)  # short pairs come in larger batches
 
 
 def test_batches_are_a_function_of_the_seed(task):
@@ -146,7 +168,10 @@ def test_batches_waste_little_on_padding():
     lengths = [(n := rng.randint(1, 40), max(1, n + rng.randint(-3, 3))) for _ in range(3001)]
     batches = bucketed(lengths, 997, rng)
     real = sum(lengths[i][0] + lengths[i][1] + 2 for batch in batches for i in batch)
-    padded = sum(len(b) * (max(lengths[i][0] for i in b) + max(lengths[i][1] for i in b) + 2) for b in batches)
+    padded = sum(
+        len(b) * (max(lengths[i][0] for i in b) + max(lengths[i][1] for i in b) + 2)
+        for b in batches
+    )
     assert real > 0.9 * padded
 
 
@@ -158,7 +183,12 @@ def test_a_batch_may_be_just_as_large_as_the_bound():
     """Of two pairs of one token each side, ends included: 2 · (2 + 2) padded tokens."""
     assert [len(batch) for batch in bucketed([(1, 1)] * 4, 8, random.Random(1))] == [2, 2]
     assert [len(batch) for batch in bucketed([(1, 1)] * 4, 7, random.Random(1))] == [1, 1, 1, 1]
-    assert [len(batch) for batch in bucketed([(1, 2)] * 4, 9, random.Random(1))] == [1, 1, 1, 1]     # 2 · (2 + 3) are too many
+    assert [len(batch) for batch in bucketed([(1, 2)] * 4, 9, random.Random(1))] == [
+        1,
+        1,
+        1,
+        1,
+    ]  # 2 · (2 + 3) are too many
 
 
 def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
@@ -167,8 +197,11 @@ def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
     assert sorted(i for batch in batches for i in batch) == list(range(20_003))
     longest = [max(lengths[i][1] for i in batch) for batch in batches]
     assert longest[:50] != sorted(longest[:50])
-    of = [{frozenset(batch) for batch in bucketed([(3, 3)] * 100, 40, random.Random(seed))} for seed in (1, 2)]
-    assert not of[0] & of[1]      # pairs of one length meet others in another epoch
+    of = [
+        {frozenset(batch) for batch in bucketed([(3, 3)] * 100, 40, random.Random(seed))}
+        for seed in (1, 2)
+    ]
+    assert not of[0] & of[1]  # pairs of one length meet others in another epoch
 
 
 def test_collating_shifts_the_target_right():
@@ -181,10 +214,16 @@ def test_collating_shifts_the_target_right():
 
 def test_the_vocabulary_is_learned_on_both_sides_of_the_training_pairs_alone(task):
     def learned(*names: str, sides: slice = slice(None)) -> str:
-        return Tokenizer.bpe((text for name in names for pair in task._split[name] for text in pair[sides]), 131).to_json()
+        return Tokenizer.bpe(
+            (text for name in names for pair in task._split[name] for text in pair[sides]), 131
+        ).to_json()
 
     assert task.tokenizer.to_json() == learned("train")
-    others = [learned("test"), learned("train", sides=slice(1)), learned("train", sides=slice(1, 2))]
+    others = [
+        learned("test"),
+        learned("train", sides=slice(1)),
+        learned("train", sides=slice(1, 2)),
+    ]
     assert task.tokenizer.to_json() not in others
     given = Tokenizer.characters("abc")
     assert TranslationTask(task.paths, tokenizer=given).tokenizer is given
@@ -194,7 +233,7 @@ def test_long_pairs_are_left_out_of_training(file):
     short = TranslationTask(file, vocab_size=131, max_length=7)
     assert max(max(len(s), len(t)) for s, t in short._train) < 7
     longest = max(max(len(s), len(t)) for s, t in short._train)
-    assert longest == 6      # one of 7 is too long
+    assert longest == 6  # one of 7 is too long
     assert TranslationTask(file, vocab_size=131).max_length == 96
     with pytest.raises(DataError, match="no train pair is shorter than 1 tokens"):
         next(iter(TranslationTask(file, vocab_size=131, max_length=1).batches(1)))
@@ -204,7 +243,9 @@ def test_too_few_pairs_to_split(tmp_path):
     path = tmp_path / "few.tsv"
     path.write_text("Go.\tVa !\n")
     few = TranslationTask(path)
-    with pytest.raises(DataError, match=r"few\.tsv: 1 pairs are too few, none of them falls into the test split"):
+    with pytest.raises(
+        DataError, match=r"few\.tsv: 1 pairs are too few, none of them falls into the test split"
+    ):
         few.held_out()
     with pytest.raises(DataError, match="validation split"):
         few.validation()

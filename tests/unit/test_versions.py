@@ -20,16 +20,25 @@ def held(text: str, *others: str) -> tuple[list[str], list[str]]:
 
 def test_against_a_reference_what_is_not_in_it_is_invented_and_what_is_missing_is_lost() -> None:
     assert held("Elle lit un livre.", "Elle lit un livre.") == ([], [])
-    assert held("Elle est en train de lire un livre.", "Elle lit un livre.") == (["est", "en", "train", "de", "lire"], ["lit"])
-    assert held("elle lit un livre", "Elle lit un livre.") == ([], [])            # capitals and the full stop are no difference
-    assert held("b a", "a b") == (["a"], ["a"])            # a word that has moved is one too many here and one too few there
+    assert held("Elle est en train de lire un livre.", "Elle lit un livre.") == (
+        ["est", "en", "train", "de", "lire"],
+        ["lit"],
+    )
+    assert held("elle lit un livre", "Elle lit un livre.") == (
+        [],
+        [],
+    )  # capitals and the full stop are no difference
+    assert held("b a", "a b") == (
+        ["a"],
+        ["a"],
+    )  # a word that has moved is one too many here and one too few there
     assert held("", "a b") == ([], ["a", "b"])
 
 
 def test_texts_without_spaces_are_held_against_each_other_by_character() -> None:
     assert held("2024-01-31", "2024-05-31") == (["1"], ["5"])
     assert held("2024-05-31", "2024-05-31") == ([], [])
-    assert held("un", "un livre") == ([], ["livre"])       # but not beside one with a space
+    assert held("un", "un livre") == ([], ["livre"])  # but not beside one with a space
 
 
 def test_against_other_models_a_word_is_lost_that_both_have_and_invented_that_neither_has() -> None:
@@ -40,7 +49,12 @@ def test_against_other_models_a_word_is_lost_that_both_have_and_invented_that_ne
 
 def test_of_several_references_the_nearest_is_taken() -> None:
     offered = "Où as-tu acheté ce chapeau ?", "Où avez-vous acheté ce chapeau ?"
-    assert nearest(offered, [Version("", "", "Où avez-vous acheté ce chapeau ?"), Version("", "", "Où ce")]) == offered[1]
+    assert (
+        nearest(
+            offered, [Version("", "", "Où avez-vous acheté ce chapeau ?"), Version("", "", "Où ce")]
+        )
+        == offered[1]
+    )
     assert nearest(offered, [Version("", "", "Où as-tu ?")]) == offered[0]
     assert nearest((), [Version("", "", "a")]) == ""
 
@@ -54,19 +68,34 @@ def test_every_example_of_a_task_with_a_right_answer_has_one(task: str) -> None:
 
 def test_everything_the_component_is_told() -> None:
     found = [Version("One", "mine, 5 steps", "a x"), Version("Two", "yours", "a b")]
-    neck = Bottleneck("mine", torch.tensor([0.5, -2.0, 1.0]), [Label("p", "note"), Label("q")], torch.tensor([0.25, 0.75]))
+    neck = Bottleneck(
+        "mine",
+        torch.tensor([0.5, -2.0, 1.0]),
+        [Label("p", "note"), Label("q")],
+        torch.tensor([0.25, 0.75]),
+    )
     header, arrays = unpack(versions("p q", found, "a b", "it should say", neck))
     assert header["source"] == "p q"
     assert header["reference"] == {"name": "it should say", "text": "a b"}
     first, second = header["cards"]
     assert (first["title"], first["whose"]) == ("One", "mine, 5 steps")
     assert (first["words"], first["lost"]) == ([["a", False], ["x", True]], ["b"])
-    assert (first["gap"], first["verdict"], second["verdict"]) == (" ", "Lost: ", "Word for word what it should say.")
+    assert (first["gap"], first["verdict"], second["verdict"]) == (
+        " ",
+        "Lost: ",
+        "Word for word what it should say.",
+    )
     assert "Compared with what it should say:" in header["legend"]
     assert header["bottleneck"]["scale"] == 2.0
     assert header["bottleneck"]["labels"] == [["p", "note", False], ["q", "", False]]
-    assert "hands on 3 numbers, the same 3 for three words as for thirty" in header["bottleneck"]["note"]
-    assert (arrays["vector"].tolist(), arrays["change"].tolist()) == ([0.5, -2.0, 1.0], [0.25, 0.75])
+    assert (
+        "hands on 3 numbers, the same 3 for three words as for thirty"
+        in header["bottleneck"]["note"]
+    )
+    assert (arrays["vector"].tolist(), arrays["change"].tolist()) == (
+        [0.5, -2.0, 1.0],
+        [0.25, 0.75],
+    )
     header, _ = unpack(versions("p q", found, "", "", None))
     assert (header["reference"], header["bottleneck"]) == (None, None)
     assert [card["words"][1] for card in header["cards"]] == [["x", True], ["b", True]]
@@ -85,7 +114,11 @@ def test_how_much_a_token_changes_the_vector_by_the_equations_alone(cell: str, b
 
     own = vector(source)
     for place, change in zip(places, vector_changes(model, source, places, others), strict=True):
-        changed = [vector([*source[:place], other, *source[place + 1 :]]) for other in others if other != source[place]]
+        changed = [
+            vector([*source[:place], other, *source[place + 1 :]])
+            for other in others
+            if other != source[place]
+        ]
         assert len(changed) == (2 if place == 2 else 3)
         expected = torch.stack([(one - own).norm() / own.norm() for one in changed]).mean()
         assert float(change) == pytest.approx(float(expected.detach()), rel=1e-4)

@@ -21,7 +21,11 @@ from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.scene import Stage
 
 TERMS = words.terms("translation", "eng-fra")
-OWN, CROSS, ALIGNMENT = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn", "decoder.alignment"
+OWN, CROSS, ALIGNMENT = (
+    "decoder.layers.0.self_attn",
+    "decoder.layers.1.cross_attn",
+    "decoder.alignment",
+)
 SIMILARITIES = ["scaled dot", "dot", "cosine", "general", "additive", "alignment"]
 D_HEAD, D_MODEL, D_HIDDEN, D_ALIGN = 5, 15, 7, 5
 
@@ -37,7 +41,9 @@ def traces(scopes: dict[str, Scope]) -> dict[str, Trace]:
     return {name: scope.run("abcde", "edc") for name, scope in scopes.items()}
 
 
-def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> tuple[Trace, inside_cell.Cell]:
+def chosen(
+    traces: dict[str, Trace], name: str, query: int = 2, key: int = 1
+) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
     return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, query, key)
@@ -45,11 +51,19 @@ def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) ->
 
 def two(value: float) -> str:
     """Two decimals with a true minus sign."""
-    return ("−" if (value < 0 and round(abs(value), 2) != 0) or f"{value:.2f}".startswith("-") else "") + f"{abs(value):.2f}"
+    return (
+        "−" if (value < 0 and round(abs(value), 2) != 0) or f"{value:.2f}".startswith("-") else ""
+    ) + f"{abs(value):.2f}"
 
 
 def brief(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return (
+        f"{value:.0f}"
+        if abs(value) >= 100
+        else f"{value:.1f}"
+        if abs(value) >= 10
+        else f"{value:.2f}"
+    )
 
 
 # stages. By hand: name, columns, those for little room, the query's own row, the sum under the table, are the rest added up
@@ -68,7 +82,7 @@ BEFORE = {
     "alignment": [("s, h", "a", "a", "a:a"), ("W, U", "a sides", "sides", "a:a sides:compared_q"),
                   ("tanh", "sides products", "products", "sides:compared_q"), ("v∘", "products terms scores", "terms scores", "")],
 }  # fmt: skip
-OF_SCORE = {"scaled dot": "terms raw scores"}     # what of the last comparison stays beside the mask
+OF_SCORE = {"scaled dot": "terms raw scores"}  # what of the last comparison stays beside the mask
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
@@ -76,8 +90,12 @@ def test_the_stages_in_order_and_what_each_shows(traces: dict[str, Trace], name:
     trace, at = chosen(traces, name)
     value, result = ("h", "c") if name == "alignment" else ("v", "b")
     held = OF_SCORE.get(name, "terms scores")
-    after = [("mask", f"{held} masked", "scores masked", ""), ("softmax", f"{held} masked weights", "masked", ""),
-             (f"×{value}", "weights v parts", "v", ""), (result, "weights v parts", "", "")]
+    after = [
+        ("mask", f"{held} masked", "scores masked", ""),
+        ("softmax", f"{held} masked weights", "masked", ""),
+        (f"×{value}", "weights v parts", "v", ""),
+        (result, "weights v parts", "", ""),
+    ]
     expected = [*BEFORE[name], *after, *([] if name == "alignment" else [("W_O", "", "", "")])]
     stages = inside_cell.stages(trace, at, TERMS)
     assert [stage.name for stage in stages] == [row[0] for row in expected]
@@ -106,8 +124,10 @@ FORMULAS = {
 OF_HEADS = {
     "a": "a^{i}, a^{j} ∈ R^{15}   (d_{model} = 15)",
     "q k v": "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j} + b^{K},  v^{j} = W^{V}a^{j} + b^{V}   (d_{k} = 5)",
-    "mask": "α_{i,j} ← −∞  where the mask blocks j", "softmax": "α̂_{i,j} = exp(α_{i,j}) / Σ_{j′} exp(α_{i,j′})",
-    "×v": "α̂_{i,j} v^{j}", "b": "b^{i} = Σ_{j} α̂_{i,j} v^{j}",
+    "mask": "α_{i,j} ← −∞  where the mask blocks j",
+    "softmax": "α̂_{i,j} = exp(α_{i,j}) / Σ_{j′} exp(α_{i,j′})",
+    "×v": "α̂_{i,j} v^{j}",
+    "b": "b^{i} = Σ_{j} α̂_{i,j} v^{j}",
     "W_O": "Concat(b^{i,1} … b^{i,h}) W^{O} = Σ_{h} b^{i,h} W^{O}_{h}  (+ b^{O})",
 }
 
@@ -115,14 +135,25 @@ OF_HEADS = {
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_stage_has_its_formula(traces: dict[str, Trace], name: str) -> None:
     stages = inside_cell.stages(*chosen(traces, name), TERMS)
-    assert {stage.name: stage.formula for stage in stages} == ({} if name == "alignment" else OF_HEADS) | FORMULAS[name]
+    assert {stage.name: stage.formula for stage in stages} == (
+        {} if name == "alignment" else OF_HEADS
+    ) | FORMULAS[name]
 
 
 def said(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> dict[str, Stage]:
-    return {stage.name: stage for stage in inside_cell.stages(*chosen(traces, name, query, key), TERMS)}
+    return {
+        stage.name: stage for stage in inside_cell.stages(*chosen(traces, name, query, key), TERMS)
+    }
 
 
-LAST = {"scaled dot": "÷√dₖ", "dot": "q∘k", "cosine": "q̂∘k̂", "general": "qM∘k", "additive": "v∘", "alignment": "v∘"}
+LAST = {
+    "scaled dot": "÷√dₖ",
+    "dot": "q∘k",
+    "cosine": "q̂∘k̂",
+    "general": "qM∘k",
+    "additive": "v∘",
+    "alignment": "v∘",
+}
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
@@ -141,7 +172,10 @@ def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: s
     weights = scores.softmax(0)
     assert f"{two(float(scores[1]))}." in told[LAST[name]].sentence
     assert "“b”" in told[LAST[name]].sentence
-    assert f"“b” gets {float(weights[1]):.4f}; an even split over 6 tokens would be 0.1667." in told["softmax"].sentence
+    assert (
+        f"“b” gets {float(weights[1]):.4f}; an even split over 6 tokens would be 0.1667."
+        in told["softmax"].sentence
+    )
     mixture = told["×h" if name == "alignment" else "×v"].sentence
     what = "state" if name == "alignment" else "value"
     assert f"“d” takes {inside_text.share(float(weights[1]))} of the {what} of “b”" in mixture
@@ -160,16 +194,26 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
     assert f"list of {D_MODEL} numbers" in said(traces, "dot")["a"].sentence
     assert f"short vectors of {D_HEAD} numbers" in said(traces, "dot")["q k v"].sentence
     assert f"s(i−1), {D_HIDDEN} numbers" in said(traces, "alignment")["s, h"].sentence
-    assert f"h(j), {2 * D_HIDDEN} numbers for each token of the English sentence" in said(traces, "alignment")["s, h"].sentence
+    assert (
+        f"h(j), {2 * D_HIDDEN} numbers for each token of the English sentence"
+        in said(traces, "alignment")["s, h"].sentence
+    )
     both = said(traces, "alignment")["W, U"].sentence
-    assert f"W makes {D_ALIGN} numbers of the state, the matrix U makes {D_ALIGN} of every h(j)" in both
+    assert (
+        f"W makes {D_ALIGN} numbers of the state, the matrix U makes {D_ALIGN} of every h(j)"
+        in both
+    )
     assert "worked out once" in both
     both = said(traces, "additive")["W, U"].sentence
-    assert f"W makes {D_HEAD} numbers of the query, the matrix U makes {D_HEAD} of every key" in both
+    assert (
+        f"W makes {D_HEAD} numbers of the query, the matrix U makes {D_HEAD} of every key" in both
+    )
     assert "worked out once" not in both
     for name, what in (("additive", "score"), ("alignment", "energy")):
-        assert f"Each of the 5 numbers is multiplied by its place in v, and the products add up to the {what}." in \
-            said(traces, name)["v∘"].sentence
+        assert (
+            f"Each of the 5 numbers is multiplied by its place in v, and the products add up to the {what}."
+            in said(traces, name)["v∘"].sentence
+        )
 
 
 @pytest.mark.parametrize(("site", "what"), [
@@ -179,7 +223,9 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
-    first = inside_cell.stages(trace, inside_cell.chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
+    first = inside_cell.stages(
+        trace, inside_cell.chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS
+    )[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
         f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
@@ -187,14 +233,24 @@ def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: st
     )
 
 
-def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(traces: dict[str, Trace]) -> None:
+def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
+    traces: dict[str, Trace],
+) -> None:
     trace = traces["dot"]
-    for key, verdict in ((1, "“e” is open and keeps its score."), (3, "“c” is blocked: its score becomes −∞.")):
+    for key, verdict in (
+        (1, "“e” is open and keeps its score."),
+        (3, "“c” is blocked: its score becomes −∞."),
+    ):
         at = inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 1, key)
         told = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
-        assert told["mask"] == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
+        assert (
+            told["mask"]
+            == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
+        )
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
-    alone = inside_cell.stages(trace, inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
+    alone = inside_cell.stages(
+        trace, inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS
+    )
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
 
@@ -222,7 +278,10 @@ def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
     last = inside_cell.stages(trace, inside_cell.chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
-    assert last.sentence == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
+    assert (
+        last.sentence
+        == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
+    )
 
 
 def test_heads_without_a_stream_say_nothing_of_one() -> None:
@@ -312,7 +371,9 @@ def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) ->
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_what_is_compared_shares_a_scale_and_the_note_says_it(traces: dict[str, Trace], name: str) -> None:
+def test_what_is_compared_shares_a_scale_and_the_note_says_it(
+    traces: dict[str, Trace], name: str
+) -> None:
     trace, at = chosen(traces, name)
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
 
@@ -322,7 +383,9 @@ def test_what_is_compared_shares_a_scale_and_the_note_says_it(traces: dict[str, 
     value, score = ("h", "energy") if name == "alignment" else ("v", "score")
     together = {"a": ("a", "memory"), "k": ("q", "k"), "sides": ("compared_q", "compared_k"), "products": ("products",),
                 "terms": ("terms",), "v": ("v", "b"), "parts": ("v", "b"), "weights": None}  # fmt: skip
-    together |= dict.fromkeys(("raw", "scores", "masked"), ("raw",) if name == "scaled dot" else ("scores",))
+    together |= dict.fromkeys(
+        ("raw", "scores", "masked"), ("raw",) if name == "scaled dot" else ("scores",)
+    )
     n_a, n_b = len(arrays["a"]), arrays["memory"].shape[1]
     sizes = f"{n_a}" if n_a == n_b else f"{n_a}, {n_b}"
     notes = {
@@ -345,7 +408,9 @@ def test_scales_are_said_in_three_figures(value: float, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_the_chain_of_numbers_and_the_stage_where_each_appears(traces: dict[str, Trace], name: str) -> None:
+def test_the_chain_of_numbers_and_the_stage_where_each_appears(
+    traces: dict[str, Trace], name: str
+) -> None:
     trace, at = chosen(traces, name)
     header, _ = unpack(inside_cell.walk(trace, at, TERMS))
     score = "energy" if name == "alignment" else "score"
@@ -354,7 +419,10 @@ def test_the_chain_of_numbers_and_the_stage_where_each_appears(traces: dict[str,
     chain = [*first, ("masked", "+ mask"), ("weights", "softmax")]
     for (array, title, stage), (wanted, says) in zip(header["links"], chain, strict=True):
         assert (array, title) == (wanted, says)
-        assert names[stage] == {"raw": "q∘k", "scores": LAST[name], "masked": "mask", "weights": "softmax"}[array]
+        assert (
+            names[stage]
+            == {"raw": "q∘k", "scores": LAST[name], "masked": "mask", "weights": "softmax"}[array]
+        )
 
 
 def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
@@ -382,7 +450,12 @@ def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, 
     header, _ = unpack(inside_cell.token_choice(*chosen(traces, "dot"), TERMS))
     assert header["queryAxis"] == "who reads (query): the French so far, a row is read → written"
     assert header["keyAxis"] == "what is read (key): the English sentence"
-    assert [label[0] for label in header["queries"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
+    assert [label[0] for label in header["queries"]] == [
+        "[start] → e",
+        "e → d",
+        "d → c",
+        "c → [end]",
+    ]
     assert [label[0] for label in header["keys"]] == [*"abcde", "[end]"]
 
 
@@ -392,24 +465,38 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
     lengths = np.linalg.norm(arrays["added"], axis=1)
     best = int(lengths.argmax())
     total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
-    assert header["title"] == "Decoder layer 2, cross-attention: what each head adds to the French token “d” (writing “c”)"
+    assert (
+        header["title"]
+        == "Decoder layer 2, cross-attention: what each head adds to the French token “d” (writing “c”)"
+    )
     assert header["sentence"] == (
         f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
         f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
     )
     assert (header["site"], header["head"], header["query"]) == (CROSS, 1, 2)
     assert header["file"] == "letters.dot.decoder.layer2.cross_attn.heads.query3"
-    assert [label[0] for label in header["queries"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
+    assert [label[0] for label in header["queries"]] == [
+        "[start] → e",
+        "e → d",
+        "d → c",
+        "c → [end]",
+    ]
     assert header["longest"] == arrays["lengths"].max()
 
     def cosine(a: np.ndarray, b: np.ndarray) -> float:
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
     for h in range(3):
-        assert arrays["along_total"][h] == pytest.approx(cosine(arrays["added"][h], arrays["total"]), abs=1e-5)
-        assert arrays["along_residual"][h] == pytest.approx(cosine(arrays["added"][h], arrays["residual"]), abs=1e-5)
+        assert arrays["along_total"][h] == pytest.approx(
+            cosine(arrays["added"][h], arrays["total"]), abs=1e-5
+        )
+        assert arrays["along_residual"][h] == pytest.approx(
+            cosine(arrays["added"][h], arrays["residual"]), abs=1e-5
+        )
         for other in range(3):
-            assert arrays["between"][h, other] == pytest.approx(cosine(arrays["added"][h], arrays["added"][other]), abs=1e-5)
+            assert arrays["between"][h, other] == pytest.approx(
+                cosine(arrays["added"][h], arrays["added"][other]), abs=1e-5
+            )
 
 
 # what there is to see, and numbers in sentences
@@ -419,20 +506,32 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
     ("scaled dot", ["walk", "matrices", "scaling", "heads", "several"]), ("cosine", ["walk", "matrices", "heads", "several"]),
     ("alignment", ["walk", "matrices"]),
 ])  # fmt: skip
-def test_only_what_there_is_can_be_seen(traces: dict[str, Trace], name: str, views: list[str]) -> None:
+def test_only_what_there_is_can_be_seen(
+    traces: dict[str, Trace], name: str, views: list[str]
+) -> None:
     site = chosen(traces, name)[1].site
-    assert list(inside_text.views(site, 3 * site.n_heads - 2)) == views       # one head in all: none to compare
+    assert (
+        list(inside_text.views(site, 3 * site.n_heads - 2)) == views
+    )  # one head in all: none to compare
     assert inside_text.VIEWS == {
-        "walk": "Walk", "matrices": "Matrices", "scaling": "√dₖ", "heads": "Sum of heads", "several": "Several heads",
+        "walk": "Walk",
+        "matrices": "Matrices",
+        "scaling": "√dₖ",
+        "heads": "Sum of heads",
+        "several": "Several heads",
     }
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(traces: dict[str, Trace], name: str) -> None:
+def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(
+    traces: dict[str, Trace], name: str
+) -> None:
     said = inside_text.conventions(chosen(traces, name)[1].site)
     assert list(said) == ["rows", "columns"]
     assert ["row" in said["rows"], "column" in said["columns"]] == [True, True]
-    assert (said["rows"].startswith("A = Q·Kᵀ") and said["columns"].startswith("A = Kᵀ·Q")) == (name in ("dot", "scaled dot"))
+    assert (said["rows"].startswith("A = Q·Kᵀ") and said["columns"].startswith("A = Kᵀ·Q")) == (
+        name in ("dot", "scaled dot")
+    )
 
 
 @pytest.mark.parametrize(("weight", "said"), [
@@ -445,7 +544,9 @@ def test_a_share_of_the_attention_in_percent(weight: float, said: str) -> None:
 def test_keys_that_are_left_out_are_counted_with_their_weight() -> None:
     assert inside_text.shown(16, 16, 0.0) == ""
     said = inside_text.shown(16, 21, 0.25)
-    assert re.match(r"16 of 21 keys: .* The others hold 25 % of the weight; every sum is over all 21\.$", said)
+    assert re.match(
+        r"16 of 21 keys: .* The others hold 25 % of the weight; every sum is over all 21\.$", said
+    )
     assert "The others hold none of the weight" in inside_text.shown(16, 21, 0.0)
 
 
@@ -464,28 +565,43 @@ def test_a_token_in_a_sentence() -> None:
 
 def of_weights(weights: list[list[float]]) -> AttentionSite:
     """A site of one head with these weights."""
-    given, kind = torch.tensor([[weights]]), SiteKind("cross", "decoder", "cross", "target", "source")
+    given, kind = (
+        torch.tensor([[weights]]),
+        SiteKind("cross", "decoder", "cross", "target", "source"),
+    )
     q, k = torch.zeros(1, 1, given.shape[2], 1), torch.zeros(1, 1, given.shape[3], 1)
-    return AttentionSite("cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given_weights=given)
+    return AttentionSite(
+        "cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given_weights=given
+    )
 
 
 @pytest.mark.parametrize(("weights", "labels", "query"), [
     ([[0.6, 0.4], [0.9, 0.1]], "ab", 0),                # settled rows are no walk worth taking
     ([[0.55, 0.45], [0.05, 0.95], [0.62, 0.38]], "ab.", 0),     # a sign is not a word
 ])  # fmt: skip
-def test_the_first_query_shown_is_a_word_that_is_half_decided(weights: list, labels: str, query: int, monkeypatch) -> None:
+def test_the_first_query_shown_is_a_word_that_is_half_decided(
+    weights: list, labels: str, query: int, monkeypatch
+) -> None:
     rows = [Label(text) for text in labels]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
-    trace = type("Trace", (), {"axes": lambda self, site: (rows[: len(weights)], [Label("x"), Label("y")])})()
+    trace = type(
+        "Trace", (), {"axes": lambda self, site: (rows[: len(weights)], [Label("x"), Label("y")])}
+    )()
     site = of_weights(weights)
     assert inside_cell.chosen_cell(trace, site, 0, None, None).query == query
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
-def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(key: int, query: int, monkeypatch) -> None:
+def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(
+    key: int, query: int, monkeypatch
+) -> None:
     rows = [Label("a"), Label("b")]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
     trace = type("Trace", (), {"axes": lambda self, site: (rows, rows)})()
     site = of_weights([[0.4, 0.6], [0.9, 0.1]])
     found = inside_cell.chosen_cell(trace, site, 0, None, key)
-    assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 0)
+    assert (found.query, found.key, found.head) == (
+        query,
+        key if 0 <= key < 2 else [1, 0][query],
+        0,
+    )

@@ -66,7 +66,11 @@ def test_what_reaches_what(found: Reach, said: str) -> None:
 def timings(**powers: tuple[float, float]) -> list[Timing]:
     """Of layers whose time at 64 tokens is the second number and grows as this power of n."""
     kinds = {"rnn": RNN, "attention": SELF_ATTENTION}
-    return [Timing(kinds[name], n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for name, (power, last) in powers.items()]
+    return [
+        Timing(kinds[name], n, (last * (n / 64) ** power,))
+        for n in (8, 16, 32, 64)
+        for name, (power, last) in powers.items()
+    ]
 
 
 def test_how_times_grew() -> None:
@@ -80,7 +84,9 @@ def test_how_times_grew() -> None:
 
 
 def test_table_1_with_what_was_counted_and_measured() -> None:
-    heading, _, rnn, restricted = cost_text.comparison_table([reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))).splitlines()
+    heading, _, rnn, restricted = cost_text.comparison_table(
+        [reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))
+    ).splitlines()
     assert heading == (
         "| layer | complexity per layer | sequential operations (here, n = 3) | maximum path length (here, n = 3) "
         "| measured growth |"
@@ -103,10 +109,17 @@ def test_how_far_scores_fall() -> None:
 
 
 def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
-    one, more, gpu = (cost_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1)))
+    one, more, gpu = (
+        cost_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1))
+    )
     for said in (one, more, gpu):
-        assert said.startswith("**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures")
-        assert "**Timed**, on this machine: the plot of times and the measured growth, nothing else." in said
+        assert said.startswith(
+            "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures"
+        )
+        assert (
+            "**Timed**, on this machine: the plot of times and the measured growth, nothing else."
+            in said
+        )
         assert "the RNN still takes its n steps one after the other" in said
     assert "One CPU thread does one thing at a time: **nothing below runs in parallel**" in one
     assert "On a GPU the positions of one sequential step run at once" in one
@@ -122,7 +135,10 @@ def test_how_far_two_alignments_lie_apart() -> None:
         "is."
     )
     assert from_rnn_text.divergence(0.256, 3, 0.914) == said
-    assert from_rnn_text.divergence(0.256, 3, 0.914, "Not trained alike.") == f"{said} Not trained alike."
+    assert (
+        from_rnn_text.divergence(0.256, 3, 0.914, "Not trained alike.")
+        == f"{said} Not trained alike."
+    )
 
 
 def test_which_model_of_a_pair_is_missing() -> None:
@@ -135,13 +151,24 @@ def test_which_model_of_a_pair_is_missing() -> None:
 
 def test_whose_weights_and_which_cell() -> None:
     def named(model: torch.nn.Module, step: int = 0) -> SimpleNamespace:
-        return SimpleNamespace(name="mine", model=model, config=model.config, training={"step": step} if step else {})
+        return SimpleNamespace(
+            name="mine", model=model, config=model.config, training={"step": step} if step else {}
+        )
 
     recurrent, transformer = named(random_seq2seq(), 1234), named(random_model())
-    for kind, cell in ((RNN, "forward direction (GRU, 7"), (BIDIRECTIONAL, "both directions (GRU, 7")):
-        assert reach_text.weights(recurrent, Choice(kind)) == f"trained, mine encoder, {cell} states each)"
+    for kind, cell in (
+        (RNN, "forward direction (GRU, 7"),
+        (BIDIRECTIONAL, "both directions (GRU, 7"),
+    ):
+        assert (
+            reach_text.weights(recurrent, Choice(kind))
+            == f"trained, mine encoder, {cell} states each)"
+        )
     plain = named(random_seq2seq(cell="tanh"), 1)
-    assert reach_text.weights(plain, Choice(RNN)) == "trained, mine encoder, forward direction (tanh, 7 states each)"
+    assert (
+        reach_text.weights(plain, Choice(RNN))
+        == "trained, mine encoder, forward direction (tanh, 7 states each)"
+    )
     assert reach_text.weights(transformer, Choice(SELF_ATTENTION)) == (
         f"mine encoder, not trained, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
     )
@@ -150,7 +177,9 @@ def test_whose_weights_and_which_cell() -> None:
         assert reach_text.weights(transformer, Choice(kind, 5)) == (
             f"random weights, seed 5: untrained{sizes}, on the embeddings of mine"
         )
-    assert from_rnn_text.provenance(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
+    assert (
+        from_rnn_text.provenance(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
+    )
     assert from_rnn_text.provenance(transformer, "softmax") == "mine, not trained: softmax"
 
 
@@ -167,7 +196,9 @@ def test_looking_ahead(before: float, after: float, same: bool, said: str) -> No
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     ends = "stays the same here" if same else "comes out differently"
-    assert outcome_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds) == (
+    assert outcome_text.cheat(
+        old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds
+    ) == (
         f"The decoder may look ahead. {said} While writing there is nothing ahead to read, yet each new token changes "
         f"what earlier ones see: the text {ends}."
     )
@@ -205,21 +236,33 @@ def test_what_adding_costs() -> None:
 
 
 def test_the_table_of_the_three_formulas() -> None:
-    made = replace(measure("paper", 100, 8, 5), n_varying=7, rotation_miss=3e-9, best_linear_miss=0.25, n_fit=123)
+    made = replace(
+        measure("paper", 100, 8, 5),
+        n_varying=7,
+        rotation_miss=3e-9,
+        best_linear_miss=0.25,
+        n_fit=123,
+    )
     rows = dict(measured.measured_rows([made]))
     lengths = made.table.norm(dim=1)
     assert rows["Dimensions that move at all (by 0.01 or more)"] == ["7 of 8"]
-    assert rows["Length of the vectors, shortest to longest"] == [f"{lengths.min():.2f} to {lengths.max():.2f}"]
-    assert rows["Shift by 5: turning each pair by its fixed angle misses by"] == ["0 (rounding: 3e-09)"]
+    assert rows["Length of the vectors, shortest to longest"] == [
+        f"{lengths.min():.2f} to {lengths.max():.2f}"
+    ]
+    assert rows["Shift by 5: turning each pair by its fixed angle misses by"] == [
+        "0 (rounding: 3e-09)"
+    ]
     assert rows["Shift by 5: the best single matrix there is misses by"] == ["25.0 %"]
     products = made.table @ made.table.T
     floor = float((products / products.diagonal().mean()).min())
-    assert rows["The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself, on average"] == [
-        f"{100 * floor:.0f} %".replace("-", "−")
-    ]
+    assert rows[
+        "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself, on average"
+    ] == [f"{100 * floor:.0f} %".replace("-", "−")]
     distances = torch.cdist(made.table, made.table).fill_diagonal_(torch.inf)
     a, b = divmod(int(distances.argmin()), 100)
-    assert rows["The two positions hardest to tell apart"][0].endswith(f", {distances[a, b]:.3f} apart")
+    assert rows["The two positions hardest to tell apart"][0].endswith(
+        f", {distances[a, b]:.3f} apart"
+    )
     assert measured.measured_note(made) == (
         "The upper rows are over the 100 positions shown. Shifts are measured over 123 positions, at least four times as many as "
         "dimensions, so that no matrix fits by luck; a miss is the root mean square, as a share of the vectors' length."
@@ -230,7 +273,7 @@ def shuffle(change: float, order: tuple[int, ...] = (1, 0, 2)) -> ShuffleTest:
     """A run whose last stage moved each vector by this share of its length, the input by none."""
     original = torch.ones(2, 3, 4)
     put_back = original.clone()
-    put_back[1, :, 0] += 2 * change         # every vector has length 2
+    put_back[1, :, 0] += 2 * change  # every vector has length 2
     return ShuffleTest(order, ("input", "layer 1"), original, put_back)
 
 
@@ -263,7 +306,10 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
     assert positions.own_help("learned") == "This model's positions are learned."
     attention = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     vector = "every place has a vector of its own, added to the token that stands there."
-    assert positions.answer(random_attention_only(positions="sinusoidal")) == f"{attention} So {vector}"
+    assert (
+        positions.answer(random_attention_only(positions="sinusoidal"))
+        == f"{attention} So {vector}"
+    )
     assert positions.answer(random_model(positions="none")) == (
         f"{attention} This model has no position vectors. In others, {vector}"
     )
@@ -319,8 +365,13 @@ def test_what_the_gradients_say_of_the_division(softmax: tuple, product: tuple, 
 def test_where_queries_keys_and_values_come_from() -> None:
     said = {
         kind.name: words.where_from(
-            SimpleNamespace(stack=kind.stack, role=kind.role, query_stream=kind.query_stream, key_stream=kind.key_stream,
-                            has_causes=True),
+            SimpleNamespace(
+                stack=kind.stack,
+                role=kind.role,
+                query_stream=kind.query_stream,
+                key_stream=kind.key_stream,
+                has_causes=True,
+            ),
             words.terms("translation", "eng-fra"),
         )
         for kind in Transformer.kinds

@@ -24,25 +24,60 @@ PIECES = Tokenizer.wordpiece(TEXTS * 3, 200)
 
 def test_special_tokens_have_names_and_other_vocabularies_others():
     assert PIECES.special_ids == {"pad": 0, "unknown": 1, "cls": 2, "sep": 3, "mask": 4}
-    assert (PIECES.pad_id, PIECES.unknown_id, PIECES.cls_id, PIECES.sep_id, PIECES.mask_id) == (0, 1, 2, 3, 4)
+    assert (PIECES.pad_id, PIECES.unknown_id, PIECES.cls_id, PIECES.sep_id, PIECES.mask_id) == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
     assert (PIECES.start_id, PIECES.end_id) == (None, None)
     plain = Tokenizer.characters("ab")
     assert (plain.pad_id, plain.start_id, plain.end_id, plain.unknown_id) == (0, 1, 2, 3)
     assert (plain.cls_id, plain.sep_id, plain.mask_id) == (None, None, None)
     assert [plain.is_special(i) for i in range(6)] == [True] * 4 + [False] * 2
-    assert (PIECES.special("sep"), PIECES.special("start"), plain.special("start")) == ((3, "[SEP]"), None, (1, "<s>"))
+    assert (PIECES.special("sep"), PIECES.special("start"), plain.special("start")) == (
+        (3, "[SEP]"),
+        None,
+        (1, "<s>"),
+    )
     assert special_ids([*BERT.values(), "x"]) == PIECES.special_ids
-    with pytest.raises(ValueError, match=r"its first tokens must be <pad> <s> </s> <unk> or \[PAD\] \[UNK\] \[CLS\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"its first tokens must be <pad> <s> </s> <unk> or \[PAD\] \[UNK\] \[CLS\]",
+    ):
         special_ids(["<pad>", "<s>", "x"])
 
 
 def test_words_are_read_small_without_accents_and_traced_to_the_text():
     text = "The CAFÉ’s dogs, run 漢."
     row = PIECES.encode(text, before="cls", after="sep")
-    assert row.tokens == ("[CLS]", "the", "cafe", "'", "s", "dogs", ",", "run", "[UNK]", ".", "[SEP]")
-    assert [text[slice(*place)] for place in row.offsets if place] == ["The", "CAFÉ", "’", "s", "dogs", ",", "run", "漢", "."]
+    assert row.tokens == (
+        "[CLS]",
+        "the",
+        "cafe",
+        "'",
+        "s",
+        "dogs",
+        ",",
+        "run",
+        "[UNK]",
+        ".",
+        "[SEP]",
+    )
+    assert [text[slice(*place)] for place in row.offsets if place] == [
+        "The",
+        "CAFÉ",
+        "’",
+        "s",
+        "dogs",
+        ",",
+        "run",
+        "漢",
+        ".",
+    ]
     assert (row.offsets[0], row.offsets[-1], row.unknown) == (None, None, ("漢",))
-    assert PIECES.encode("Dogs", before="start").tokens == ("dogs",)       # it has no token of that name
+    assert PIECES.encode("Dogs", before="start").tokens == ("dogs",)  # it has no token of that name
 
 
 def test_a_word_that_nobody_has_seen_is_cut_into_pieces():
@@ -73,7 +108,9 @@ def test_a_learned_vocabulary_is_read_again_and_only_such_a_one():
     content = json.loads(PIECES.to_json())
     vocabulary = content["model"]["vocab"]
     vocabulary["[SEP]"], vocabulary["[MASK]"] = vocabulary["[MASK]"], vocabulary["[SEP]"]
-    with pytest.raises(ValueError, match=r"ids 0–4 must be \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]"):
+    with pytest.raises(
+        ValueError, match=r"ids 0–4 must be \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]"
+    ):
         Tokenizer.from_json(json.dumps(content))
     content = json.loads(PIECES.to_json())
     content["normalizer"] = None
@@ -110,7 +147,9 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
     session.scope = opened
     trace, notes = respond.read(session, "a[MASK]b", "")
     assert trace is not None
-    assert notes["text"]["rows"] == [["line", f"9 of at most 17 tokens. Not in the vocabulary: [ M A S K ] {warning}."]]
+    assert notes["text"]["rows"] == [
+        ["line", f"9 of at most 17 tokens. Not in the vocabulary: [ M A S K ] {warning}."]
+    ]
     tokenizer = words_of("Mary went.")
     model = random_bert(vocab_size=tokenizer.vocab_size)
     session.scope = Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
@@ -121,12 +160,21 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
 
 def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
     tokenizer = words_of("Mary went to the garden.")
-    first, second = tokenizer.encode("Mary [MASK] to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep")
+    first, second = (
+        tokenizer.encode("Mary [MASK] to", before="cls", after="sep"),
+        tokenizer.encode("the garden.", after="sep"),
+    )
     row = concatenate(first, second, " ")
     assert row.tokens == ("[CLS]", "mary", "[MASK]", "to", "[SEP]", "the", "garden", ".", "[SEP]")
     assert hidable(row, tokenizer.mask_id) == (1, 3, 5, 6, 7)
     hidden = tokenizer.hiding(row, [6, 1])
-    assert hidable(hidden, tokenizer.mask_id) == (1, 3, 5, 6, 7)       # what is hidden can be shown again
+    assert hidable(hidden, tokenizer.mask_id) == (
+        1,
+        3,
+        5,
+        6,
+        7,
+    )  # what is hidden can be shown again
     assert with_masks(hidden, "[MASK]") == "[MASK] [MASK] to the [MASK]."
     assert with_masks(row, "#") == row.text
     assert hidable(Tokenizer.characters("ab").encode("ab"), None) == ()

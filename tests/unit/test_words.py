@@ -13,7 +13,11 @@ from viz_app import words
 from viz_app.views.inside.text import token_names
 
 TERMS = words.terms("translation", "eng-fra")
-ENCODER, DECODER, CROSS = "encoder.layers.0.self_attn", "decoder.layers.1.self_attn", "decoder.layers.1.cross_attn"
+ENCODER, DECODER, CROSS = (
+    "encoder.layers.0.self_attn",
+    "decoder.layers.1.self_attn",
+    "decoder.layers.1.cross_attn",
+)
 ENGLISH, FRENCH = "the English sentence", "the French so far"
 
 # By hand: name of the site, what it is called, in short, who reads what, its layer, its third head, who reads, what is read
@@ -39,9 +43,14 @@ TABLE = {
 
 
 def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
-    question, answer = words.annotate("Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens.")
+    question, answer = words.annotate(
+        "Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens."
+    )
     assert question == "Inside a <abbr>head</abbr>: &lt;b&gt;?"
-    assert answer == "Heads &amp; <abbr>tokens</abbr>: a token, two heads, a <abbr>query</abbr>, tokens."
+    assert (
+        answer
+        == "Heads &amp; <abbr>tokens</abbr>: a token, two heads, a <abbr>query</abbr>, tokens."
+    )
     for name, meaning in words.GLOSSARY.items():
         assert f'<dt class="word">{name}</dt><dd>{escape(meaning)}</dd>' in words.entries()
 
@@ -53,13 +62,18 @@ def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
 
 @pytest.fixture(scope="module")
 def sites() -> dict[str, AttentionSite]:
-    transformer, recurrent = letters().run("abcde", "edc").attention, letters("recurrent").run("abcde", "edc").attention
+    transformer, recurrent = (
+        letters().run("abcde", "edc").attention,
+        letters("recurrent").run("abcde", "edc").attention,
+    )
     (alignment,) = recurrent.values()
     return {**transformer, "decoder.alignment": alignment}
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_kind_of_attention_by_its_own_words(sites: dict[str, AttentionSite], name: str) -> None:
+def test_each_kind_of_attention_by_its_own_words(
+    sites: dict[str, AttentionSite], name: str
+) -> None:
     site = sites[name]
     title, short, subtitle, layer, head, reads, query, key, reader, read = TABLE[name]
     assert words.kind_title(site) == title
@@ -84,12 +98,18 @@ def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", [ENCODER, DECODER, CROSS])
-def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(sites: dict[str, AttentionSite], name: str) -> None:
+def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(
+    sites: dict[str, AttentionSite], name: str
+) -> None:
     """In the order they are named, each word for Q, K and V is followed by the text it is made from."""
     text = {"source": ENGLISH, "target": FRENCH}
     query, key = (text[stream] for stream in (sites[name].query_stream, sites[name].key_stream))
     said = words.where_from(sites[name], TERMS)
-    parts = re.split(r"(?=Queries \*\*Q|keys \*\*K)", said.split(". ")[0]) if query != key else [said, said, said]
+    parts = (
+        re.split(r"(?=Queries \*\*Q|keys \*\*K)", said.split(". ")[0])
+        if query != key
+        else [said, said, said]
+    )
     assert query in parts[1]
     assert key in parts[2]
     if query != key:
@@ -101,7 +121,9 @@ def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(sites
         assert f"{word} **{letter}**" in said
 
 
-def test_only_the_decoders_self_attention_is_said_to_be_hatched(sites: dict[str, AttentionSite]) -> None:
+def test_only_the_decoders_self_attention_is_said_to_be_hatched(
+    sites: dict[str, AttentionSite],
+) -> None:
     said = {name: words.where_from(sites[name], TERMS) for name in TABLE}
     assert [name for name in said if "hatched" in said[name]] == [DECODER]
     assert [name for name in said if "both directions" in said[name]] == [ENCODER]
@@ -111,7 +133,10 @@ def test_only_the_decoders_self_attention_is_said_to_be_hatched(sites: dict[str,
 
 
 def test_formulas_of_the_similarities() -> None:
-    assert words.formula(letters("recurrent").run("ab", "b").attention["decoder.alignment"]) == "v·tanh(W s(i−1) + U h(j))"
+    assert (
+        words.formula(letters("recurrent").run("ab", "b").attention["decoder.alignment"])
+        == "v·tanh(W s(i−1) + U h(j))"
+    )
     own = letters()
     site = own.run("ab", "b").attention[CROSS]
     assert words.formula(site) == "q·k / √5"
@@ -125,9 +150,13 @@ def test_formulas_of_the_similarities() -> None:
 
 
 def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
-    assert r"$\mathrm{softmax}\left(\frac{q\cdot k}{\sqrt{5}}\right)$ over" in words.how_to_read(sites[CROSS])
+    assert r"$\mathrm{softmax}\left(\frac{q\cdot k}{\sqrt{5}}\right)$ over" in words.how_to_read(
+        sites[CROSS]
+    )
     assert r"$\text{weights}\cdot V$" in words.how_to_read(sites[CROSS])
-    assert r"\left(v\cdot \tanh(W s_{i-1} + U h_j)\right)$" in words.how_to_read(sites["decoder.alignment"])
+    assert r"\left(v\cdot \tanh(W s_{i-1} + U h_j)\right)$" in words.how_to_read(
+        sites["decoder.alignment"]
+    )
     assert r"$\sum_j \text{weight}_j\, h_j$" in words.how_to_read(sites["decoder.alignment"])
 
 
@@ -142,17 +171,38 @@ def test_terms_of_each_task() -> None:
     assert (TERMS.target, TERMS.of("target").token) == (FRENCH, "French token")
     assert TERMS.labels == {"source": "English sentence", "target": "French sentence"}
     dates = words.terms("dates", "eng-fra")
-    assert (dates.of("source").text, dates.of("source").token) == ("the date as written", "character of the written date")
-    assert (dates.of("target").text, dates.of("target").token) == ("the ISO date so far", "character of the ISO date")
-    assert (dates.label("source"), dates.label("target"), dates.aligned) == ("Date, in any format", "ISO date", "dates-bahdanau")
+    assert (dates.of("source").text, dates.of("source").token) == (
+        "the date as written",
+        "character of the written date",
+    )
+    assert (dates.of("target").text, dates.of("target").token) == (
+        "the ISO date so far",
+        "character of the ISO date",
+    )
+    assert (dates.label("source"), dates.label("target"), dates.aligned) == (
+        "Date, in any format",
+        "ISO date",
+        "dates-bahdanau",
+    )
     plain = words.terms("translation", "eng")
     assert (plain.source, plain.of("source").token) == ("the source sentence", "source token")
-    assert (plain.target, plain.of("target").token) == ("the translation so far", "translated token")
-    assert (plain.label("source"), plain.label("target"), plain.aligned) == ("Sentence", "Translation", "eng-fra-bahdanau")
+    assert (plain.target, plain.of("target").token) == (
+        "the translation so far",
+        "translated token",
+    )
+    assert (plain.label("source"), plain.label("target"), plain.aligned) == (
+        "Sentence",
+        "Translation",
+        "eng-fra-bahdanau",
+    )
     language = words.terms("language", "gpt")
     assert (language.of("text").text, language.of("text").token) == ("the text", "token")
     assert (language.label("text"), language.label("continuation")) == ("Text", "What follows")
-    assert (plain.of("text").text, plain.of("text").token, plain.label("text")) == ("the text", "token", "Text")
+    assert (plain.of("text").text, plain.of("text").token, plain.label("text")) == (
+        "the text",
+        "token",
+        "Text",
+    )
 
 
 @pytest.mark.parametrize(("name", "source", "target"), [
@@ -161,8 +211,14 @@ def test_terms_of_each_task() -> None:
 def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target: str) -> None:
     terms = words.terms("translation", name)
     assert (terms.source, terms.target) == (f"the {source} sentence", f"the {target} so far")
-    assert (terms.of("source").token, terms.of("target").token) == (f"{source} token", f"{target} token")
-    assert (terms.label("source"), terms.label("target")) == (f"{source} sentence", f"{target} sentence")
+    assert (terms.of("source").token, terms.of("target").token) == (
+        f"{source} token",
+        f"{target} token",
+    )
+    assert (terms.label("source"), terms.label("target")) == (
+        f"{source} sentence",
+        f"{target} sentence",
+    )
 
 
 # numbers in words
@@ -170,8 +226,14 @@ def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target
 
 def test_how_long_a_text_is() -> None:
     assert words.length(["a", "b", "c"], 37, []) == "3 of at most 37 tokens."
-    assert words.length(["a"], 37, ["漢", "字"]) == "1 of at most 37 tokens. Not in the vocabulary: 漢 字"
-    assert words.length([], 5, ["x" * 99]) == f"0 of at most 5 tokens. Not in the vocabulary: {'x' * 40}"
+    assert (
+        words.length(["a"], 37, ["漢", "字"])
+        == "1 of at most 37 tokens. Not in the vocabulary: 漢 字"
+    )
+    assert (
+        words.length([], 5, ["x" * 99])
+        == f"0 of at most 5 tokens. Not in the vocabulary: {'x' * 40}"
+    )
 
 
 @pytest.mark.parametrize(("metric", "value", "said"), [
@@ -188,7 +250,9 @@ def test_one_language_alone_is_not_spoken_of(name: str) -> None:
 
 
 def test_where_a_model_was_trained_is_said_once() -> None:
-    assert "Trained for 4,000 steps on pairs.tsv." in words.training_summary({"step": 4000, "data": {"file": "pairs.tsv"}})
+    assert "Trained for 4,000 steps on pairs.tsv." in words.training_summary(
+        {"step": 4000, "data": {"file": "pairs.tsv"}}
+    )
     assert "Trained for 7 steps." in words.training_summary({"step": 7, "data": {}})
 
 
@@ -207,11 +271,15 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
     never = f" What {name} learns besides was never trained with these weights and is as in a new model: "
     assert said.startswith(measured + never)
     begun = said.removeprefix(measured + never)
-    assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [{"log_t": "t"}.get(own, own) for own in first]
+    assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [
+        {"log_t": "t"}.get(own, own) for own in first
+    ]
     drawn = any(not torch.equal(first[own], second[own]) for own in first)
     assert ("drawn at random" in begun) == drawn
     if name == "cosine":
-        assert float(first["log_t"].detach().exp()) == pytest.approx(float(begun[:-1].split(" is ")[1]))
+        assert float(first["log_t"].detach().exp()) == pytest.approx(
+            float(begun[:-1].split(" is ")[1])
+        )
     if name == "general":
         assert begun == "M is I/√d, which gives the scaled dot product."
         torch.testing.assert_close(first["M"].detach(), torch.eye(7) / 7**0.5)

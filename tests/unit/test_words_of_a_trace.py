@@ -2,14 +2,25 @@
 
 import pytest
 import torch
-from small import N_SOURCE, N_TARGET, padded_ids, random_attention_only, random_model, random_seq2seq
+from small import (
+    N_SOURCE,
+    N_TARGET,
+    padded_ids,
+    random_attention_only,
+    random_model,
+    random_seq2seq,
+)
 
 from models.trace import Recording, record
 
 EMBEDDING, LOGITS = "embedding(token)·√d_model", "decoder output · embeddingᵀ"
 POST, PRE = "LayerNorm(x + Sublayer(x))", "x + Sublayer(LayerNorm(x))"
 BEFORE, HEADS = "residual stream before self-attention", "Concat(head_out)·W_O"
-FF = [("ff.ff_pre", "d_ff", "x·W₁ + b₁"), ("ff.ff_post", "d_ff", "max(0, ff_pre)"), ("ff.ff_out", "d_model", "ff_post·W₂ + b₂")]
+FF = [
+    ("ff.ff_pre", "d_ff", "x·W₁ + b₁"),
+    ("ff.ff_post", "d_ff", "max(0, ff_pre)"),
+    ("ff.ff_out", "d_model", "ff_post·W₂ + b₂"),
+]
 
 
 def recorded(model) -> Recording:
@@ -32,9 +43,17 @@ def test_a_transformer(norm, add_norm):
     def normed(n: int) -> list[tuple[str, str, str]]:
         return [(f"add_norm_{n}.normed", "d_model", "LayerNorm(x)")] * (norm == "pre")
 
-    own = [("resid_pre", "d_model", BEFORE), *normed(1), ("self_attn.attn_out", "d_model", HEADS),
-           ("resid_mid", "d_model", add_norm)]
-    cross = [*normed(2), ("cross_attn.attn_out", "d_model", HEADS), ("resid_mid_cross", "d_model", add_norm)]
+    own = [
+        ("resid_pre", "d_model", BEFORE),
+        *normed(1),
+        ("self_attn.attn_out", "d_model", HEADS),
+        ("resid_mid", "d_model", add_norm),
+    ]
+    cross = [
+        *normed(2),
+        ("cross_attn.attn_out", "d_model", HEADS),
+        ("resid_mid_cross", "d_model", add_norm),
+    ]
     encoder = [*own, *normed(2), *FF, ("resid_post", "d_model", add_norm)]
     decoder = [*own, *cross, *normed(3), *FF, ("resid_post", "d_model", add_norm)]
     recording = recorded(random_model(norm=norm))
@@ -76,7 +95,11 @@ def test_attention_alone():
 def test_attention_with_residual_connections():
     """A stream before each attention is marked, and said, where there is one."""
     after = "LayerNorm(x + Attn(x, ·))"
-    streams = [mark for mark in said(recorded(random_attention_only(n_self_layers=1, residual=True))) if "resid" in mark[0]]
+    streams = [
+        mark
+        for mark in said(recorded(random_attention_only(n_self_layers=1, residual=True)))
+        if "resid" in mark[0]
+    ]
     assert streams == [
         ("encoder.layers.0.resid_pre", "source", "d_model", BEFORE),
         ("encoder.layers.0.resid_post", "source", "d_model", after),
@@ -87,19 +110,36 @@ def test_attention_with_residual_connections():
     ]
 
 
-@pytest.mark.parametrize(("cell", "formula"), [("gru", "(1 − z)∘n + z∘h_{t−1}"), ("tanh", "tanh(W x_t + U h_{t−1} + b)")])
+@pytest.mark.parametrize(
+    ("cell", "formula"), [("gru", "(1 − z)∘n + z∘h_{t−1}"), ("tanh", "tanh(W x_t + U h_{t−1} + b)")]
+)
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
 def test_a_recurrent_model(cell, formula, attention):
     recording = recorded(random_seq2seq(cell=cell, attention=attention))
-    contexts = [("decoder.contexts", "target", "d_memory", "c_i = Σ_j α_ij h_j")] if attention == "bahdanau" else []
+    contexts = (
+        [("decoder.contexts", "target", "d_memory", "c_i = Σ_j α_ij h_j")]
+        if attention == "bahdanau"
+        else []
+    )
     assert said(recording) == [
         ("encoder.embedding", "source", "d_model", EMBEDDING),
         ("encoder.states", "source", "d_memory", f"h_t = {formula}, in each direction"),
         ("decoder.embedding", "target", "d_model", EMBEDDING),
         *contexts,
         ("decoder.states", "target", "d_hidden", f"s_i = {formula} of s_{{i−1}}"),
-        ("decoder.readout", "target", "d_model", f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if contexts else ''}] + b)"),
+        (
+            "decoder.readout",
+            "target",
+            "d_model",
+            f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if contexts else ''}] + b)",
+        ),
         ("logits", "target", "vocab", "readout · embeddingᵀ"),
     ]
     for site in recording.attention.values():
-        assert (site.name, site.kind, site.layer, site.n_heads, site.projections) == ("decoder.alignment", "cross", 0, 1, {})
+        assert (site.name, site.kind, site.layer, site.n_heads, site.projections) == (
+            "decoder.alignment",
+            "cross",
+            0,
+            1,
+            {},
+        )

@@ -19,14 +19,22 @@ from models.tokenizers.base import Tokenizer
 from models.trace import Recording, record
 from models.trace.outputs import TokenInOrder
 
-N, N_LAYERS, D_MODEL = 13, 2, N_HEADS * (D_HEAD + 1)      # an even d_head: half sines, half cosines
+N, N_LAYERS, D_MODEL = 13, 2, N_HEADS * (D_HEAD + 1)  # an even d_head: half sines, half cosines
 
 
 def theirs(model: XLNet) -> XLNetLMHeadModel:
     config = TheirConfig(
-        vocab_size=VOCAB, d_model=D_MODEL, n_layer=N_LAYERS, n_head=N_HEADS, d_inner=D_FF, ff_activation="gelu",
-        layer_norm_eps=1e-5, dropout=0.0, attn_type="bi",
-        mem_len=None, pad_token_id=0,
+        vocab_size=VOCAB,
+        d_model=D_MODEL,
+        n_layer=N_LAYERS,
+        n_head=N_HEADS,
+        d_inner=D_FF,
+        ff_activation="gelu",
+        layer_norm_eps=1e-5,
+        dropout=0.0,
+        attn_type="bi",
+        mem_len=None,
+        pad_token_id=0,
     )
     other = XLNetLMHeadModel(config).eval()
     body = other.transformer
@@ -36,10 +44,20 @@ def theirs(model: XLNet) -> XLNetLMHeadModel:
         other.lm_loss.bias.copy_(model.output_bias)
         for block, layer in zip(body.layer, model.encoder.layers, strict=True):
             ours, attention = layer.content_attn, block.rel_attn
-            for name, linear in {"q": ours.W_Q, "k": ours.W_K, "v": ours.W_V, "r": ours.W_R}.items():
+            for name, linear in {
+                "q": ours.W_Q,
+                "k": ours.W_K,
+                "v": ours.W_V,
+                "r": ours.W_R,
+            }.items():
                 getattr(attention, name).copy_(linear.weight.T.reshape(D_MODEL, N_HEADS, -1))
             attention.o.copy_(ours.W_O.weight.reshape(D_MODEL, N_HEADS, -1))
-            for name, bias in {"r_w_bias": ours.u, "r_r_bias": ours.v, "r_s_bias": ours.s, "seg_embed": ours.segment}.items():
+            for name, bias in {
+                "r_w_bias": ours.u,
+                "r_r_bias": ours.v,
+                "r_s_bias": ours.s,
+                "seg_embed": ours.segment,
+            }.items():
                 getattr(attention, name).copy_(bias)
             attention.layer_norm.load_state_dict(layer.add_norm_1.layer_norm.state_dict())
             block.ff.layer_norm.load_state_dict(layer.add_norm_2.layer_norm.state_dict())
@@ -58,7 +76,8 @@ def run(model: XLNet, ids: Tensor, rank: Tensor, segments: Tensor) -> tuple[Tens
 
 
 ORDERS = {
-    "left to right": list(range(N)), "right to left": list(range(N))[::-1],
+    "left to right": list(range(N)),
+    "right to left": list(range(N))[::-1],
     "shuffled": torch.randperm(N, generator=torch.Generator().manual_seed(7)).tolist(),
 }
 
@@ -70,18 +89,28 @@ def test_both_streams_are_those_of_the_library(order):
     model, ids, rank = random_xlnet(), random_ids(BATCH, N), rank_of(order)
     segments = torch.tensor([[0] * 5 + [1] * (N - 5), [0] * N])
     logits, recording = run(model, ids, rank, segments)
-    blocked = (rank[None, :] >= rank[:, None]).float().expand(BATCH, N, N)     # they block [query, key]
+    blocked = (
+        (rank[None, :] >= rank[:, None]).float().expand(BATCH, N, N)
+    )  # they block [query, key]
     with torch.no_grad():
         found = theirs(model)(
-            ids, perm_mask=blocked, target_mapping=torch.eye(N).expand(BATCH, N, N), token_type_ids=segments,
+            ids,
+            perm_mask=blocked,
+            target_mapping=torch.eye(N).expand(BATCH, N, N),
+            token_type_ids=segments,
             output_attentions=True,
         )
     later = [position for position in range(N) if position != order[0]]
     torch.testing.assert_close(logits[:, later], found.logits[:, later])
-    assert list(recording.attention) == [f"encoder.layers.{i}.{s}_attn" for i in range(N_LAYERS) for s in ("content", "query")]
-    for i, (content, query) in enumerate(found.attentions):                    # each (batch, head, query, key)
+    assert list(recording.attention) == [
+        f"encoder.layers.{i}.{s}_attn" for i in range(N_LAYERS) for s in ("content", "query")
+    ]
+    for i, (content, query) in enumerate(found.attentions):  # each (batch, head, query, key)
         for row in range(BATCH):
-            sites = (recording.attention[f"encoder.layers.{i}.{stream}_attn"] for stream in ("content", "query"))
+            sites = (
+                recording.attention[f"encoder.layers.{i}.{stream}_attn"]
+                for stream in ("content", "query")
+            )
             ours = [site.weights(None, row) for site in sites]
             torch.testing.assert_close(ours[0], content[row])
             torch.testing.assert_close(ours[1][:, later], query[row][:, later])
@@ -90,8 +119,15 @@ def test_both_streams_are_those_of_the_library(order):
 
 def test_base_has_as_many_parameters_as_the_librarys():
     with torch.device("meta"):
-        ours, other = XLNet(XLNetConfig.base()), XLNetLMHeadModel(TheirConfig(d_model=768, n_layer=12, n_head=12, d_inner=3072))
-    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in other.parameters()) == 116_750_336
+        ours, other = (
+            XLNet(XLNetConfig.base()),
+            XLNetLMHeadModel(TheirConfig(d_model=768, n_layer=12, n_head=12, d_inner=3072)),
+        )
+    assert (
+        sum(p.numel() for p in ours.parameters())
+        == sum(p.numel() for p in other.parameters())
+        == 116_750_336
+    )
 
 
 @pytest.mark.parametrize("changed", [0, 4, 12])
@@ -101,12 +137,18 @@ def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
     other = ids.clone()
     other[0, changed] = (ids[0, changed] + 1 - 4) % (VOCAB - 4) + 4
     rank, segments = rank_of(order), torch.zeros(1, N, dtype=torch.long)
-    (before, first), (after, second) = run(model, ids, rank, segments), run(model, other, rank, segments)
+    (before, first), (after, second) = (
+        run(model, ids, rank, segments),
+        run(model, other, rank, segments),
+    )
     later = rank > rank[changed]
     assert torch.equal((before != after).any(-1)[0], later)
     last = f"encoder.layers.{N_LAYERS - 1}"
     for name, sees in {"resid_post": rank >= rank[changed], "query_resid_post": later}.items():
-        moved = first.activations[f"{last}.{name}"].deferred != second.activations[f"{last}.{name}"].deferred
+        moved = (
+            first.activations[f"{last}.{name}"].deferred
+            != second.activations[f"{last}.{name}"].deferred
+        )
         assert torch.equal(moved.any(-1)[0], sees)
 
 
@@ -114,8 +156,14 @@ def test_the_figure_of_the_paper():
     """Order 3 → 2 → 4 → 1 (fig. 1 and 4), positions from 1: who may see whom."""
     rank = rank_of([2, 1, 3, 0])[None]
     masks = random_xlnet().masks(random_ids(1, 4), rank)
-    sees = {name: [{j + 1 for j in range(4) if row[j]} for row in mask.expanded(0, 0, 4, 4)] for name, mask in masks.items()}
-    assert sees == {"content": [{1, 2, 3, 4}, {2, 3}, {3}, {2, 3, 4}], "query": [{2, 3, 4}, {3}, set(), {2, 3}]}
+    sees = {
+        name: [{j + 1 for j in range(4) if row[j]} for row in mask.expanded(0, 0, 4, 4)]
+        for name, mask in masks.items()
+    }
+    assert sees == {
+        "content": [{1, 2, 3, 4}, {2, 3}, {3}, {2, 3, 4}],
+        "query": [{2, 3, 4}, {3}, set(), {2, 3}],
+    }
     assert masks["query"].blocked_by(0, 0, 4, 4) == ["factorisation order"]
 
 
@@ -124,8 +172,14 @@ def test_scores_are_the_sum_of_three_terms():
     model, ids = random_xlnet(), random_ids(1, N)
     segments = torch.tensor([[0] * 5 + [1] * (N - 5)])
     _, recording = run(model, ids, rank_of(ORDERS["shuffled"]), segments)
-    site, module = recording.attention["encoder.layers.1.query_attn"], model.encoder.layers[1].content_attn
-    x, h = (recording.activations[f"encoder.layers.1.{mark}resid_pre"].deferred[0].double() for mark in ("query_", ""))
+    site, module = (
+        recording.attention["encoder.layers.1.query_attn"],
+        model.encoder.layers[1].content_attn,
+    )
+    x, h = (
+        recording.activations[f"encoder.layers.1.{mark}resid_pre"].deferred[0].double()
+        for mark in ("query_", "")
+    )
     d, half = D_HEAD + 1, D_MODEL // 2
     waves = 10000 ** (-torch.arange(half, dtype=torch.float64) / half)
     W = {name: getattr(module, f"W_{name}").weight.double() for name in "QKR"}
@@ -135,7 +189,11 @@ def test_scores_are_the_sum_of_three_terms():
             q, k = W["Q"][own] @ x[i], W["K"][own] @ h[j]
             r = W["R"][own] @ torch.cat([((i - j) * waves).sin(), ((i - j) * waves).cos()])
             e = module.segment[int(segments[0, i] != segments[0, j]), head]
-            parts = [(q + module.u[head]) @ k, (q + module.v[head]) @ r, (q + module.s[head]) @ e.double()]
+            parts = [
+                (q + module.u[head]) @ k,
+                (q + module.v[head]) @ r,
+                (q + module.s[head]) @ e.double(),
+            ]
             queries = torch.tensor([i])
             expected = [float(part.detach()) / d**0.5 for part in parts]
             content = site.similarity(site.q[0, head], site.k[0, head])[i, j]
@@ -155,7 +213,9 @@ def test_padding_changes_nothing():
     logits, second = run(model, padded, wide, torch.zeros_like(padded))
     torch.testing.assert_close(logits[:, :N], plain)
     name = "encoder.layers.1.query_attn"
-    torch.testing.assert_close(second.attention[name].weights()[:, :N, :N], first.attention[name].weights())
+    torch.testing.assert_close(
+        second.attention[name].weights()[:, :N, :N], first.attention[name].weights()
+    )
 
 
 def test_the_query_stream_costs_no_weights():
@@ -177,7 +237,12 @@ def test_a_text_is_read_in_the_order_that_is_given(scope):
     order = [2, 4, 0, 3, 1]
     run = scope.run("abcde", order=order)
     output, ids = run.outputs[IN_ORDER], run.streams["text"].ids
-    assert (type(output), output.stream, output.order, output.labels) == (TokenInOrder, "text", tuple(order), ids)
+    assert (type(output), output.stream, output.order, output.labels) == (
+        TokenInOrder,
+        "text",
+        tuple(order),
+        ids,
+    )
     with torch.no_grad():
         logits = scope.model(torch.tensor([ids]), rank_of(order)[None])[IN_ORDER][0]
     torch.testing.assert_close(output.logits, logits)
@@ -187,11 +252,20 @@ def test_a_text_is_read_in_the_order_that_is_given(scope):
     assert {site.role for site in run.attention.values()} == {"content", "query"}
     assert {site.query_stream for site in run.attention.values()} == {"text"}
     sees = run.attention["encoder.layers.0.query_attn"].allowed()
-    assert [sorted(row.nonzero().flatten().tolist()) for row in sees] == [[2, 4], [0, 2, 3, 4], [], [0, 2, 4], [2]]
+    assert [sorted(row.nonzero().flatten().tolist()) for row in sees] == [
+        [2, 4],
+        [0, 2, 3, 4],
+        [],
+        [0, 2, 4],
+        [2],
+    ]
 
 
 def test_without_an_order_it_is_read_from_left_to_right(scope):
-    plain, given = scope.run("abcde").outputs[IN_ORDER], scope.run("abcde", order=range(5)).outputs[IN_ORDER]
+    plain, given = (
+        scope.run("abcde").outputs[IN_ORDER],
+        scope.run("abcde", order=range(5)).outputs[IN_ORDER],
+    )
     assert torch.equal(plain.logits, given.logits)
     assert plain.order == (0, 1, 2, 3, 4)
 
@@ -218,8 +292,12 @@ def test_a_second_text_stands_in_a_segment_of_its_own(scope):
     assert len(one.streams["text"].segments) == 6
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3, -1], []])
+@pytest.mark.parametrize(
+    "order", [[0, 1, 2], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3, -1], []]
+)
 def test_an_order_that_is_none_is_refused(scope, order):
-    with pytest.raises(InputError, match="the order must name each of the 5 tokens once, from 0 to 4") as caught:
+    with pytest.raises(
+        InputError, match="the order must name each of the 5 tokens once, from 0 to 4"
+    ) as caught:
         scope.run("abcde", order=order)
     assert caught.value.field == "order"

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).parent
-EXPORT = "\nexport default show;"     # of components/common/live.js: what Streamlit calls
+EXPORT = "\nexport default show;"  # of components/common/live.js: what Streamlit calls
 
 
-def assemble(name: str, *scripts: str, styles: tuple[str, ...] = (), common: str = "*") -> dict[str, str]:
+def assemble(
+    name: str, *scripts: str, styles: tuple[str, ...] = (), common: str = "*"
+) -> dict[str, str]:
     """The html, css and js of the component in folder `name`: its scripts after the shared ones (of the stem `common`), its
     style too (after `styles`, which lie in its folder or, as "../other/x.css", in another's).
 
@@ -21,7 +23,10 @@ def assemble(name: str, *scripts: str, styles: tuple[str, ...] = (), common: str
     """
     shared = sorted((_HERE / "common").glob(f"{common}.js"))
     own = [_HERE / name / script for script in scripts]
-    sheets = [_HERE / "common" / "common.css", *(_HERE / name / style for style in (*styles, f"{name}.css"))]
+    sheets = [
+        _HERE / "common" / "common.css",
+        *(_HERE / name / style for style in (*styles, f"{name}.css")),
+    ]
     return {
         "html": (_HERE / name / f"{name}.html").read_text("utf-8"),
         "css": "\n".join(path.read_text("utf-8") for path in sheets),

@@ -12,11 +12,13 @@ from viz_app.drawing.pooling import block_side, pooled_bits, pooled_weights
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits
 
-LARGEST_WHOLE = 512     # tokens a side of a picture that has a cell for every weight
-LARGEST_POOLED = 256    # blocks a side of one that has a cell for a block
-TILE = 64               # tokens a side of an exact part
+LARGEST_WHOLE = 512  # tokens a side of a picture that has a cell for every weight
+LARGEST_POOLED = 256  # blocks a side of one that has a cell for a block
+TILE = 64  # tokens a side of an exact part
 
-Tile = tuple[int, int] | None       # a query and a key in the middle of an exact part; None for the whole text
+Tile = (
+    tuple[int, int] | None
+)  # a query and a key in the middle of an exact part; None for the whole text
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ def block_of(n_query: int, n_key: int) -> int:
     return block_side(n_query, n_key, LARGEST_POOLED) if max(n_query, n_key) > LARGEST_WHOLE else 1
 
 
-def cells(trace: Trace, site: AttentionSite, head: int, tile: Tile = None, hidden: Sequence[int] = ()) -> Cells:
+def cells(
+    trace: Trace, site: AttentionSite, head: int, tile: Tile = None, hidden: Sequence[int] = ()
+) -> Cells:
     """What is drawn of a head, a part of a long text round `tile` or all of it; the keys that are `hidden` count for no largest
     weight."""
     if not is_long(site):
@@ -58,16 +62,30 @@ def cells(trace: Trace, site: AttentionSite, head: int, tile: Tile = None, hidde
         return _blocks(trace, site, head, hidden)
     rows, columns = around(site, tile)
     weights = site.weights(head, rows=rows).numpy()
-    return _exact(trace, site, head, rows, columns, np.delete(weights, list(hidden), 1).max(1, initial=0))
+    return _exact(
+        trace, site, head, rows, columns, np.delete(weights, list(hidden), 1).max(1, initial=0)
+    )
 
 
 def _exact(
-    trace: Trace, site: AttentionSite, head: int, rows: slice, columns: slice, largest: np.ndarray | None = None
+    trace: Trace,
+    site: AttentionSite,
+    head: int,
+    rows: slice,
+    columns: slice,
+    largest: np.ndarray | None = None,
 ) -> Cells:
     query, key = axes_labels(trace, site)
     weights = site.weights(head, rows=rows)[:, columns].numpy()
     blocked = blocked_bits(site, head, rows)[:, columns].numpy()
-    return Cells(query[rows], key[columns], weights, blocked, first=(rows.start, columns.start), largest=largest)
+    return Cells(
+        query[rows],
+        key[columns],
+        weights,
+        blocked,
+        first=(rows.start, columns.start),
+        largest=largest,
+    )
 
 
 def _blocks(trace: Trace, site: AttentionSite, head: int, hidden: Sequence[int]) -> Cells:
@@ -96,7 +114,10 @@ def in_blocks(row: Sequence[Label], k: int) -> list[Label]:
     if k == 1:
         return list(row)
     ends = ((first, min(first + k, len(row)) - 1) for first in range(0, len(row), k))
-    return [Label(f"{first}–{last}", f"from {row[first].text} to {row[last].text}") for first, last in ends]
+    return [
+        Label(f"{first}–{last}", f"from {row[first].text} to {row[last].text}")
+        for first, last in ends
+    ]
 
 
 def strengths(drawn: Cells, scale: Scale, sinks: Sequence[int]) -> np.ndarray:

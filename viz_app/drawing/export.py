@@ -20,8 +20,8 @@ from viz_app.drawing.provenance import site_name
 from viz_app.drawing.scale import Scale, sinks
 
 CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
-LONGEST = 22        # characters of a row's name
-LETTER = 0.62       # the width of a letter by its size, with room to spare
+LONGEST = 22  # characters of a row's name
+LETTER = 0.62  # the width of a letter by its size, with room to spare
 LEFT_OUT = "#d3d9e6"
 
 
@@ -96,10 +96,14 @@ def allowed(site: AttentionSite, head: int | None = None) -> Rows:
     return _of_rows(site, head, np.bool_, lambda one, rows: site.allowed(head=one, rows=rows))
 
 
-def _of_rows(site: AttentionSite, head: int | None, dtype: type, part: Callable[..., Tensor]) -> Rows:
+def _of_rows(
+    site: AttentionSite, head: int | None, dtype: type, part: Callable[..., Tensor]
+) -> Rows:
     heads, shape = (range(site.n_heads), (site.n_heads,)) if head is None else ([head], ())
     return Rows(
-        (*shape, site.n_query, site.n_key), dtype, lambda: (part(h, rows=rows).numpy() for h in heads for rows in slabs(site))
+        (*shape, site.n_query, site.n_key),
+        dtype,
+        lambda: (part(h, rows=rows).numpy() for h in heads for rows in slabs(site)),
     )
 
 
@@ -114,17 +118,32 @@ def texts(row: Sequence[Label]) -> np.ndarray:
 
 
 def head_svg(
-    trace: Trace, site: AttentionSite, head: int, title: str, scale: Scale | None = None, tile: Tile = None
+    trace: Trace,
+    site: AttentionSite,
+    head: int,
+    title: str,
+    scale: Scale | None = None,
+    tile: Tile = None,
 ) -> str:
     """The heatmap as a vector drawing on white, for print: exact weight in each cell's tooltip, masked cells hatched. Of a long
     text what the page shows of it: its blocks, or the part round `tile`."""
     scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
     drawn = cells(trace, site, head, tile, hidden if scale.hides_sinks else ())
-    left_out, (rows, cols) = set(drawn.columns(hidden)) if scale.hides_sinks else set(), drawn.weights.shape
+    left_out, (rows, cols) = (
+        set(drawn.columns(hidden)) if scale.hides_sinks else set(),
+        drawn.weights.shape,
+    )
     shades = strengths(drawn, scale, hidden)
-    unit = f"{legend(trace, site, scale)}; rows read (query), columns are read (key); hatched = masked"
+    unit = (
+        f"{legend(trace, site, scale)}; rows read (query), columns are read (key); hatched = masked"
+    )
     note = what_is_drawn(drawn, site)
-    wide = max(LEFT + cols * CELL + RIGHT, 20 + width_of(title, bold=True), LEFT + 136 + width_of(unit), LEFT + 10 + width_of(note))
+    wide = max(
+        LEFT + cols * CELL + RIGHT,
+        20 + width_of(title, bold=True),
+        LEFT + 136 + width_of(unit),
+        LEFT + 10 + width_of(note),
+    )
     width, height = math.ceil(wide), TOP + rows * CELL + BOTTOM
     parts = [*_svg_head(width, height, title), *_svg_cells(drawn, shades, left_out)]
     names = [shortened(label.text, LONGEST) for label in drawn.queries]

@@ -11,24 +11,44 @@ import plotly.graph_objects as go
 
 from viz_app.drawing.look import Look
 
-LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933"]  # as HEAD_COLOURS
+LINES = [
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#8C6BB1",
+    "#999933",
+]  # as HEAD_COLOURS
 # a line's dashes and gaps in px, in the order of LINES: told apart without colours
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
 NOTHING: Mapping = MappingProxyType({})
-NOTE_LINE, NOTE_GAP = 16, 14  # px: of a note's lines, and between them and the words of the lower axis
+NOTE_LINE, NOTE_GAP = (
+    16,
+    14,
+)  # px: of a note's lines, and between them and the words of the lower axis
 GRID = "rgba(128, 136, 153, 0.25)"
-LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
+LEGEND = {
+    "orientation": "h",
+    "x": 0,
+    "y": 0,
+    "yref": "container",
+    "yanchor": "bottom",
+}  # in a margin under the picture
 
 
-TITLE, TITLE_SIZE = 44, 14      # letters in a line of a title, and px of each
-SMALL, LARGE = 16, 18       # px of letters in a presentation
+TITLE, TITLE_SIZE = 44, 14  # letters in a line of a title, and px of each
+SMALL, LARGE = 16, 18  # px of letters in a presentation
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
 def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
     """The chart with a title in words, broken into lines, and a fixed height."""
-    title = alt.TitleParams(textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10)
+    title = alt.TitleParams(
+        textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10
+    )
     return chart.properties(title=title, height=height)
 
 
@@ -52,24 +72,28 @@ def framed(
     change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
     lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
     under = NOTE_LINE * len(notes) + NOTE_GAP if notes else 0
-    room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
+    room = 20 * max(
+        len(lines), 2 if wrap < 50 else 1
+    )  # narrow pictures stand side by side: two lines for each
     sides = {"showgrid": False, "zeroline": False, "automargin": True}
     margins = {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin}
-    return go.Figure({
-        "data": list(traces),
-        "layout": {
-            "template": {},
-            "title": _title(lines, height + under),
-            "height": height + under,
-            "margin": {**margins, "b": margins["b"] + under},
-            "annotations": [_note(notes, look, margins["l"])] if notes else [],
-            "showlegend": False,
-            **_colours(look),
-            "xaxis": {**sides, **x},
-            "yaxis": {**sides, "autorange": "reversed", **y},
-            **layout,
-        },
-    })
+    return go.Figure(
+        {
+            "data": list(traces),
+            "layout": {
+                "template": {},
+                "title": _title(lines, height + under),
+                "height": height + under,
+                "margin": {**margins, "b": margins["b"] + under},
+                "annotations": [_note(notes, look, margins["l"])] if notes else [],
+                "showlegend": False,
+                **_colours(look),
+                "xaxis": {**sides, **x},
+                "yaxis": {**sides, "autorange": "reversed", **y},
+                **layout,
+            },
+        }
+    )
 
 
 def _colours(look: Look) -> dict[str, object]:
@@ -95,9 +119,12 @@ def larger(chart: Chart) -> Chart:
         margin, notes = chart.layout.margin, chart.layout.annotations
         under, over = (0.3 * side for side in (margin.b, margin.t))
         return chart.update_layout(
-            font_size=SMALL, hoverlabel_font_size=SMALL, title_font_size=LARGE,
+            font_size=SMALL,
+            hoverlabel_font_size=SMALL,
+            title_font_size=LARGE,
             title_y=1 - 26 / (chart.layout.height + under + over),
-            margin={"t": margin.t + over, "b": margin.b + under}, height=chart.layout.height + under + over,
+            margin={"t": margin.t + over, "b": margin.b + under},
+            height=chart.layout.height + under + over,
             annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 18} for note in notes],
         ).update_annotations(font_size=SMALL)
     chart = chart.copy(deep=["title", "layer"])
@@ -113,9 +140,24 @@ def larger(chart: Chart) -> Chart:
 
 def _note(lines: Sequence[str], look: Look, left: int) -> dict:
     """Lines of small print that begin at the picture's edge, `left` of the axes."""
-    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": 4 - left, "yref": "paper", "y": 0, "yanchor": "top"}
+    place = {
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "xshift": 4 - left,
+        "yref": "paper",
+        "y": 0,
+        "yanchor": "top",
+    }
     text = "<br>".join(escape(line, quote=False) for line in lines)
-    return {**place, "yshift": -58, "align": "left", "showarrow": False, "text": text, "font": {"size": 12, "color": look.quiet}}
+    return {
+        **place,
+        "yshift": -58,
+        "align": "left",
+        "showarrow": False,
+        "text": text,
+        "font": {"size": 12, "color": look.quiet},
+    }
 
 
 def plotly_dash(lengths: Sequence[int]) -> str:

@@ -16,8 +16,13 @@ from viz_app.drawing.stamp import facts, saving
 
 
 def head(
-    trace: Trace, site: AttentionSite, index: int, terms: words.Terms, lock: str = "",
-    tile: Tile = None, scale: Scale | None = None,
+    trace: Trace,
+    site: AttentionSite,
+    index: int,
+    terms: words.Terms,
+    lock: str = "",
+    tile: Tile = None,
+    scale: Scale | None = None,
 ) -> bytes:
     """The payload of the head component. `lock` is "q3" or "k0" for a held query or key token, or empty. Of a long text `tile` is
     a query and a key in the middle of the exact part that is shown, None for all of it in blocks."""
@@ -26,14 +31,24 @@ def head(
     drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
     names = axes_labels(trace, site)[1]
     header: dict[str, Any] = {
-        "site": site.name, "head": index, "lock": lock,
+        "site": site.name,
+        "head": index,
+        "lock": lock,
         "title": words.head_title(site, index, terms),
-        "queryAxis": query_axis, "keyAxis": key_axis,
-        "queries": [label.as_json() for label in drawn.queries], "keys": [label.as_json() for label in drawn.keys],
-        "block": drawn.block, "first": list(drawn.first), "size": [site.n_query, site.n_key],
-        "masks": [layer.name for layer in site.mask.layers], **saving(head_name(trace, site, index), facts(trace)),
-        "scale": scale.name, "hides": scale.hides_sinks, "sinks": hidden,
-        "sinkNames": [names[i].text for i in hidden], "sinkShare": _share(site, index, hidden),
+        "queryAxis": query_axis,
+        "keyAxis": key_axis,
+        "queries": [label.as_json() for label in drawn.queries],
+        "keys": [label.as_json() for label in drawn.keys],
+        "block": drawn.block,
+        "first": list(drawn.first),
+        "size": [site.n_query, site.n_key],
+        "masks": [layer.name for layer in site.mask.layers],
+        **saving(head_name(trace, site, index), facts(trace)),
+        "scale": scale.name,
+        "hides": scale.hides_sinks,
+        "sinks": hidden,
+        "sinkNames": [names[i].text for i in hidden],
+        "sinkShare": _share(site, index, hidden),
         "joins": words.sentence(words.JOINED) * is_joined(trace),
     }
     arrays = {"weights": drawn.weights, "blocked": drawn.blocked}
@@ -47,4 +62,7 @@ def _share(site: AttentionSite, head: int, keys: list[int]) -> float:
     if not keys:
         return 0.0
     site = site.read("q", "k")
-    return sum(float(site.weights(head, rows=rows)[:, keys].sum()) for rows in slabs(site)) / site.n_query
+    return (
+        sum(float(site.weights(head, rows=rows)[:, keys].sum()) for rows in slabs(site))
+        / site.n_query
+    )

@@ -11,10 +11,18 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 
 SPACE = "·"
-ARROW = " → "      # between what a row has read and what it writes; a label's own spaces are shown as SPACE
+ARROW = (
+    " → "  # between what a row has read and what it writes; a label's own spaces are shown as SPACE
+)
 END = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
-_SPECIAL |= {"[PAD]": "[padding]", "[UNK]": "[unknown]", "[CLS]": "[CLS]", "[SEP]": "[SEP]", "[MASK]": "[MASK]"}
+_SPECIAL |= {
+    "[PAD]": "[padding]",
+    "[UNK]": "[unknown]",
+    "[CLS]": "[CLS]",
+    "[SEP]": "[SEP]",
+    "[MASK]": "[MASK]",
+}
 _SPECIAL |= {"<$>": "[delimiter]", "<e>": "[extract]"}
 SPECIAL_NAMES = frozenset(_SPECIAL.values())
 
@@ -60,7 +68,7 @@ def writes(trace: Trace, site: AttentionSite) -> bool:
 
 
 def _written(trace: Trace, site: AttentionSite) -> NextToken | None:
-    output = next(iter(trace.outputs.values()), None)        # what the model answers first of all
+    output = next(iter(trace.outputs.values()), None)  # what the model answers first of all
     return output if isinstance(output, NextToken) and output.stream == site.query_stream else None
 
 
@@ -78,7 +86,9 @@ def written_labels(row: Encoding, is_closed: bool) -> list[Label]:
 
 
 def _step(read: Label, written: Label) -> Label:
-    notes = (note for label in (read, written) if (note := label.note and f"{label.text}: {label.note}"))
+    notes = (
+        note for label in (read, written) if (note := label.note and f"{label.text}: {label.note}")
+    )
     said = "; ".join((f"reading {read.text}, writing {written.text}", *notes))
     return Label(f"{read.text}{ARROW}{written.text}", said, read.special and written.special)
 
@@ -102,19 +112,27 @@ def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:
         return special_label(token)
     if token in UNKNOWN_TOKENS:
         piece = text[slice(*place)] if place else ""
-        return Label(visible(piece) or "[unknown]", f"not in this model's vocabulary, read as {token}", special=not piece)
+        return Label(
+            visible(piece) or "[unknown]",
+            f"not in this model's vocabulary, read as {token}",
+            special=not piece,
+        )
     return _piece(token, place is not None and place[0] == 0)
 
 
 def _piece(token: str, starts_the_text: bool) -> Label:
     """A token of words; at the start of a text its leading space is not shown."""
     shown = visible(token.replace("▁", " "))
-    return Label(shown[1:] if starts_the_text and token.startswith("▁") and len(shown) > 1 else shown)
+    return Label(
+        shown[1:] if starts_the_text and token.startswith("▁") and len(shown) > 1 else shown
+    )
 
 
 def special_label(token: str) -> Label:
     """The label of a special token, which has no text of its own."""
-    return Label(_SPECIAL.get(token, f"[{token.strip('<|[]>')}]"), f"special token {token}", special=True)
+    return Label(
+        _SPECIAL.get(token, f"[{token.strip('<|[]>')}]"), f"special token {token}", special=True
+    )
 
 
 def token_text(token: str) -> str:
@@ -124,7 +142,9 @@ def token_text(token: str) -> str:
 
 def visible(piece: str) -> str:
     """The piece with every space shown as · and control characters as their code."""
-    return "".join(SPACE if c.isspace() else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece)
+    return "".join(
+        SPACE if c.isspace() else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece
+    )
 
 
 def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:

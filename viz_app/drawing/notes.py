@@ -8,11 +8,19 @@ from models.analysis.checks import Check
 from models.inputs import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Numbers, Output, Span, TokenInOrder
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Numbers,
+    Output,
+    Span,
+    TokenInOrder,
+)
 from viz_app import words
 from viz_app.drawing.labels import token_text
 
-LONGEST_ORDER = 12      # positions that a line names
+LONGEST_ORDER = 12  # positions that a line names
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
@@ -26,7 +34,9 @@ def small_print(text: str, bad: bool = False) -> dict:
     return rows("note bad" if bad else "note", ("line", text))
 
 
-def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str] | None = None) -> dict:
+def strip(
+    trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str] | None = None
+) -> dict:
     """What the model read, and what it wrote or, where it wrote nothing, what it expects next; or another (label, text) for an
     answer, where the page shows that."""
     field, given = next((name, text) for name, text in trace.fields.items())
@@ -36,15 +46,22 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
     long = max(len(text), len(output)) > 42
     return rows(
         "written long" if long else "written",
-        ("label-in", terms.label(field)), ("source", text), ("arrow", "→"),
-        ("label-out", label), ("output", output), ("stale", aside),
+        ("label-in", terms.label(field)),
+        ("source", text),
+        ("arrow", "→"),
+        ("label-out", label),
+        ("output", output),
+        ("stale", aside),
     )
 
 
 def read_text(trace: Trace) -> str:
     """What was typed and stands together, with [MASK] for each hidden token: a text and what follows it, or a second one. "" where
     only the first text counts."""
-    output, texts = first_output(trace), [text for text in trace.fields.values() if isinstance(text, str) and text]
+    output, texts = (
+        first_output(trace),
+        [text for text in trace.fields.values() if isinstance(text, str) and text],
+    )
     if isinstance(output, Span) or (isinstance(output, NextToken) and output.is_closed):
         return ""
     if (row := trace.streams[output.stream]).hidden:
@@ -65,16 +82,29 @@ def first_output(trace: Trace) -> Output:
 
 def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
     if output.is_closed:
-        return "the model's own next token, position by position" if trace.teacher_forced else "the model writes", trace.output
-    return f"most likely next, {_percent(output.last.max().exp())}", token_text(output.predicted[-1])
+        return (
+            "the model's own next token, position by position"
+            if trace.teacher_forced
+            else "the model writes",
+            trace.output,
+        )
+    return f"most likely next, {_percent(output.last.max().exp())}", token_text(
+        output.predicted[-1]
+    )
 
 
 def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:
     others = [each for each in trace.outputs.values() if isinstance(each, ClassProbabilities)]
     if output.positions:
         best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
-        return "most likely in the place of [MASK]", ", ".join(f"{token_text(token)} ({_percent(p)})" for token, p in best)
-    return _classed(trace, others[0]) if others else ("the model guesses words that are hidden", "type [MASK] for one")
+        return "most likely in the place of [MASK]", ", ".join(
+            f"{token_text(token)} ({_percent(p)})" for token, p in best
+        )
+    return (
+        _classed(trace, others[0])
+        if others
+        else ("the model guesses words that are hidden", "type [MASK] for one")
+    )
 
 
 def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
@@ -83,12 +113,19 @@ def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
 
 
 def _found(trace: Trace, output: Span) -> tuple[str, str]:
-    return f"the answer in the text, {_percent(output.log_probs[output.start, output.end].exp())}", output.text
+    return (
+        f"the answer in the text, {_percent(output.log_probs[output.start, output.end].exp())}",
+        output.text,
+    )
 
 
 def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
     n = len(output.order)
-    told = "from left to right" if output.order == tuple(range(n)) else f"in the order {arrows(output.order)}"
+    told = (
+        "from left to right"
+        if output.order == tuple(range(n))
+        else f"in the order {arrows(output.order)}"
+    )
     return f"predicted {told}", f"{float(output.surprisal.mean()):.2f} bits per token"
 
 

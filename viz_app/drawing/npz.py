@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PIECE = 2**23        # bytes of an array that are written together
+PIECE = 2**23  # bytes of an array that are written together
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ def npz(arrays: Arrays) -> Iterator[bytes]:
 def _npy(name: str, array: np.ndarray | Rows) -> Iterator[bytes]:
     """A header, and the numbers as they lie in memory."""
     head, dtype = io.BytesIO(), np.dtype(array.dtype)
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(array.shape)}
+    described = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": tuple(array.shape),
+    }
     np.lib.format.write_array_header_1_0(head, described)
     yield head.getvalue()
     left = int(np.prod(array.shape, dtype=np.int64))
@@ -46,7 +50,9 @@ def _npy(name: str, array: np.ndarray | Rows) -> Iterator[bytes]:
         left -= part.size
         yield np.ascontiguousarray(part, dtype).tobytes()
     if left:
-        raise ValueError(f"{name}: {left} of the numbers that its shape {tuple(array.shape)} says are missing")
+        raise ValueError(
+            f"{name}: {left} of the numbers that its shape {tuple(array.shape)} says are missing"
+        )
 
 
 def _slices(array: np.ndarray) -> Iterator[np.ndarray]:

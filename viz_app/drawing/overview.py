@@ -20,25 +20,42 @@ from viz_app.drawing.stamp import facts, saving
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
-LARGEST_AT_ONCE = 2**18     # weights worked out together: many small matrices take longer one by one, large ones more memory
+LARGEST_AT_ONCE = (
+    2**18
+)  # weights worked out together: many small matrices take longer one by one, large ones more memory
 
-Codes = tuple[int, np.ndarray]      # k, and uint8 (site, head, query/k, key/k)
+Codes = tuple[int, np.ndarray]  # k, and uint8 (site, head, query/k, key/k)
 
 
 def overview(
-    trace: Trace, terms: words.Terms, site: str = "", head: int = 0,
-    precomputed: Sequence[Codes] | None = None, switches: bool = False
+    trace: Trace,
+    terms: words.Terms,
+    site: str = "",
+    head: int = 0,
+    precomputed: Sequence[Codes] | None = None,
+    switches: bool = False,
 ) -> bytes:
     """The payload of the overview component, with (site, head) marked as the chosen one; `precomputed` is what `all_codes`
     gives, if it has been worked out before; `switches` if sub-words can be joined and parted in the picture."""
     blocks, parts, offset = [], [], 0
-    for (kind, sites), (k, codes) in zip(by_kind(trace), precomputed or all_codes(trace), strict=True):
-        blocks.append({
-            "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
-            "sides": words.sides(sites[0], writes(trace, sites[0])),
-            "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
-            "heads": codes.shape[1], "rows": codes.shape[2], "cols": codes.shape[3], "pool": k, "offset": offset,
-        })
+    for (kind, sites), (k, codes) in zip(
+        by_kind(trace), precomputed or all_codes(trace), strict=True
+    ):
+        blocks.append(
+            {
+                "kind": kind,
+                "title": words.kind_title(sites[0]),
+                "subtitle": words.kind_subtitle(sites[0], terms),
+                "sides": words.sides(sites[0], writes(trace, sites[0])),
+                "sites": [s.name for s in sites],
+                "layers": [s.layer + 1 for s in sites],
+                "heads": codes.shape[1],
+                "rows": codes.shape[2],
+                "cols": codes.shape[3],
+                "pool": k,
+                "offset": offset,
+            }
+        )
         parts.append(codes.ravel())
         offset += codes.size
     header = {
@@ -57,7 +74,14 @@ def all_codes(trace: Trace) -> list[Codes]:
     for _, sites in by_kind(trace):
         k = block_side(sites[0].n_query, sites[0].n_key, side)
         few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
-        found.append((k, torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()))
+        found.append(
+            (
+                k,
+                torch.cat(
+                    [pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]
+                ).numpy(),
+            )
+        )
     return found
 
 
@@ -72,7 +96,7 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
         return torch.stack([_codes(pooled_heads(site, range(site.n_heads), k)) for site in sites])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
-    if all(site.has_causes for site in sites):       # one softmax for all
+    if all(site.has_causes for site in sites):  # one softmax for all
         weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
     else:
         weights = torch.stack([site.weights() for site in sites])

@@ -30,7 +30,9 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     (length,) = struct.unpack_from("<I", payload)
     header = json.loads(payload[4 : 4 + length])
     arrays = {
-        name: np.frombuffer(payload, dtype, count=int(np.prod(shape)), offset=4 + length + offset).reshape(shape)
+        name: np.frombuffer(
+            payload, dtype, count=int(np.prod(shape)), offset=4 + length + offset
+        ).reshape(shape)
         for name, (dtype, shape, offset) in header["arrays"].items()
     }
     return header, arrays

@@ -16,7 +16,9 @@ from torch import Tensor
 from models.trace import AttentionSite
 from viz_app.drawing.sites import blocked_bits
 
-SLAB = 2**17     # weights of a long text worked out together: few stay near the processor, and rows that look back meet few keys
+SLAB = (
+    2**17
+)  # weights of a long text worked out together: few stay near the processor, and rows that look back meet few keys
 
 
 def block_side(n_query: int, n_key: int, side: int) -> int:
@@ -40,15 +42,22 @@ def pooled_weights(site: AttentionSite, head: int, k: int, hidden: Sequence[int]
     return pooled_heads(site, [head], k, hidden)[0]
 
 
-def pooled_heads(site: AttentionSite, heads: Sequence[int], k: int, hidden: Sequence[int] = ()) -> Tensor:
+def pooled_heads(
+    site: AttentionSite, heads: Sequence[int], k: int, hidden: Sequence[int] = ()
+) -> Tensor:
     """The same of several heads, (head, query/k, key/k)."""
     site, found = site.read("q", "k"), []
     shared = site.mask.allowed is None or site.mask.allowed.shape[1] == 1
     for rows in slabs(site, k):
         masks = [_Masked.of(site, head, rows, k) for head in (heads[:1] if shared else heads)]
-        found.append(torch.stack([
-            masks[0 if shared else i].pooled(site, head, rows, k, hidden) for i, head in enumerate(heads)
-        ]))
+        found.append(
+            torch.stack(
+                [
+                    masks[0 if shared else i].pooled(site, head, rows, k, hidden)
+                    for i, head in enumerate(heads)
+                ]
+            )
+        )
     return torch.cat(found, 1)
 
 
@@ -67,7 +76,9 @@ class _Masked:
         seen = (added.amax(0) == 0).nonzero()
         return cls(added[:, : int(seen[-1]) + 1 if len(seen) else 0], pooled(added, k) < 0)
 
-    def pooled(self, site: AttentionSite, head: int, rows: slice, k: int, hidden: Sequence[int]) -> Tensor:
+    def pooled(
+        self, site: AttentionSite, head: int, rows: slice, k: int, hidden: Sequence[int]
+    ) -> Tensor:
         """The largest weight of each block of one head; −1 where it is closed."""
         n_seen, largest = self.added.shape[1], torch.zeros(self.closed.shape)
         if n_seen:

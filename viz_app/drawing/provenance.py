@@ -9,7 +9,16 @@ from models.analysis.joined_words import is_joined
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, Trace
 
-_SIGNS = {"√": "sqrt-", "·": "-", "→": "-to-", "‖": "", "∂": "d", "−": "-", "–": "-", "∞": "infinity"}
+_SIGNS = {
+    "√": "sqrt-",
+    "·": "-",
+    "→": "-to-",
+    "‖": "",
+    "∂": "d",
+    "−": "-",
+    "–": "-",
+    "∞": "infinity",
+}
 _RAISED = {"<super>": "^", "<sub>": "_"}
 
 
@@ -18,7 +27,11 @@ def file_name(trace: Trace, *parts: str) -> str:
     is the usual one, the step where the record has none; "words" where tokens are joined to them."""
     step = trace.model.training.get("step")
     own = similarity(trace)
-    whose = [trace.model.name, f"step{step}" if isinstance(step, int) else "", own if own != Similarity().name else ""]
+    whose = [
+        trace.model.name,
+        f"step{step}" if isinstance(step, int) else "",
+        own if own != Similarity().name else "",
+    ]
     whose += ["words"] * is_joined(trace)
     return ".".join(readable(part) for part in (*whose, *parts) if part)
 
@@ -45,13 +58,17 @@ def counted(path: str) -> str:
 
 def similarity(trace: Trace) -> str:
     """The similarity that the heads of this run are scored by; "" where there is none to choose, as in an alignment."""
-    return next((site.similarity.name for site in trace.attention.values() if site.role != "alignment"), "")
+    return next(
+        (site.similarity.name for site in trace.attention.values() if site.role != "alignment"), ""
+    )
 
 
 def readable(text: str) -> str:
     """A text as a part of a file name on any system: "10⁻³" is "10^-3", and what is neither letter nor digit is a hyphen."""
     said = "".join(sign + "".join(map(_plain, run)) for sign, run in groupby(text, _sign))
-    return re.sub(r"-+", "-", "".join(c if c.isalnum() or c in "._^" else "-" for c in said)).strip("-.")
+    return re.sub(r"-+", "-", "".join(c if c.isalnum() or c in "._^" else "-" for c in said)).strip(
+        "-."
+    )
 
 
 def _sign(character: str) -> str:

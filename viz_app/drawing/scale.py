@@ -42,7 +42,11 @@ class Scale:
     def key(self, sinks: Sequence[str] = ()) -> str:
         """What the strongest colour stands for, and the names of what is left out."""
         names = " and ".join(dict.fromkeys(sinks))
-        return f"{NAMES[self.name]}; {names} left out" if self.hides_sinks and names else NAMES[self.name]
+        return (
+            f"{NAMES[self.name]}; {names} left out"
+            if self.hides_sinks and names
+            else NAMES[self.name]
+        )
 
 
 def sinks(row: Encoding) -> list[int]:

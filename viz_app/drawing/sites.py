@@ -9,7 +9,7 @@ from models.layers.masks import ROLES
 from models.trace import AttentionSite, Trace
 from models.trace.site import Rows
 
-MOST_ROWS = 256     # of a head that are looked at to find the sharpest
+MOST_ROWS = 256  # of a head that are looked at to find the sharpest
 
 
 def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
@@ -30,15 +30,21 @@ def blocked_bits(site: AttentionSite, head: int = 0, rows: Rows = None) -> Tenso
     whole = torch.zeros((), dtype=torch.uint8).expand(site.n_query, site.n_key)
     bits = whole[rows or slice(None)].clone()
     for i, layer in enumerate(site.mask.layers[:8]):
-        allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(site.n_query, site.n_key)
+        allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(
+            site.n_query, site.n_key
+        )
         bits |= (~allowed[rows or slice(None)]).to(torch.uint8) << i
     return bits
 
 
 def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
     """(site name, head) of the head whose rows are on average most decided: a good first picture."""
-    sites = [s for s in trace.attention.values() if s.kind == kind] or list(trace.attention.values())
-    decided = [(float(mean), site.name, head) for site in sites for head, mean in enumerate(_decided(site))]
+    sites = [s for s in trace.attention.values() if s.kind == kind] or list(
+        trace.attention.values()
+    )
+    decided = [
+        (float(mean), site.name, head) for site in sites for head, mean in enumerate(_decided(site))
+    ]
     _, name, head = max(decided, key=lambda entry: entry[0])
     return name, head
 
@@ -46,4 +52,6 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 def _decided(site: AttentionSite) -> Tensor:
     """(head,): the mean over queries of the strongest weight; of a long text, over some of them, evenly spread."""
     rows, site = slice(0, None, max(1, site.n_query // MOST_ROWS)), site.read("q", "k")
-    return torch.stack([site.weights(head, rows=rows).amax(-1).mean() for head in range(site.n_heads)])
+    return torch.stack(
+        [site.weights(head, rows=rows).amax(-1).mean() for head in range(site.n_heads)]
+    )

@@ -24,10 +24,12 @@ from viz_app.drawing.npz import Arrays, npz
 
 Facts = Mapping[str, str]
 
-COUNTING = "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
-FINGERPRINT = 12        # characters of it: enough to tell any two models apart
-LINE, SIZE = 17, 12     # of a caption, in pixels
-LONGEST = 600           # characters of a caption: what is longer stands whole in the metadata
+COUNTING = (
+    "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
+)
+FINGERPRINT = 12  # characters of it: enough to tell any two models apart
+LINE, SIZE = 17, 12  # of a caption, in pixels
+LONGEST = 600  # characters of a caption: what is longer stands whole in the metadata
 
 
 def facts(trace: Trace, **more: str) -> Facts:
@@ -53,7 +55,11 @@ def of_model(trace: Trace, *also: str) -> Facts:
 def caption(about: Facts) -> str:
     """The same in one line, for under a picture; the middle of what is very long is left out."""
     said = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
-    return said if len(said) <= LONGEST else f"{said[: LONGEST // 2].rstrip()} … {said[-LONGEST // 2 :].lstrip()}"
+    return (
+        said
+        if len(said) <= LONGEST
+        else f"{said[: LONGEST // 2].rstrip()} … {said[-LONGEST // 2 :].lstrip()}"
+    )
 
 
 def saving(file: str, about: Facts) -> dict[str, str]:
@@ -68,7 +74,9 @@ def stamped(content: str | bytes, name: str, about: Facts) -> str | bytes:
     return _STAMPS[ending](content, about) if about and ending in _STAMPS else content
 
 
-def pieces(content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts) -> Iterator[bytes]:
+def pieces(
+    content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts
+) -> Iterator[bytes]:
     """The same, piece by piece, of a file that is made so too: a table of lines, or arrays."""
     if isinstance(content, str | bytes):
         whole = stamped(content, name, about)
@@ -90,7 +98,10 @@ def _csv(content: str, about: Facts) -> str:
 def _npz(content: bytes, about: Facts) -> bytes:
     """An array "about" of the lines that a CSV has."""
     out = io.BytesIO(content)
-    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("about.npy", "w") as file:
+    with (
+        zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("about.npy", "w") as file,
+    ):
         np.lib.format.write_array(file, _lines(about), allow_pickle=False)
     return out.getvalue()
 
@@ -120,8 +131,12 @@ def _svg(content: str, about: Facts) -> str:
 def _gif(content: bytes, about: Facts) -> bytes:
     """A comment extension (GIF89a, 24) before the first picture, in blocks of at most 255 bytes."""
     flags, said = content[10], _whole(about).encode()
-    start = 13 + (3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0)      # behind the screen's descriptor and its colours
-    blocks = b"".join(bytes([len(part)]) + part for i in range(0, len(said), 255) if (part := said[i : i + 255]))
+    start = 13 + (
+        3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
+    )  # behind the screen's descriptor and its colours
+    blocks = b"".join(
+        bytes([len(part)]) + part for i in range(0, len(said), 255) if (part := said[i : i + 255])
+    )
     return content[:start] + b"\x21\xfe" + blocks + b"\0" + content[start:]
 
 
@@ -136,9 +151,15 @@ def _whole(about: Facts) -> str:
 def _edit(edit: Edit) -> str:
     """What one change does to the masks of a kind of attention, layers and heads counted from 1."""
     change = edit.change
-    parts = [f"{name} lifted" for name in change.lifted] + [change.ready_name] * bool(change.ready_name)
+    parts = [f"{name} lifted" for name in change.lifted] + [change.ready_name] * bool(
+        change.ready_name
+    )
     for cells, what in ((change.forbidden, "forbidden"), (change.opened, "opened")):
-        parts += [f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in cells)}"] if cells else []
+        parts += (
+            [f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in cells)}"] if cells else []
+        )
     for numbers, what in ((edit.layers, "layers"), (edit.heads, "heads")):
-        parts += [f"in {what} {', '.join(str(n + 1) for n in numbers)}"] if numbers is not None else []
+        parts += (
+            [f"in {what} {', '.join(str(n + 1) for n in numbers)}"] if numbers is not None else []
+        )
     return f"{edit.kind.replace('_', ' ')}: {', '.join(parts)}"

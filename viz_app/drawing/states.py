@@ -23,7 +23,9 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:
     n, d = values.shape
     ends = [(n - 1, 0), (0, config.d_hidden)] if config.bidirectional else [(n - 1, 0)]
     header = {
-        "title": title, **saving(file_name(trace, "encoder-states"), facts(trace)), "axis": "which number of the state",
+        "title": title,
+        **saving(file_name(trace, "encoder-states"), facts(trace)),
+        "axis": "which number of the state",
         "columns": d,
         "rows": [label.as_json() for label in labels(trace.streams["source"])],
         "limit": float(np.abs(values).max()),
@@ -47,7 +49,10 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
             "the first token up to it; at the right h←(t) = f(token t, h←(t+1)), which has read from the last token back to it."
         )
     else:
-        reads, ways = f"reads {terms.source} token by token", f"the {d} numbers its reading ended with, at the last token"
+        reads, ways = (
+            f"reads {terms.source} token by token",
+            f"the {d} numbers its reading ended with, at the last token",
+        )
         rows = "A row of the picture is the state after that token: h(t) = f(token t, h(t−1))."
     return (
         f"**This model has no attention.** Its encoder {reads}; its decoder is given only where that ended, **h(m)**: {ways}, "
@@ -65,14 +70,19 @@ def states_csv(trace: Trace) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["token \\ number", *range(1, values.shape[1] + 1)])
-    for name, row in zip(numbered([label.text for label in labels(trace.streams["source"])]), values, strict=True):
+    for name, row in zip(
+        numbered([label.text for label in labels(trace.streams["source"])]), values, strict=True
+    ):
         writer.writerow([name, *(str(value) for value in row)])
     return out.getvalue()
 
 
 def states_npz(trace: Trace) -> bytes:
     """Every state of both halves under its name (encoder.states, decoder.states), a token a row, with the tokens."""
-    kept = {name: trace.activations[name].value[0].numpy() for name in ("encoder.states", "decoder.states")}
+    kept = {
+        name: trace.activations[name].value[0].numpy()
+        for name in ("encoder.states", "decoder.states")
+    }
     out = io.BytesIO()
     np.savez_compressed(out, **stream_tokens(trace), **kept)
     return out.getvalue()

@@ -36,8 +36,10 @@ from viz_app.words import Terms, head_title, terms
 
 __all__ = ["Picture", "head", "heads", "lines", "mask"]
 
-MOST_WEIGHTS = 2**17                    # of all heads that a picture carries, so that a click opens one: half a megabyte
-GLANCE, HEAD, LINES = 560, 620, 560     # CSS pixels of a frame: what the parts need where it is wide
+MOST_WEIGHTS = (
+    2**17
+)  # of all heads that a picture carries, so that a click opens one: half a megabyte
+GLANCE, HEAD, LINES = 560, 620, 560  # CSS pixels of a frame: what the parts need where it is wide
 
 
 def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -> Picture:
@@ -52,9 +54,15 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     title, about = f"All heads of {run.model.name}", caption(facts(run))
     every = [(one, n) for one in run.attention.values() for n in range(one.n_heads)]
     if sum(one.n_query * one.n_key for one, _ in every) > MOST_WEIGHTS:
-        answers = [Answer("pick", _named(one, n), says="This head is drawn by", code=_call(one, n)) for one, n in every]
+        answers = [
+            Answer("pick", _named(one, n), says="This head is drawn by", code=_call(one, n))
+            for one, n in every
+        ]
         return Picture(title, about, [glance], answers, theme, GLANCE)
-    answers = [Answer("pick", _named(one, n), shows=1, payload=drawn_head.head(run, one, n, terms)) for one, n in every]
+    answers = [
+        Answer("pick", _named(one, n), shows=1, payload=drawn_head.head(run, one, n, terms))
+        for one, n in every
+    ]
     first = Part(head_part.component, drawn_head.head(run, run.attention[site], number, terms))
     return Picture(title, about, [glance, first], answers, theme, HEAD)
 
@@ -72,22 +80,37 @@ def head(
     run = _joined(run, words)
     site, number = place_of(run, layer, head, kind)
     if strength not in STRENGTHS:
-        raise ValueError(f"strength must be {listed([repr(name) for name in STRENGTHS])}, not {strength!r}")
+        raise ValueError(
+            f"strength must be {listed([repr(name) for name in STRENGTHS])}, not {strength!r}"
+        )
     if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
-        raise ValueError(f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}")
+        raise ValueError(
+            f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}"
+        )
 
     def drawn(hides: bool) -> bytes:
         return drawn_head.head(run, site, number, _terms(run), lock, around, Scale(strength, hides))
 
     answers = []
-    if is_long(site):      # the page alone cannot tell the largest of weights that it has not
+    if is_long(site):  # the page alone cannot tell the largest of weights that it has not
         answers = [
             *(Answer("look", {"hides": hides}, payload=drawn(hides)) for hides in (False, True)),
-            Answer("tile", says="These weights are drawn by", code=_call(site, number, ", around=({query}, {key})")),
+            Answer(
+                "tile",
+                says="These weights are drawn by",
+                code=_call(site, number, ", around=({query}, {key})"),
+            ),
             Answer("tile", says="The whole text is drawn by", code=_call(site, number)),
         ]
     title = head_title(site, number, _terms(run))
-    return Picture(title, caption(facts(run)), [Part(head_part.component, drawn(hide_sinks))], answers, theme, HEAD)
+    return Picture(
+        title,
+        caption(facts(run)),
+        [Part(head_part.component, drawn(hide_sinks))],
+        answers,
+        theme,
+        HEAD,
+    )
 
 
 def lines(
@@ -101,21 +124,41 @@ def lines(
     kind = sites_of(run, kind)[0].kind
     check_length(run, kind, "lines")
     if measure not in MEASURES:
-        raise ValueError(f"measure must be {listed([repr(name) for name in MEASURES])}, not {measure!r}")
+        raise ValueError(
+            f"measure must be {listed([repr(name) for name in MEASURES])}, not {measure!r}"
+        )
     if heads is not None and len(heads) > MOST:
         raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
     places = None if heads is None else [place_of(run, *one, kind) for one in heads]
     every = HeadGroup(run, kind, measure, None)
     numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
-    group = replace(every, chosen=None if places is None else tuple(sorted(numbers[site.name, n] for site, n in places)))
+    group = replace(
+        every,
+        chosen=None
+        if places is None
+        else tuple(sorted(numbers[site.name, n] for site, n in places)),
+    )
     orders = {name: replace(every, measure=name).order for name in MEASURES}
     answers = [
-        *(Answer("news", {"measure": name}, fields={"measure": name, "order": order}) for name, order in orders.items()),
-        *(Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(group, n)) for n in numbers.values()),
+        *(
+            Answer("news", {"measure": name}, fields={"measure": name, "order": order})
+            for name, order in orders.items()
+        ),
+        *(
+            Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(group, n))
+            for n in numbers.values()
+        ),
         Answer("news", takes=("query",)),
     ]
     part = Part(several_part.component, several(group, _terms(run), None))
-    return Picture(f"Lines of several heads of {run.model.name}", caption(facts(run)), [part], answers, theme, LINES)
+    return Picture(
+        f"Lines of several heads of {run.model.name}",
+        caption(facts(run)),
+        [part],
+        answers,
+        theme,
+        LINES,
+    )
 
 
 def _joined(run: Trace, words: bool) -> Trace:

@@ -14,16 +14,26 @@ from viz_app.views.masks.painter import masks
 
 
 def mask(
-    run: Trace, before: Trace | None = None, *, kind: str = "", layer: int = 1, head: int = 1, theme: str = ""
+    run: Trace,
+    before: Trace | None = None,
+    *,
+    kind: str = "",
+    layer: int = 1,
+    head: int = 1,
+    theme: str = "",
 ) -> Picture:
     """Every mask of the run as its layers, and one head with it. Of a run whose masks were changed (`scope.run(…, edits=…)`),
     `before` is the same without changes: the head is then shown before, after, and as a difference, with the log-probability of
     each given token. A click shows another kind's mask."""
     if before is None and run.edits:
-        raise ValueError("the masks of this run were changed: before= must be the same run without changes")
+        raise ValueError(
+            "the masks of this run were changed: before= must be the same run without changes"
+        )
     own = before or run
     if own.edits:
-        raise ValueError("before= must be a run under the model's own masks, and the masks of this one were changed")
+        raise ValueError(
+            "before= must be a run under the model's own masks, and the masks of this one were changed"
+        )
     if (own.model.fingerprint, _ids(own)) != (run.model.fingerprint, _ids(run)):
         raise ValueError("before= must be a run of the same model on the same texts")
     place_of(run, layer, head, kind)
@@ -31,7 +41,14 @@ def mask(
     drawn = {one.name: _drawn(own, run, one.name, layer, head) for one in kinds(run)}
     first = drawn[sites_of(run, kind)[0].kind]
     answers = [Answer("kind", {"kind": name}, payload=payload) for name, payload in drawn.items()]
-    return Picture(f"Masks of {run.model.name}", caption(facts(run)), [Part(painter_part.component, first)], answers, theme, 860)
+    return Picture(
+        f"Masks of {run.model.name}",
+        caption(facts(run)),
+        [Part(painter_part.component, first)],
+        answers,
+        theme,
+        860,
+    )
 
 
 def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> bytes:
@@ -39,7 +56,15 @@ def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> byt
     sites = sites_of(after, kind)
     site = next((site for site in sites if site.layer + 1 == layer), sites[-1])
     terms = words.terms(after.model.training.get("task", "unknown"), after.model.name)
-    view = MaskView(_said(before), _said(after), after.edits, kind, site.name, min(head, site.n_heads) - 1, terms)
+    view = MaskView(
+        _said(before),
+        _said(after),
+        after.edits,
+        kind,
+        site.name,
+        min(head, site.n_heads) - 1,
+        terms,
+    )
     return masks(view, fixed=True)
 
 

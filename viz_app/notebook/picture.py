@@ -61,7 +61,9 @@ class Picture:
 
     def __post_init__(self) -> None:
         if self.theme not in THEMES:
-            raise ValueError(f'theme must be "light", "dark" or "" for that of the page around, not {self.theme!r}')
+            raise ValueError(
+                f'theme must be "light", "dark" or "" for that of the page around, not {self.theme!r}'
+            )
 
     def __repr__(self) -> str:
         return f"<{self.title}>"
@@ -94,14 +96,25 @@ class Picture:
             return arrays.setdefault(whole, f"p{len(arrays)}")
 
         header = {
-            "title": self.title, "about": self.about, "theme": self.theme,
+            "title": self.title,
+            "about": self.about,
+            "theme": self.theme,
             "parts": [
-                {"name": part.component.name, "files": _files(part.component), "payload": name(part.payload, i)}
+                {
+                    "name": part.component.name,
+                    "files": _files(part.component),
+                    "payload": name(part.payload, i),
+                }
                 for i, part in enumerate(self.parts)
             ],
-            "answers": [asdict(a) | {"payload": name(a.payload, a.shows) if a.payload else ""} for a in self.answers],
+            "answers": [
+                asdict(a) | {"payload": name(a.payload, a.shows) if a.payload else ""}
+                for a in self.answers
+            ],
         }
-        return pack(header, **{name: np.frombuffer(payload, np.uint8) for payload, name in arrays.items()})
+        return pack(
+            header, **{name: np.frombuffer(payload, np.uint8) for payload, name in arrays.items()}
+        )
 
 
 def _files(component: Component) -> dict[str, str]:

@@ -20,10 +20,14 @@ def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[Attenti
     """The site and the head's number from 0. Raises ValueError, saying what there is."""
     sites = {site.layer + 1: site for site in sites_of(run, kind)}
     if layer not in sites:
-        raise ValueError(f"layer must be {listed([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}")
+        raise ValueError(
+            f"layer must be {listed([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}"
+        )
     site = sites[layer]
     if head not in range(1, site.n_heads + 1):
-        raise ValueError(f"head must be {listed([str(n + 1) for n in range(site.n_heads)])}, not {head!r}")
+        raise ValueError(
+            f"head must be {listed([str(n + 1) for n in range(site.n_heads)])}, not {head!r}"
+        )
     return site, head - 1
 
 
@@ -32,7 +36,9 @@ def check_length(run: Trace, kind: str, what: str) -> None:
     site = sites_of(run, kind)[0]
     if is_long(site):
         longest = max(site.n_query, site.n_key)
-        raise ValueError(f"{what}: at most {LARGEST_WHOLE} tokens, not {longest}; head(run) shows a long text in blocks")
+        raise ValueError(
+            f"{what}: at most {LARGEST_WHOLE} tokens, not {longest}; head(run) shows a long text in blocks"
+        )
 
 
 def listed(names: list[str]) -> str:

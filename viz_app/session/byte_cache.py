@@ -18,9 +18,24 @@ from torch import Tensor
 
 MEGABYTE = 2**20
 BUDGET_VARIABLE, BUDGET = "ATTNSCOPE_CACHE_MB", 512
-_LONG = 1 / 64      # of the budget: what is larger, such as the run of a long text, goes before all else …
-_SPARED = 1 / 4     # … but while all such together are no larger than this, they are out only in their turn
-_PLAIN = (type(None), bool, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_LONG = (
+    1 / 64
+)  # of the budget: what is larger, such as the run of a long text, goes before all else …
+_SPARED = (
+    1 / 4
+)  # … but while all such together are no larger than this, they are out only in their turn
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    type,
+    ModuleType,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+)
 
 Value = TypeVar("Value")
 
@@ -50,7 +65,7 @@ def parts(value: object) -> dict[Hashable, int]:
         elif id(one) in found or isinstance(one, _PLAIN):
             continue
         elif isinstance(one, np.ndarray):
-            found[id(one)] = sys.getsizeof(one)     # a view's are those of its base
+            found[id(one)] = sys.getsizeof(one)  # a view's are those of its base
             waiting.append(one.base)
         else:
             found[id(one)] = sys.getsizeof(one, 0)
@@ -68,7 +83,7 @@ def parts(value: object) -> dict[Hashable, int]:
 class _Entry:
     value: Any
     parts: dict[Hashable, int]
-    bytes: int      # those that nothing else had when it came
+    bytes: int  # those that nothing else had when it came
 
 
 class ByteCache:
@@ -79,10 +94,14 @@ class ByteCache:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.bytes = 0
-        self._used: Counter[Hashable] = Counter()     # part → entries that hold it
-        self._long: OrderedDict[Hashable, _Entry] = OrderedDict()      # least recently used first, here and there
+        self._used: Counter[Hashable] = Counter()  # part → entries that hold it
+        self._long: OrderedDict[Hashable, _Entry] = (
+            OrderedDict()
+        )  # least recently used first, here and there
         self._others: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._held: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()     # by whoever asked for them
+        self._held: WeakValueDictionary[Hashable, Any] = (
+            WeakValueDictionary()
+        )  # by whoever asked for them
         self._under_way: dict[Hashable, Future] = {}
         self._lock = threading.Lock()
 
@@ -109,7 +128,9 @@ class ByteCache:
     def __len__(self) -> int:
         return len(self._long) + len(self._others)
 
-    def _work_out(self, key: Hashable, make: Callable[[], Any], spared: bool, future: Future) -> None:
+    def _work_out(
+        self, key: Hashable, make: Callable[[], Any], spared: bool, future: Future
+    ) -> None:
         try:
             value = make()
             found = parts(value)
@@ -120,7 +141,7 @@ class ByteCache:
             return
         with self._lock:
             self._keep(key, value, found, spared)
-            with suppress(TypeError):       # of a kind that nothing can refer to weakly
+            with suppress(TypeError):  # of a kind that nothing can refer to weakly
                 self._held[key] = value
             del self._under_way[key]
         future.set_result(value)

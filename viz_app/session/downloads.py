@@ -25,7 +25,9 @@ class _File:
     pieces: Callable[[], Iterator[bytes]]
 
 
-_files: WeakValueDictionary[str, _File] = WeakValueDictionary()      # by a token; sessions keep theirs alive
+_files: WeakValueDictionary[str, _File] = (
+    WeakValueDictionary()
+)  # by a token; sessions keep theirs alive
 
 
 def address(label: str, name: str, pieces: Callable[[], Iterator[bytes]]) -> str:
@@ -43,9 +45,15 @@ def address(label: str, name: str, pieces: Callable[[], Iterator[bytes]]) -> str
 async def _send(request: Request) -> Response:
     found = _files.get(request.path_params["token"])
     if found is None:
-        return PlainTextResponse("This file is no longer offered: go back to its page and take it there.", 404)
+        return PlainTextResponse(
+            "This file is no longer offered: go back to its page and take it there.", 404
+        )
     named = f"attachment; filename*=UTF-8''{quote(found.name)}"
-    headers = {"Content-Disposition": named, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    headers = {
+        "Content-Disposition": named,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
     return StreamingResponse(found.pieces(), media_type="application/octet-stream", headers=headers)
 
 

@@ -37,8 +37,16 @@ def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
     site, known = trace.attention[found.site], asked.site in trace.attention
     none = f"site must be an attention of this model, not {asked.site[:SHORT]}"
     stand_in(SITE, found.site, "" if known or not asked.site else none)
-    stand_in(HEAD, found.head, "" if found.head == asked.head or not known else f"head must be below {site.n_heads} here")
-    stand_in(LOCK, found.lock, "" if found.lock == asked.lock or not known else "lock must be a token that is there")
+    stand_in(
+        HEAD,
+        found.head,
+        "" if found.head == asked.head or not known else f"head must be below {site.n_heads} here",
+    )
+    stand_in(
+        LOCK,
+        found.lock,
+        "" if found.lock == asked.lock or not known else "lock must be a token that is there",
+    )
     return site, found
 
 

@@ -29,15 +29,15 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.opening import Opening
 from viz_app.session.parameters import whole
 
-Pictures = dict[str, bytes | dict]      # key of a component → what it shows
-Texts = tuple[str, ...]                 # what stands in the boxes of the model's fields, in their order
+Pictures = dict[str, bytes | dict]  # key of a component → what it shows
+Texts = tuple[str, ...]  # what stands in the boxes of the model's fields, in their order
 
-PAUSE = 1500        # ms; after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
-LARGEST = 1_000_000     # characters of one message
-SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
+PAUSE = 1500  # ms; after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
+LARGEST = 1_000_000  # characters of one message
+SOCKETS = 4  # of one session; its page needs one, and for a moment a second when that has broken
 PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
-FIELDS = 8              # texts of one message; no model has so many
-TOGETHER = 12           # edits run in one batch
+FIELDS = 8  # texts of one message; no model has so many
+TOGETHER = 12  # edits run in one batch
 _KEY = "live session"
 _log = logging.getLogger(__name__)
 
@@ -46,19 +46,24 @@ class LiveSession:
     """What the socket needs of one session."""
 
     def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(16)      # whoever knows it may ask
-        self.run: CurrentRun | None = None          # the last run that could be shown
-        self.view: object = None                    # the page that stands
-        self.name = ""                              # of the checkpoint asked for
-        self.picked = ""                            # what the picker calls the one that stands
-        self.opening: Opening | None = None         # of the one that is to stand
-        self.scope: Scope | None = None             # None while it does not open
-        self.chosen: tuple[Any, ...] = ()           # of the model's fields that are not typed (url_state.chosen)
-        self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
-        self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)     # of the page as that rerun left it
-        self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `run`
+        self.token = secrets.token_urlsafe(16)  # whoever knows it may ask
+        self.run: CurrentRun | None = None  # the last run that could be shown
+        self.view: object = None  # the page that stands
+        self.name = ""  # of the checkpoint asked for
+        self.picked = ""  # what the picker calls the one that stands
+        self.opening: Opening | None = None  # of the one that is to stand
+        self.scope: Scope | None = None  # None while it does not open
+        self.chosen: tuple[
+            Any, ...
+        ] = ()  # of the model's fields that are not typed (url_state.chosen)
+        self.edition = (0, 0)  # of what the rerun under way draws: (edit, rerun)
+        self._answer: tuple[int, Callable[..., Pictures] | None] = (
+            0,
+            None,
+        )  # of the page as that rerun left it
+        self._written: deque[tuple[int, ...]] = deque(maxlen=24)  # by the model of `run`
         self._latest: tuple[int, Texts | None] = (0, None)
-        self._numbers: dict[Texts, int] = {}        # of the edits that no rerun has overtaken
+        self._numbers: dict[Texts, int] = {}  # of the edits that no rerun has overtaken
         self._lock = threading.Lock()
 
     @property
@@ -110,7 +115,11 @@ class LiveSession:
             number = self._number(texts)
         pictures = answer(*texts)
         said = {key: data for key, data in pictures.items() if isinstance(data, dict)}
-        painted = {key: np.frombuffer(data, np.uint8) for key, data in pictures.items() if isinstance(data, bytes)}
+        painted = {
+            key: np.frombuffer(data, np.uint8)
+            for key, data in pictures.items()
+            if isinstance(data, bytes)
+        }
         return pack({"edition": (number, rerun), "said": said}, **painted)
 
     def _number(self, texts: Texts) -> int:
@@ -121,7 +130,9 @@ class LiveSession:
 
 
 _served = threading.Event()
-_sessions: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()      # sessions keep theirs alive
+_sessions: WeakValueDictionary[str, LiveSession] = (
+    WeakValueDictionary()
+)  # sessions keep theirs alive
 
 
 def session() -> LiveSession:
@@ -132,7 +143,7 @@ def session() -> LiveSession:
     return st.session_state[_KEY]
 
 
-_open: Counter[str] = Counter()     # sockets of each session, by its token
+_open: Counter[str] = Counter()  # sockets of each session, by its token
 
 
 async def _answers(socket: WebSocket) -> None:
@@ -147,7 +158,7 @@ async def _answers(socket: WebSocket) -> None:
         await socket.accept(PROTOCOL)
         while (texts := _texts(await socket.receive())) and (mine := _sessions.get(token)):
             await socket.send_bytes(await _queue.answer(mine, texts) or b"")
-            del mine        # a session that has ended is not kept by its socket
+            del mine  # a session that has ended is not kept by its socket
         await socket.close()
     except WebSocketDisconnect:
         return
@@ -161,13 +172,17 @@ def _texts(message: Message) -> Texts | None:
     """The texts of a message, in whole characters; None for one that nobody of ours sends."""
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect
-    text = message.get("text") or ""        # None for bytes
+    text = message.get("text") or ""  # None for bytes
     try:
         asked = json.loads(text) if len(text) <= LARGEST else {}
         texts = asked["texts"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    if not isinstance(texts, list) or not 1 <= len(texts) <= FIELDS or not all(isinstance(text, str) for text in texts):
+    if (
+        not isinstance(texts, list)
+        or not 1 <= len(texts) <= FIELDS
+        or not all(isinstance(text, str) for text in texts)
+    ):
         return None
     return tuple(map(whole, texts))
 
@@ -195,13 +210,18 @@ class _Queue:
                 await asyncio.to_thread(self._answer, now, asyncio.get_running_loop())
             except Exception:
                 _log.exception("no edit could be answered")
-            finally:        # whatever has happened, nobody is left waiting
+            finally:  # whatever has happened, nobody is left waiting
                 for *_, done in now:
                     _settle(done, None)
 
-    def _answer(self, now: list[tuple[LiveSession, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
+    def _answer(
+        self, now: list[tuple[LiveSession, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop
+    ) -> None:
         if len(now) > 1:
-            _attempted(cache.run_together, {(session.name, texts, session.chosen) for session, texts, _ in now})
+            _attempted(
+                cache.run_together,
+                {(session.name, texts, session.chosen) for session, texts, _ in now},
+            )
         for session, texts, done in now:
             loop.call_soon_threadsafe(_settle, done, _attempted(session.edit, *texts))
 
@@ -217,7 +237,7 @@ def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | Non
 
 
 def _settle(done: asyncio.Future, message: bytes | None) -> None:
-    if not done.done():     # the browser may have gone
+    if not done.done():  # the browser may have gone
         done.set_result(message)
 
 

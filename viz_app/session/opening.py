@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from models import CheckpointError, Scope, loading
 from viz_app.session import cache
 
-AT_ONCE = 2         # that are opened side by side; the others wait for their turn
-PATIENCE = 0.3      # s that a page waits for one before it says how far that has come
+AT_ONCE = 2  # that are opened side by side; the others wait for their turn
+PATIENCE = 0.3  # s that a page waits for one before it says how far that has come
 # what is counted while one is loaded → from where to where the bar goes meanwhile
 _SHARES = {
     loading.READ: (0.0, 0.7), loading.PLACED: (0.0, 0.7), loading.CHECKED: (0.7, 0.8), loading.HASHED: (0.8, 1.0),
@@ -26,10 +26,10 @@ class Opening:
 
     def __init__(self, name: str, key: Hashable) -> None:
         self.name, self.key = name, key
-        self.waiting: set[str] = set()      # tokens of the sessions that do
-        self.took_long = False              # longer than PATIENCE
+        self.waiting: set[str] = set()  # tokens of the sessions that do
+        self.took_long = False  # longer than PATIENCE
         self._progress = ("", 0, 0)
-        self._abandoned = threading.Event()      # nobody waits
+        self._abandoned = threading.Event()  # nobody waits
         self.future: Future[Scope] = _workers.submit(self._open)
 
     @property
@@ -44,7 +44,11 @@ class Opening:
         """The same in words."""
         what, done, total = self._progress
         if not what:
-            return "Opening the model …" if self.future.running() else "Waiting for another model to open …"
+            return (
+                "Opening the model …"
+                if self.future.running()
+                else "Waiting for another model to open …"
+            )
         if what == loading.READ:
             return f"{done / _BYTES:,.1f} of {total / _BYTES:,.1f} MB of its weights read"
         return f"{done:,} of {total:,} {what}"
@@ -74,7 +78,7 @@ class Opening:
         else:
             _forget(self)
             return scope
-        raise CheckpointError(said)         # without the frames of the loading, which hold what was read
+        raise CheckpointError(said)  # without the frames of the loading, which hold what was read
 
     def _scope(self) -> Scope:
         with loading.watched(self._watch):
@@ -82,7 +86,9 @@ class Opening:
                 try:
                     return cache.scope(self.name)
                 except loading.Cancelled:
-                    if self._abandoned.is_set():     # else it was given up by those who waited before these
+                    if (
+                        self._abandoned.is_set()
+                    ):  # else it was given up by those who waited before these
                         raise
 
     def _watch(self, what: str, done: int, total: int) -> None:

@@ -30,7 +30,9 @@ class Parameter(Generic[Value]):
 
     def __post_init__(self) -> None:
         if self._declared.setdefault(self.name, self) != self:
-            raise ValueError(f"the parameter {self.name!r} is declared twice, as two different things")
+            raise ValueError(
+                f"the parameter {self.name!r} is declared twice, as two different things"
+            )
 
     def from_url(self, texts: list[str]) -> Value:
         """The value of what the URL says under this name, each time it says it; the default if that is unfit."""
@@ -100,7 +102,10 @@ class Number(Parameter[float]):
     high: float = 1.0
 
     def parse_one(self, text: str) -> float:
-        if not re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text) or not self.low <= float(text) <= self.high:
+        if (
+            not re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text)
+            or not self.low <= float(text) <= self.high
+        ):
             raise ValueError(f"{self.name} must be a number from {self.low:g} to {self.high:g}")
         return float(text)
 
@@ -157,8 +162,13 @@ class Several(Parameter[tuple[int, ...] | None]):
     def parse(self, texts: list[str]) -> tuple[int, ...]:
         if texts == [""]:
             return ()
-        if not all(re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= self.high for text in texts) or len(texts) > self.most:
-            raise ValueError(f"{self.name} must be at most {self.most} whole numbers from 0 to {self.high}")
+        if (
+            not all(re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= self.high for text in texts)
+            or len(texts) > self.most
+        ):
+            raise ValueError(
+                f"{self.name} must be at most {self.most} whole numbers from 0 to {self.high}"
+            )
         return tuple(sorted({int(text) for text in texts}))
 
     def format(self, value: tuple[int, ...]) -> list[str]:
@@ -174,8 +184,13 @@ class Order(Parameter[tuple[int, ...] | None]):
 
     def parse_one(self, text: str) -> tuple[int, ...]:
         numbers = text.split("-")
-        if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) and int(number) <= self.high + 1 for number in numbers):
-            raise ValueError(f"{self.name} must be whole numbers from 1 to {self.high + 1:,}, hyphens between them")
+        if not all(
+            re.fullmatch(r"[1-9][0-9]{0,8}", number) and int(number) <= self.high + 1
+            for number in numbers
+        ):
+            raise ValueError(
+                f"{self.name} must be whole numbers from 1 to {self.high + 1:,}, hyphens between them"
+            )
         if len(set(numbers)) < len(numbers):
             raise ValueError(f"{self.name} must name no number twice")
         return tuple(int(number) - 1 for number in numbers)

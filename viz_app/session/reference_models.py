@@ -25,7 +25,11 @@ def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     if suits(run.scope):
         return run.scope
     for name in named(run.scope.task):
-        if name in models.shipped() and suits(scope := cache.scope(name)) and same_tokens(scope, run):
+        if (
+            name in models.shipped()
+            and suits(scope := cache.scope(name))
+            and same_tokens(scope, run)
+        ):
             return scope
     return None
 
@@ -36,18 +40,22 @@ def of_same_data(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | Non
     if suits(run.scope):
         return run.scope
     task, data = run.scope.task, run.scope.training.get("data")
-    found = [cache.scope(name) for name in models.shipped() if data and _record(name) == (task, data)]
+    found = [
+        cache.scope(name) for name in models.shipped() if data and _record(name) == (task, data)
+    ]
     able = [scope for scope in found if suits(scope) and same_tokens(scope, run)]
     return max(able, key=lambda scope: scope.training.get("step", 0), default=None)
 
 
 def _record(name: str) -> tuple[str, object]:
     """Which task a shipped checkpoint learned, and from what data, without opening it."""
-    record = json.loads((models.opening.shipped_folder() / name / "training.json").read_text("utf-8"))
+    record = json.loads(
+        (models.opening.shipped_folder() / name / "training.json").read_text("utf-8")
+    )
     return record.get("task", ""), record.get("data")
 
 
-LAMBDA = "lm_weight"      # λ of L3 = L2 + λ·L1, in the record of the data
+LAMBDA = "lm_weight"  # λ of L3 = L2 + λ·L1, in the record of the data
 
 
 def alike_but_for_lambda(scope: Scope) -> dict[str, tuple[str, float]]:
@@ -75,5 +83,8 @@ def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
 
 def same_tokens(scope: Scope, run: CurrentRun) -> bool:
     """Whether this model reads the shown source as the same row of tokens, under the same ids."""
-    own, there = scope.encode(source=run.trace.streams["source"].text)["source"], run.trace.streams["source"]
+    own, there = (
+        scope.encode(source=run.trace.streams["source"].text)["source"],
+        run.trace.streams["source"],
+    )
     return own.ids == there.ids and own.tokens == there.tokens

@@ -20,16 +20,29 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
     notes = {field.name: small_print("") for field in fields}
     try:
         trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
-    except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
+    except (
+        models.InputError,
+        CheckpointError,
+    ) as error:  # a checkpoint may have been replaced since it was opened
         message = checkpoints.error_message(error)
-        notes[getattr(error, "field", fields[0].name)] = small_print(f"{message[:1].upper()}{message[1:]}.", bad=True)
+        notes[getattr(error, "field", fields[0].name)] = small_print(
+            f"{message[:1].upper()}{message[1:]}.", bad=True
+        )
         return None, notes
-    for field in reversed(fields):      # a stream's length stands under its first field
+    for field in reversed(fields):  # a stream's length stands under its first field
         row = trace.streams[field.stream]
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
-        notes |= {later.name: small_print("") for later in fields if later.stream == field.stream and later is not field}
+        notes |= {
+            later.name: small_print("")
+            for later in fields
+            if later.stream == field.stream and later is not field
+        }
     if scope.model.of_two and scope.model.of_two not in trace.outputs:
-        empty = next(field.name for field, text in zip(fields, texts, strict=True) if field.optional and not text.strip())
+        empty = next(
+            field.name
+            for field, text in zip(fields, texts, strict=True)
+            if field.optional and not text.strip()
+        )
         notes[empty] = small_print(words.ONE_TEXT)
     for name, warning in scope.warnings(*texts).items():
         notes[name] = small_print(words.with_warning(notes[name]["rows"][0][1], warning))
@@ -37,7 +50,9 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
     return trace, notes
 
 
-def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) -> Callable[..., Pictures]:
+def answering(
+    session: LiveSession, pictures: Callable[[CurrentRun], Pictures]
+) -> Callable[..., Pictures]:
     """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
 
     def answer(*texts: str) -> Pictures:
@@ -50,7 +65,7 @@ def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) 
         under["written"] = strip(run.trace, run.terms, run.stale)
         try:
             return {**under, **pictures(run)}
-        except (models.InputError, CheckpointError):        # the rerun will say so where it belongs
+        except (models.InputError, CheckpointError):  # the rerun will say so where it belongs
             return under
 
     return answer

@@ -23,17 +23,21 @@ CHECKPOINT = Text("checkpoint", is_step=True)
 # field of a model → the text typed for it; models with fields of one name share it
 FIELDS = {
     field.name: Text(field.name, default="" if field.optional else None)
-    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == TEXT
+    for model, _ in ARCHITECTURES.values()
+    for field in model.possible_fields()
+    if field.kind == TEXT
 }
 MOST_POSITIONS = 512
-SHORT = 40      # characters of what an address says that are said again
+SHORT = 40  # characters of what an address says that are said again
 # field that is chosen on a page and not typed → its parameter
 _PARAMETERS: dict[str, Callable[[str], Parameter]] = {
     POSITIONS: lambda name: Several(name, is_step=True, most=MOST_POSITIONS), ORDER: lambda name: Order(name, is_step=True),
 }  # fmt: skip
 CHOSEN = {
     field.name: _PARAMETERS[field.kind](field.name)
-    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind in _PARAMETERS
+    for model, _ in ARCHITECTURES.values()
+    for field in model.possible_fields()
+    if field.kind in _PARAMETERS
 }
 _SESSION = "url"
 
@@ -52,12 +56,18 @@ class _Session:
     settled: set[str] = field(default_factory=set)
     used: dict[str, Parameter] = field(default_factory=dict)
     arrived: bool = False
-    follows: bool = False       # from when the URL is followed until a run has ended: what it does not say is the default
+    follows: bool = False  # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
-    found: str = ""             # the browser's query string as this run found it
-    before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())     # the first three as this run found them
+    found: str = ""  # the browser's query string as this run found it
+    before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = (
+        {},
+        {},
+        set(),
+    )  # the first three as this run found them
     steps: int = 0
-    standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
+    standing: tuple[object, dict[str, list[str]]] | None = (
+        None  # after the last run: the page, and where its steps stood
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,11 @@ def get(parameter: Parameter[Value]) -> Value:
 
 def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
     """What is chosen for those of a model's fields that are not typed, in their order; None for nothing."""
-    return tuple(get(CHOSEN[field.name]) or None if field.name in CHOSEN else None for field in fields if field.kind != TEXT)
+    return tuple(
+        get(CHOSEN[field.name]) or None if field.name in CHOSEN else None
+        for field in fields
+        if field.kind != TEXT
+    )
 
 
 def let_go() -> None:
@@ -144,7 +158,9 @@ def put_right(parameter: Parameter[Value], value: Value) -> None:
     session, is_other = _session(), value != get(parameter)
     if session.standing and is_other:
         session.standing[1].pop(parameter.name, None)
-    stand_in(parameter, value, f"{parameter.name} must be one that this run has" if is_other else "")
+    stand_in(
+        parameter, value, f"{parameter.name} must be one that this run has" if is_other else ""
+    )
 
 
 def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
@@ -153,7 +169,11 @@ def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
     found = [option for option in options if str(option) == str(chosen)]
     if not found:
         there = ", ".join(map(str, options))
-        stand_in(choice, choice.default, f"{choice.name} must be one of {there} here, not {str(chosen)[:SHORT]}")
+        stand_in(
+            choice,
+            choice.default,
+            f"{choice.name} must be one of {there} here, not {str(chosen)[:SHORT]}",
+        )
     return found[0] if found else default
 
 
@@ -171,7 +191,9 @@ def unfit(*parameters: Parameter) -> list[str]:
     return [session.unfit[name] for name in names if name in session.unfit]
 
 
-def bound(parameter: Parameter[Value], value: Value, callback: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def bound(
+    parameter: Parameter[Value], value: Value, callback: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Settings of the Streamlit widget that shows this value of the parameter: its key, and that its changes are kept.
     `callback` is called after a change."""
     key = parameter.name
@@ -197,7 +219,7 @@ def publish() -> Address:
     session.follows, session.standing, session.linked = False, (session.page, places), set()
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():
-        run.query_string = query        # of a rerun that Python asks for itself
+        run.query_string = query  # of a rerun that Python asks for itself
     return Address(query, session.steps, session.found)
 
 

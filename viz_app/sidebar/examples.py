@@ -6,21 +6,42 @@ from models.tasks.date_formats import SOURCE_EXAMPLES
 _EXAMPLES = {
     "dates": [source for _, source in SOURCE_EXAMPLES],
     "translation": [
-        "She is reading a book.", "We like him.", "I don't want to go to school today.", "Where did you buy this hat?",
+        "She is reading a book.",
+        "We like him.",
+        "I don't want to go to school today.",
+        "Where did you buy this hat?",
         "The little dog that I saw yesterday was very hungry.",
     ],
-    "mlm": ["The little dog was very [MASK].", "She is [MASK] a book.", "I don't want to go to [MASK] today."],
+    "mlm": [
+        "The little dog was very [MASK].",
+        "She is [MASK] a book.",
+        "I don't want to go to [MASK] today.",
+    ],
     "span": [
         ("Where is Mary?", "Mary went to the kitchen. John moved to the garden."),
-        ("Where is the book?", "John took the book. Mary went to the office. John moved to the park."),
+        (
+            "Where is the book?",
+            "John took the book. Mary went to the office. John moved to the park.",
+        ),
     ],
-    "permutation": ["She is reading a book.", "I don't want to go to school today.", "The little dog was very hungry."],
-    "classify": ["I like it very much, it works well.", "The food was cold and the waiter was rude."],
-    "language": ["The little dog was very hungry, so", "Once upon a time there was", "I don't want to go to school"],
+    "permutation": [
+        "She is reading a book.",
+        "I don't want to go to school today.",
+        "The little dog was very hungry.",
+    ],
+    "classify": [
+        "I like it very much, it works well.",
+        "The food was cold and the waiter was rude.",
+    ],
+    "language": [
+        "The little dog was very hungry, so",
+        "Once upon a time there was",
+        "I don't want to go to school",
+    ],
 }
 
 
-Example = tuple[str, ...]       # a text for each of the model's first fields
+Example = tuple[str, ...]  # a text for each of the model's first fields
 
 
 # what these examples say in the language, or the form, that their task asks for; all that is right, not only what is usual
@@ -28,11 +49,19 @@ _REFERENCES = {
     "She is reading a book.": ("Elle lit un livre.",),
     "We like him.": ("Nous l'aimons bien.", "Nous l'apprécions."),
     "I don't want to go to school today.": ("Je ne veux pas aller à l'école aujourd'hui.",),
-    "Where did you buy this hat?": ("Où as-tu acheté ce chapeau ?", "Où avez-vous acheté ce chapeau ?"),
-    "The little dog that I saw yesterday was very hungry.": ("Le petit chien que j'ai vu hier avait très faim.",),
-    "Friday, the 31st of May, 2024": ("2024-05-31",), "le dimanche 1er mai 1994": ("1994-05-01",),
-    "viernes, 15 de noviembre de 2024": ("2024-11-15",), "Di., den 27. August 2024": ("2024-08-27",),
-    "24/07/69": ("1969-07-24",), "2025年10月20日(月)": ("2025-10-20",),
+    "Where did you buy this hat?": (
+        "Où as-tu acheté ce chapeau ?",
+        "Où avez-vous acheté ce chapeau ?",
+    ),
+    "The little dog that I saw yesterday was very hungry.": (
+        "Le petit chien que j'ai vu hier avait très faim.",
+    ),
+    "Friday, the 31st of May, 2024": ("2024-05-31",),
+    "le dimanche 1er mai 1994": ("1994-05-01",),
+    "viernes, 15 de noviembre de 2024": ("2024-11-15",),
+    "Di., den 27. August 2024": ("2024-08-27",),
+    "24/07/69": ("1969-07-24",),
+    "2025年10月20日(月)": ("2025-10-20",),
 }
 
 
@@ -50,16 +79,22 @@ def readable_examples(scope: Scope) -> list[Example]:
     """At least one example that this model can read: its checkpoint's own, else its task's; if all are too long for it, as much
     of the first one's last text as it can read."""
     n = len(scope.model.text_fields)
-    each = [(one,) if isinstance(one, str) else tuple(one[:n]) for one in scope.examples or examples(scope.task)]
+    each = [
+        (one,) if isinstance(one, str) else tuple(one[:n])
+        for one in scope.examples or examples(scope.task)
+    ]
     # a box takes one line
     keeps = holds_lines(scope)
     lines = [
         tuple(text.strip() if keeps else text.strip().splitlines()[-1] for text in texts)
-        for texts in each if all(map(str.strip, texts))
+        for texts in each
+        if all(map(str.strip, texts))
     ]
     *first, last = lines[0]
     beginnings = ((*first, last[:end]) for end in range(len(last), 0, -1))
-    return [texts for texts in lines if readable(scope, *texts)] or [next((b for b in beginnings if readable(scope, *b)), lines[0])]
+    return [texts for texts in lines if readable(scope, *texts)] or [
+        next((b for b in beginnings if readable(scope, *b)), lines[0])
+    ]
 
 
 def suited(scope: Scope) -> list[str]:

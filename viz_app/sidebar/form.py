@@ -26,20 +26,22 @@ from viz_app.sidebar.menu import options
 from viz_app.sidebar.opening_bar import bar, leave, open_scope
 from viz_app.ui import note
 
-LANDING = "eng-fra"     # the checkpoint a newcomer sees first
-FIRST_TEXT = examples("translation")[0]     # while no model has been opened
-BOX = 88        # px: three lines of a text; a longer one scrolls in it
-SHOWN = "What it answers and can show: page Models."      # of a model that somebody else made
+LANDING = "eng-fra"  # the checkpoint a newcomer sees first
+FIRST_TEXT = examples("translation")[0]  # while no model has been opened
+BOX = 88  # px: three lines of a text; a longer one scrolls in it
+SHOWN = "What it answers and can show: page Models."  # of a model that somebody else made
 _EXAMPLE, _NAME = "example", "name"
-_SUITED = "suited"      # first field of a model → the task that what stands in it is for, and the example that was put there
-_TYPED = "typed"        # task → what stood in the fields of its model when one of another task was opened
+_SUITED = "suited"  # first field of a model → the task that what stands in it is for, and the example that was put there
+_TYPED = "typed"  # task → what stood in the fields of its model when one of another task was opened
 
 
 def sidebar() -> CurrentRun | None:
     """Draw the shared sidebar; None if nothing has run in this session yet."""
     session = live.session()
     with st.sidebar:
-        st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
+        st.html(
+            '<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>'
+        )
         session.name, session.scope = _checkpoint(session)
         read = _texts(session)
         _swap(session)
@@ -57,10 +59,15 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
-        "Model", list(lines), accept_new_options=True, **bound(CHECKPOINT, url_state.get(CHECKPOINT) or first, _complete),
+        "Model",
+        list(lines),
+        accept_new_options=True,
+        **bound(CHECKPOINT, url_state.get(CHECKPOINT) or first, _complete),
         format_func=lambda name: lines.get(name, name),
         placeholder="Pick a model" if shared else "Pick a model or type a folder",
-        help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
+        help="One of the models offered here."
+        if shared
+        else "A shipped model, or the path of a checkpoint folder of your own.",
     )
     st.session_state[_NAME] = name
     if not name:
@@ -103,7 +110,12 @@ def _complete() -> None:
     url_state.let_go()
     try_again()
     typed, previous = url_state.get(CHECKPOINT) or "", st.session_state.get(_NAME) or ""
-    if previous and typed and not checkpoints.is_there(typed) and checkpoints.is_there(previous + typed):
+    if (
+        previous
+        and typed
+        and not checkpoints.is_there(typed)
+        and checkpoints.is_there(previous + typed)
+    ):
         url_state.keep(CHECKPOINT, previous + typed)
 
 
@@ -117,15 +129,23 @@ def _texts(session: LiveSession) -> bool:
     if spoken:
         _suit(spoken, next(iter(choices.values())))
     st.selectbox(
-        "Examples", list(choices), index=None, key=_EXAMPLE, placeholder="Pick an example …",
-        label_visibility="collapsed", on_change=_take_example, args=(fields, choices),
+        "Examples",
+        list(choices),
+        index=None,
+        key=_EXAMPLE,
+        placeholder="Pick an example …",
+        label_visibility="collapsed",
+        on_change=_take_example,
+        args=(fields, choices),
         format_func=lambda text: " ↵ ".join(text.splitlines()),
     )
     texts, slots = [], []
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
         help_ = _help(spoken) if field.optional else {}
-        texts.append(st.text_area(label, height=BOX, **help_, **bound(FIELDS[field.name], _text(field))))
+        texts.append(
+            st.text_area(label, height=BOX, **help_, **bound(FIELDS[field.name], _text(field)))
+        )
         slots.append(st.container(key=f"room-{field.name}"))
     session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
     session.redraw(*texts)
@@ -169,7 +189,10 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     example only in the place of another. A text that came by URL stays, and so does one in fields that only other models have."""
     fields = [FIELDS[field.name] for field in scope.model.text_fields]
     known, typed = st.session_state.setdefault(_SUITED, {}), st.session_state.setdefault(_TYPED, {})
-    (task, put), known[fields[0].name] = known.get(fields[0].name, (None, "")), (scope.task, example[0])
+    (task, put), known[fields[0].name] = (
+        known.get(fields[0].name, (None, "")),
+        (scope.task, example[0]),
+    )
     text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
     _put({field: value for field, value in start.items() if url_state.get(field) is None})
     if text is None or task is None or url_state.follows():
@@ -194,10 +217,16 @@ def _swap(session: LiveSession) -> None:
         return
     target = FIELDS[spoken.model.fields[-1].name]
     if url_state.get(target).strip():
-        st.button("Let the model write it", key="free", on_click=url_state.keep, args=(target, ""), width="stretch")
+        st.button(
+            "Let the model write it",
+            key="free",
+            on_click=url_state.keep,
+            args=(target, ""),
+            width="stretch",
+        )
         return
 
-    def take() -> None:       # when it is clicked: more may have been typed since
+    def take() -> None:  # when it is clicked: more may have been typed since
         url_state.keep(target, session.run.trace.output)
 
     none = session.run is None or not session.run.trace.output

@@ -11,7 +11,10 @@ from viz_app.session import cache
 def options() -> dict[str, str]:
     """The name of each checkpoint that can be picked → its line in the menu."""
     found = {name: description(name) for name in checkpoints.available()}
-    return {name: line(name, found[name]) for name in sorted(found, key=lambda name: _place(name, found[name]))}
+    return {
+        name: line(name, found[name])
+        for name in sorted(found, key=lambda name: _place(name, found[name]))
+    }
 
 
 def description(name: str) -> Description | None:
@@ -27,7 +30,9 @@ def line(name: str, description: Description | None) -> str:
         return f"{Path(name).name} — own module" if name == checkpoints.module() else name
     task, first = _task(description), list(description.training.get("scores", {}).items())[:1]
     score = words.score_summary(dict(first)).removeprefix("held-out ")
-    return f"{name} — " + "; ".join(filter(None, [words.TASKS.get(task, task), description.family.name, score]))
+    return f"{name} — " + "; ".join(
+        filter(None, [words.TASKS.get(task, task), description.family.name, score])
+    )
 
 
 def _task(description: Description) -> str:
@@ -39,4 +44,11 @@ def _place(name: str, description: Description | None) -> tuple[bool | int | str
     if description is None:
         return True, 0, "", 0, "", name
     task, known, family = _task(description), list(words.TASKS), description.family
-    return False, known.index(task) if task in known else len(known), task, family.year, family.name, name
+    return (
+        False,
+        known.index(task) if task in known else len(known),
+        task,
+        family.year,
+        family.name,
+        name,
+    )

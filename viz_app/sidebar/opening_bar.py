@@ -9,7 +9,7 @@ from viz_app.session import cache, opening
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import Opening
 
-TICK = 0.25     # s between two looks at how far it has come
+TICK = 0.25  # s between two looks at how far it has come
 
 
 def open_scope(session: LiveSession, name: str) -> Scope | None:

@@ -16,7 +16,7 @@ _TITLES = {
     ("encoder", "query"): ("Query stream", "Query"),
 }
 
-STEP = "a row is read → written"      # how a row is named where the model writes
+STEP = "a row is read → written"  # how a row is named where the model writes
 WORD_STEP = "a row is word read → token written after it"
 # of words; what a picture, its axes and its files say
 JOINED = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
@@ -67,7 +67,10 @@ def head_title(site: AttentionSite, head: int, t: Terms) -> str:
 def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
     """(query axis, key axis): who reads, and what is read; `writes` if a row is named by what it reads and what it writes."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    return f"who reads (query): {query.text}{f', {_step(site)}' * writes}", f"what is read (key): {key.text}"
+    return (
+        f"who reads (query): {query.text}{f', {_step(site)}' * writes}",
+        f"what is read (key): {key.text}",
+    )
 
 
 def sides(site: AttentionSite, writes: bool) -> str:
@@ -140,14 +143,19 @@ def formula_tex(site: AttentionSite) -> str:
 
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
-    named = " It is named by the token just read and the one to be written: **read → written**." if writes else ""
+    named = (
+        " It is named by the token just read and the one to be written: **read → written**."
+        if writes
+        else ""
+    )
     if isinstance(site, WordSite):
         return _how_to_read_words(site, writes)
     shares = f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
     if not site.has_causes:
         return f"{shares}up to 1."
     passes_on = (
-        r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$." if is_alignment(site)
+        r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
+        if is_alignment(site)
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
@@ -159,11 +167,14 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
 def _how_to_read_words(site: WordSite, writes: bool) -> str:
     named = (
         " A row is named by the word read and by what the row of its last token writes, the first token behind the word: "
-        "**read → written**." if writes else ""
+        "**read → written**."
+        if writes
+        else ""
     )
     made = (
         rf" The tokens' weights are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that a token may read."
-        if site.of.has_causes else ""
+        if site.of.has_causes
+        else ""
     )
     return (
         f"Each row is one word that reads, the mean of its tokens' rows; each column one word that is read, the sum of its tokens' "
@@ -178,12 +189,14 @@ def departures(config: object) -> str:
         return ""
     start = (
         r"both of the encoder's ends, $s_0 = \tanh(W[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes "
-        r"$\overleftarrow{h}_1$ alone" if config.bidirectional else
-        r"the end of its one reading, $s_0 = \tanh(W h_m + b)$; the paper reads backwards too and takes $\overleftarrow{h}_1$"
+        r"$\overleftarrow{h}_1$ alone"
+        if config.bidirectional
+        else r"the end of its one reading, $s_0 = \tanh(W h_m + b)$; the paper reads backwards too and takes $\overleftarrow{h}_1$"
     )
     cell = (
-        "Its GRU lets the reset gate act on $U s_{i-1}$; the paper's on $s_{i-1}$" if config.cell == "gru" else
-        "Its cell is a plain tanh; the paper's has gates"
+        "Its GRU lets the reset gate act on $U s_{i-1}$; the paper's on $s_{i-1}$"
+        if config.cell == "gru"
+        else "Its cell is a plain tanh; the paper's has gates"
     )
     return (
         f"**Where this model is not the paper's** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It reads the next token "

@@ -132,6 +132,7 @@ def entries() -> str:
     """All that is explained, as HTML that is read by who points at it and shown nowhere."""
     said = [
         f'<dt class="{kind}">{escape(name)}</dt><dd>{escape(text)}</dd>'
-        for kind, of in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS)) for name, text in of.items()
+        for kind, of in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS))
+        for name, text in of.items()
     ]
     return f'<dl class="glossary" hidden>{"".join(said)}</dl>'

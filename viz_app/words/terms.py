@@ -18,8 +18,10 @@ class Terms:
 
     streams: Mapping[str, Stream]
     labels: Mapping[str, str]
-    aligned: str = "eng-fra-bahdanau"      # a shipped checkpoint of this task with an alignment
-    purpose: str = ""                      # what a model of this task does, as the end of a sentence; "" if nobody knows
+    aligned: str = "eng-fra-bahdanau"  # a shipped checkpoint of this task with an alignment
+    purpose: str = (
+        ""  # what a model of this task does, as the end of a sentence; "" if nobody knows
+    )
 
     def of(self, stream: str) -> Stream:
         """The words for a stream; plain ones for one that the task says nothing of."""
@@ -41,47 +43,79 @@ class Terms:
 
 
 def _pair(source: Stream, target: Stream, labels: tuple[str, str], **others: str) -> Terms:
-    return Terms({"source": source, "target": target}, dict(zip(("source", "target"), labels, strict=True)), **others)
+    return Terms(
+        {"source": source, "target": target},
+        dict(zip(("source", "target"), labels, strict=True)),
+        **others,
+    )
 
 
 _TRANSLATION = _pair(
-    Stream("the source sentence", "source token"), Stream("the translation so far", "translated token"), ("Sentence", "Translation")
+    Stream("the source sentence", "source token"),
+    Stream("the translation so far", "translated token"),
+    ("Sentence", "Translation"),
 )
 _DATES = _pair(
-    Stream("the date as written", "character of the written date"), Stream("the ISO date so far", "character of the ISO date"),
-    ("Date, in any format", "ISO date"), aligned="dates-bahdanau", purpose="turns a date, however it is written, into ISO format",
+    Stream("the date as written", "character of the written date"),
+    Stream("the ISO date so far", "character of the ISO date"),
+    ("Date, in any format", "ISO date"),
+    aligned="dates-bahdanau",
+    purpose="turns a date, however it is written, into ISO format",
 )
 _LANGUAGE = Terms(
-    {"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"}, purpose="continues a text"
+    {"text": Stream("the text", "token")},
+    {"text": "Text", "continuation": "What follows"},
+    purpose="continues a text",
 )
 _MASKED = Terms(
-    {"text": Stream("the text", "token")}, {"text": "Text, [MASK] for a word", "second_text": "Second text"},
+    {"text": Stream("the text", "token")},
+    {"text": "Text, [MASK] for a word", "second_text": "Second text"},
     purpose="guesses hidden words from what stands on both sides, and whether one text follows another",
 )
 _SPAN = Terms(
-    {"text": Stream("question and text", "token")}, {"question": "Question", "context": "Text that holds the answer"},
+    {"text": Stream("question and text", "token")},
+    {"question": "Question", "context": "Text that holds the answer"},
     purpose="finds the answer to a question in a text",
 )
 _PERMUTATION = Terms(
-    {"text": Stream("the text", "token")}, {"text": "Text", "second_text": "Second text"},
+    {"text": Stream("the text", "token")},
+    {"text": "Text", "second_text": "Second text"},
     purpose="predicts the tokens of a text in any order, each from those before it in that order",
 )
 _CLASSIFY = Terms(
-    {"text": Stream("the text", "token")}, {"text": "Text", "second_text": "Second text"},
+    {"text": Stream("the text", "token")},
+    {"text": "Text", "second_text": "Second text"},
     purpose="says which of its classes a text belongs to",
 )
 _OF_A_TASK = {
-    "dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "permutation": _PERMUTATION, "span": _SPAN, "classify": _CLASSIFY,
+    "dates": _DATES,
+    "language": _LANGUAGE,
+    "mlm": _MASKED,
+    "permutation": _PERMUTATION,
+    "span": _SPAN,
+    "classify": _CLASSIFY,
 }
-_LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
+_LANGUAGES = {
+    "eng": "English",
+    "fra": "French",
+    "cmn": "Chinese",
+    "deu": "German",
+    "spa": "Spanish",
+    "ita": "Italian",
+}
 
 
 ONE_TEXT = "Empty: one text alone. Type a second one to ask whether it follows the first."
 
 # task → what its models are for, in a word or two, in the order in which they are offered
 TASKS = {
-    "translation": "translation", "dates": "dates", "language": "running text", "mlm": "hidden words", "span": "questions",
-    "classify": "classes of texts", "permutation": "text in any order",
+    "translation": "translation",
+    "dates": "dates",
+    "language": "running text",
+    "mlm": "hidden words",
+    "span": "questions",
+    "classify": "classes of texts",
+    "permutation": "text in any order",
 }
 
 
@@ -91,8 +125,14 @@ def terms(task: str, name: str = "") -> Terms:
         return _OF_A_TASK[task]
     source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
     if not (source and target):
-        return replace(_TRANSLATION, purpose="translates a sentence") if task == "translation" else _TRANSLATION
+        return (
+            replace(_TRANSLATION, purpose="translates a sentence")
+            if task == "translation"
+            else _TRANSLATION
+        )
     return _pair(
-        Stream(f"the {source} sentence", f"{source} token"), Stream(f"the {target} so far", f"{target} token"),
-        (f"{source} sentence", f"{target} sentence"), purpose=f"translates {source} into {target}",
+        Stream(f"the {source} sentence", f"{source} token"),
+        Stream(f"the {target} so far", f"{target} token"),
+        (f"{source} sentence", f"{target} sentence"),
+        purpose=f"translates {source} into {target}",
     )

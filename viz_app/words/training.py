@@ -68,7 +68,11 @@ def listed(names: Sequence[str]) -> str:
 
 def score_summary(scores: dict) -> str:
     """Scores, and over how many cases; empty if there is none."""
-    said = [f"{name} {score(name, v)}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
+    said = [
+        f"{name} {score(name, v)}"
+        for name, v in scores.items()
+        if name != "cases" and isinstance(v, int | float)
+    ]
     over = f" over {scores['cases']:,} cases" if isinstance(scores.get("cases"), int) else ""
     return "; ".join(said) + over if said else ""
 
@@ -78,20 +82,33 @@ def training_origin(training: dict) -> str:
     if not training.get("step"):
         return ""
     data = part if isinstance(part := training.get("data"), dict) else {}
-    on = f" on {data['file']}" if "file" in data else " on generated examples" if "generator" in data else ""
+    on = (
+        f" on {data['file']}"
+        if "file" in data
+        else " on generated examples"
+        if "generator" in data
+        else ""
+    )
     return f"Trained for {training['step']:,} steps{on}."
 
 
 def training_summary(training: dict) -> str:
     """How these weights came about and how good they are, in one line; empty if their record does not say."""
     said = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return " ".join(filter(None, [training_origin(training), said and f"{said[:1].upper()}{said[1:]}."]))
+    return " ".join(
+        filter(None, [training_origin(training), said and f"{said[:1].upper()}{said[1:]}."])
+    )
 
 
 def training_brief(name: str, training: dict) -> str:
     """Whose weights these are and their score, where there is little room."""
     said = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return ", ".join(filter(None, [name, f"{training['step']:,} steps" if training.get("step") else "not trained", said]))
+    return ", ".join(
+        filter(
+            None,
+            [name, f"{training['step']:,} steps" if training.get("step") else "not trained", said],
+        )
+    )
 
 
 def training_of_swapped(training: dict, own: str, name: str) -> str:
@@ -111,4 +128,8 @@ def similarity_dropped(name: str, own: str) -> str:
 def _untrained(name: str) -> str:
     """That a similarity which was swapped in has numbers of its own that nobody trained; empty where it has none."""
     begins = SIMILARITIES[name].initialisation
-    return f" What {name} learns besides was never trained with these weights and is as in a new model: {begins}." if begins else ""
+    return (
+        f" What {name} learns besides was never trained with these weights and is as in a new model: {begins}."
+        if begins
+        else ""
+    )

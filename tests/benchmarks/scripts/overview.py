@@ -15,7 +15,7 @@ from viz_app.drawing.overview import overview as payload
 from viz_app.session import process
 
 LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
-RUNS = 30   # Streamlit does not send again what it has sent before, so no picture comes twice
+RUNS = 30  # Streamlit does not send again what it has sent before, so no picture comes twice
 
 
 @st.cache_resource
@@ -23,9 +23,14 @@ def runs() -> list[Trace]:
     """An encoder alone, so that there are LAYERS × HEADS heads and no more; the end mark is the last token."""
     torch.manual_seed(0)
     tokenizer, d_model = Tokenizer.characters("ab"), HEADS * D_HEAD
-    model = Transformer(TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)).eval()
+    model = Transformer(
+        TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)
+    ).eval()
     scope = Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
-    return [scope.run("".join("ab"[j % (i + 2) == 0] for j in range(TOKENS - 1)), "a") for i in range(RUNS)]
+    return [
+        scope.run("".join("ab"[j % (i + 2) == 0] for j in range(TOKENS - 1)), "a")
+        for i in range(RUNS)
+    ]
 
 
 @st.fragment

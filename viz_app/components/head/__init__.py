@@ -10,8 +10,11 @@ component = register("head", *SCRIPTS)
 
 
 def head(
-    payload: bytes, on_lock: Callable[[str], None], on_look: Callable[[str, bool], None],
-    on_tile: Callable[[tuple[int, int] | None], None], key: str = "head",
+    payload: bytes,
+    on_lock: Callable[[str], None],
+    on_look: Callable[[str, bool], None],
+    on_tile: Callable[[tuple[int, int] | None], None],
+    key: str = "head",
 ) -> None:
     """Show drawing.head.head's payload; `on_lock("q3" | "k0" | "")` is called when a token is locked or let go,
     `on_look(name of a scale, whether sinks are hidden)` when one of the switches is used, `on_tile((query, key) | None)` when
@@ -25,7 +28,14 @@ def head(
         return handle_news
 
     component(
-        key=key, data=payload, on_lock_change=sent("lock", lambda lock: on_lock(str(lock["token"]))),
+        key=key,
+        data=payload,
+        on_lock_change=sent("lock", lambda lock: on_lock(str(lock["token"]))),
         on_look_change=sent("look", lambda look: on_look(str(look["scale"]), bool(look["hides"]))),
-        on_tile_change=sent("tile", lambda tile: on_tile((int(tile["query"]), int(tile["key"])) if "query" in tile else None)),
+        on_tile_change=sent(
+            "tile",
+            lambda tile: on_tile(
+                (int(tile["query"]), int(tile["key"])) if "query" in tile else None
+            ),
+        ),
     )

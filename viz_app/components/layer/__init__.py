@@ -7,10 +7,23 @@ import streamlit as st
 
 from viz_app.components import register
 
-_mount = register("layer", "../walk/signed.js", "../walk/table.js", "rows.js", "stops.js", "vectors.js", "layer.js")
+_mount = register(
+    "layer",
+    "../walk/signed.js",
+    "../walk/table.js",
+    "rows.js",
+    "stops.js",
+    "vectors.js",
+    "layer.js",
+)
 
 
-def layer(payload: bytes, on_layer: Callable[[str], None], on_token: Callable[[int], None], key: str = "layer") -> None:
+def layer(
+    payload: bytes,
+    on_layer: Callable[[str], None],
+    on_token: Callable[[int], None],
+    key: str = "layer",
+) -> None:
     """Show views.layer.payloads.layer's payload. `on_layer(site)` is called when a layer is clicked, `on_token(position)` when a
     token is."""
 

@@ -12,9 +12,23 @@ _mount = register("live", "boxes.js", "live.js")
 
 
 def live(
-    *, token: str, path: str, is_open: bool, pause: int, fields: Sequence[str], lines: bool, address: Address
+    *,
+    token: str,
+    path: str,
+    is_open: bool,
+    pause: int,
+    fields: Sequence[str],
+    lines: bool,
+    address: Address,
 ) -> None:
     """While `is_open`, ask at `path` in the name of the session with this `token` for the texts in the boxes of these `fields`,
     which Streamlit has after `pause` ms without a key; with `lines` they may hold line breaks. The browser is at this `address`."""
-    data = {"token": token, "path": path, "open": is_open, "pause": pause, "fields": list(fields), "lines": lines}
+    data = {
+        "token": token,
+        "path": path,
+        "open": is_open,
+        "pause": pause,
+        "fields": list(fields),
+        "lines": lines,
+    }
     _mount(key="live", data=data | {"address": asdict(address)})

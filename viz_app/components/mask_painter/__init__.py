@@ -22,7 +22,10 @@ def mask_painter(
 
     def painted() -> None:
         if (stroke := news(key, "paint")) is not None:
-            on_paint(str(stroke["kind"]), [(int(q), int(k), int(allowed)) for q, k, allowed in stroke["cells"]])
+            on_paint(
+                str(stroke["kind"]),
+                [(int(q), int(k), int(allowed)) for q, k, allowed in stroke["cells"]],
+            )
 
     def chosen() -> None:
         if (kind := news(key, "kind")) is not None:
@@ -32,4 +35,10 @@ def mask_painter(
         if (tile := news(key, "tile")) is not None:
             on_tile((int(tile["query"]), int(tile["key"])) if "query" in tile else None)
 
-    component(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen, on_tile_change=enlarged)
+    component(
+        key=key,
+        data=payload,
+        on_paint_change=painted,
+        on_kind_change=chosen,
+        on_tile_change=enlarged,
+    )

@@ -11,7 +11,10 @@ _mount = register("order", *SCRIPTS, styles=("../stepper/parts.css", "../answers
 
 
 def order(
-    payload: bytes, on_order: Callable[[Sequence[int]], None], on_choose: Callable[[int], None], key: str = "order"
+    payload: bytes,
+    on_order: Callable[[Sequence[int]], None],
+    on_choose: Callable[[int], None],
+    key: str = "order",
 ) -> None:
     """Show views.task.in_order's payload; `on_order(positions)` is called with the whole new order, `on_choose(position)` with the
     position whose answer is asked for."""

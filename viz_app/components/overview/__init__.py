@@ -9,7 +9,10 @@ component = register("overview", *SCRIPTS)
 
 
 def overview(
-    payload: bytes, on_pick: Callable[[str, int], None], on_join: Callable[[bool], None], key: str = "overview"
+    payload: bytes,
+    on_pick: Callable[[str, int], None],
+    on_join: Callable[[bool], None],
+    key: str = "overview",
 ) -> None:
     """Show drawing.overview.overview's payload; `on_pick(site name, head)` is called when a head is chosen, `on_join` with whether
     sub-words are to be joined to words when that is switched."""

@@ -4,11 +4,16 @@ from collections.abc import Callable
 
 from viz_app.components import news, register
 
-component = register("several", "../walk/signed.js", "../walk/table.js", "ranking.js", "strands.js", "several.js")
+component = register(
+    "several", "../walk/signed.js", "../walk/table.js", "ranking.js", "strands.js", "several.js"
+)
 
 
 def several(
-    payload: bytes, on_head: Callable[[int], None], on_measure: Callable[[str], None], on_query: Callable[[int], None],
+    payload: bytes,
+    on_head: Callable[[int], None],
+    on_measure: Callable[[str], None],
+    on_query: Callable[[int], None],
     key: str = "several",
 ) -> None:
     """Show views.inside.several's payload. `on_head(number)` is called when a head is ticked or unticked, `on_measure(name)` when

@@ -36,4 +36,6 @@ def stepper(
         if st.session_state[key].get("free"):
             on_free()
 
-    _mount(key=key, data=payload, on_step_change=stepped, on_force_change=forced, on_free_change=freed)
+    _mount(
+        key=key, data=payload, on_step_change=stepped, on_force_change=forced, on_free_change=freed
+    )

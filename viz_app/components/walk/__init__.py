@@ -9,7 +9,12 @@ from viz_app.components import register
 _mount = register("walk", "signed.js", "table.js", "walk.js")
 
 
-def walk(payload: bytes, on_choose: Callable[[int, int], None], on_stage: Callable[[int], None], key: str = "walk") -> None:
+def walk(
+    payload: bytes,
+    on_choose: Callable[[int, int], None],
+    on_stage: Callable[[int], None],
+    key: str = "walk",
+) -> None:
     """Show views.inside.cell.walk's payload. `on_choose(query, key)` is called when a row is clicked, `on_stage(stage)` then
     and when the slider has come to rest; stepping itself asks nothing of Python."""
 

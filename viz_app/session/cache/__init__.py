@@ -1,6 +1,12 @@
 """Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
 
-from viz_app.session.cache.findings import formula_measures, reach, shuffle, trace_finding, vector_changes
+from viz_app.session.cache.findings import (
+    formula_measures,
+    reach,
+    shuffle,
+    trace_finding,
+    vector_changes,
+)
 from viz_app.session.cache.opened import (
     checkpoint_drawing,
     description,

@@ -22,31 +22,54 @@ def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
 
     def work_out() -> Reach:
         first = source[:CHECKED]
-        gap = cached(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
+        gap = cached(
+            scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice)
+        )
         return reach_of(scope.model, source, choice, gap=gap)
 
     return cached(scope, "reach", source, choice, make=work_out)
 
 
-def vector_changes(scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]) -> torch.Tensor:
+def vector_changes(
+    scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]
+) -> torch.Tensor:
     """How much of its fixed vector each of these places of a source can change."""
-    return cached(scope, "vector changes", source, places, others,
-                   make=lambda: changes_of_vector(scope.model, source, places, others))
+    return cached(
+        scope,
+        "vector changes",
+        source,
+        places,
+        others,
+        make=lambda: changes_of_vector(scope.model, source, places, others),
+    )
 
 
-def shuffle(scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]) -> ShuffleTest:
+def shuffle(
+    scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]
+) -> ShuffleTest:
     """What this order does to a row of tokens in a model of these weights, `name` saying whether its positions are there."""
-    return cached(scope, "shuffled", name, row.ids, row.segments, order,
-                   make=lambda: shuffle_test(model, row.ids, order, row.segments))
+    return cached(
+        scope,
+        "shuffled",
+        name,
+        row.ids,
+        row.segments,
+        order,
+        make=lambda: shuffle_test(model, row.ids, order, row.segments),
+    )
 
 
 def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
     """What is worked out of a run without changes: of a long text, of which it takes seconds, once, and not at every rerun."""
     if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
         return make()
-    return store.kept.get((trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make)
+    return store.kept.get(
+        (trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make
+    )
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     """models.analysis.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
-    return store.kept.get(("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift))
+    return store.kept.get(
+        ("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift)
+    )

@@ -45,12 +45,16 @@ def snapshot(scope: Scope, step: int) -> Scope:
     """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
     path = str(scope.path)
     files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
-    return store.kept.get(("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True)
+    return store.kept.get(
+        ("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True
+    )
 
 
 def with_similarity(scope: Scope, similarity: str) -> Scope:
     """The same weights with another similarity. Raises ValueError for a model without self-attention."""
-    return cached(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
+    return cached(
+        scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True
+    )
 
 
 def without_positions(scope: Scope) -> Scope:
@@ -58,7 +62,9 @@ def without_positions(scope: Scope) -> Scope:
 
     def bare() -> Scope:
         model = permutation_test.without_positions(scope.model)
-        return Scope(Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device)
+        return Scope(
+            Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device
+        )
 
     return cached(scope, "without positions", make=bare, spared=True)
 
@@ -69,7 +75,15 @@ def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], .
     try:
         folder = shipped_folder() / name
         folder = folder if folder.is_dir() else Path(name).expanduser()
-        found = [path.stat() for path in (folder / file for file in files) if path.exists() or not hub.is_folder(folder)]
-    except (OSError, ValueError, RuntimeError):     # not there, or no path at all; models.load says what is wrong
+        found = [
+            path.stat()
+            for path in (folder / file for file in files)
+            if path.exists() or not hub.is_folder(folder)
+        ]
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # not there, or no path at all; models.load says what is wrong
         return ()
     return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)

@@ -17,14 +17,21 @@ from models.trace.edits import Edits
 from viz_app.session.cache.opened import scope, snapshot, with_similarity
 from viz_app.session.cache.store import Value, cached
 
-Chosen = tuple[Any, ...]        # for the model's fields that are not typed, in their order; empty where there is none
-SHORT = 64          # tokens of a text that may share a batch
+Chosen = tuple[
+    Any, ...
+]  # for the model's fields that are not typed, in their order; empty where there is none
+SHORT = 64  # tokens of a text that may share a batch
 
-_one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
+_one_run = (
+    threading.Lock()
+)  # runs side by side only wait for each other's interpreter lock, at every operation of torch
 
 
 def trace(
-    scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], ...] = (), chosen: Chosen = ()
+    scope: Scope,
+    texts: tuple[str, ...],
+    drafts: tuple[tuple[int, ...], ...] = (),
+    chosen: Chosen = (),
 ) -> Trace:
     """The run of a model on what stands in the boxes of its fields and what is `chosen` for those that are not typed; `drafts` as
     in models.Scope.run. Raises models.InputError."""
@@ -40,8 +47,14 @@ def trace(
 def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
     """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
     the texts, or where no token can be hidden, nor an order that is left to right. Raises models.InputError."""
-    fields, others = scope.model.text_fields, [field for field in scope.model.fields if field.kind != TEXT]
-    given = tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
+    fields, others = (
+        scope.model.text_fields,
+        [field for field in scope.model.fields if field.kind != TEXT],
+    )
+    given = tuple(
+        None if field.optional and not text.strip() else text
+        for field, text in zip(fields, texts, strict=True)
+    )
     if not any(chosen):
         return given
     rows = scope.encode(*given)
@@ -73,10 +86,14 @@ def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> N
             cached(opened, "trace", given, make=lambda made=made: made)
 
 
-def _readable(scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
+def _readable(
+    scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]
+) -> list[tuple[Value | None, ...]]:
     readable = []
     for texts, chosen in requests:
-        with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
+        with suppress(
+            models.InputError, ValueError
+        ):  # ValueError: texts typed for a model with other fields
             given = _field_values(scope, texts, chosen)
             if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
                 readable.append(given)
@@ -85,7 +102,9 @@ def _readable(scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]) -> l
 
 def teacher_forced_trace(scope: Scope, source: str, target: Encoding) -> Trace:
     """A model's run on a source and on another run's target. Raises models.InputError."""
-    return cached(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
+    return cached(
+        scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0]
+    )
 
 
 def snapshot_trace(scope: Scope, step: int, of: Trace) -> Trace:
@@ -100,7 +119,11 @@ def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
 
 def _trace_of_texts(scope: Scope, of: Trace) -> Trace:
     model = scope.model
-    asked = tuple(of.streams[field.stream] for field in model.fields) if model.translates else tuple(of.fields.values())
+    asked = (
+        tuple(of.streams[field.stream] for field in model.fields)
+        if model.translates
+        else tuple(of.fields.values())
+    )
     return cached(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
 
 
@@ -109,14 +132,30 @@ def row_trace(scope: Scope, row: Encoding) -> Trace:
     return cached(scope, "row", row, make=lambda: scope.run(row))
 
 
-def autoregression(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
+def autoregression(
+    scope: Scope, source: tuple[int, ...], method: decoding_runs.Method
+) -> decoding_runs.Autoregression:
     """What a method writes for these source tokens, with every step's attention."""
-    return cached(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
+    return cached(
+        scope,
+        "decoded",
+        source,
+        method,
+        make=lambda: decoding_runs.autoregressive(scope.model, source, method),
+    )
 
 
-def single_pass(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
+def single_pass(
+    scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]
+) -> decoding_runs.Run:
     """One pass without a cache over tokens that are already there."""
-    return cached(scope, "single pass", source, tokens, make=lambda: decoding_runs.single_pass(scope.model, source, tokens))
+    return cached(
+        scope,
+        "single pass",
+        source,
+        tokens,
+        make=lambda: decoding_runs.single_pass(scope.model, source, tokens),
+    )
 
 
 def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
@@ -133,4 +172,11 @@ def masked_runs(
 ) -> list[MaskedRun]:
     """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
     models.InputError."""
-    return cached(scope, "masked", requests, edits, most, make=lambda: run_masked(scope, requests, edits, drafts, most))
+    return cached(
+        scope,
+        "masked",
+        requests,
+        edits,
+        most,
+        make=lambda: run_masked(scope, requests, edits, drafts, most),
+    )

@@ -6,9 +6,14 @@ from viz_app.session import url_state
 from viz_app.session.focus import lock_token
 from viz_app.session.parameters import Choice, Switch, Text
 
-SCALE, HIDES = Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)), Switch("hide-sinks", is_step=False)
-WORDS = Switch("words")     # sub-words joined
-TILE = Text("tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|")     # a query and a key, or the whole text
+SCALE, HIDES = (
+    Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)),
+    Switch("hide-sinks", is_step=False),
+)
+WORDS = Switch("words")  # sub-words joined
+TILE = Text(
+    "tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|"
+)  # a query and a key, or the whole text
 
 
 def scale() -> Scale:

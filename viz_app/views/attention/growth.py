@@ -27,12 +27,16 @@ _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 def choose(run: CurrentRun) -> int | None:
     """Draw the switch and the slider over the checkpoint's snapshots; returns the chosen step, if there is one to show."""
     steps = run.scope.snapshots
-    if not steps or not st.toggle("Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))):
+    if not steps or not st.toggle(
+        "Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))
+    ):
         return None
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
         step = st.select_slider(
-            "Training step of the weights", steps, format_func=lambda s: f"{s:,}",
+            "Training step of the weights",
+            steps,
+            format_func=lambda s: f"{s:,}",
             **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
@@ -41,8 +45,12 @@ def choose(run: CurrentRun) -> int | None:
     with right:
         colours = look(st.context.theme.type)
         record = run.scope.training
-        chart = growth_files.loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
-        st.caption(growth_files.LOSSES)       # above the picture: in it, where it is wider than the picture, it is cut off
+        chart = growth_files.loss_curve(
+            record.get("curve", []), step, colours.accent, colours.quiet
+        )
+        st.caption(
+            growth_files.LOSSES
+        )  # above the picture: in it, where it is wider than the picture, it is cut off
         st.altair_chart(ui.presented(chart), key="growth-loss")
         st.caption(growth_files.two_losses(record, run.scope.config.dropout))
     try:
@@ -55,7 +63,11 @@ def choose(run: CurrentRun) -> int | None:
 
 
 def download(
-    now: Callable[[], CurrentRun], site: AttentionSite, head: int, scale: Scale, shown_as: Callable[[Trace], Trace],
+    now: Callable[[], CurrentRun],
+    site: AttentionSite,
+    head: int,
+    scale: Scale,
+    shown_as: Callable[[Trace], Trace],
     tile: Tile = None,
 ) -> None:
     """Offer this head over all snapshots as an animated picture, where there are any; each run is `shown_as` tokens or words."""
@@ -63,20 +75,30 @@ def download(
         return
     file = head_name(shown_as(now().trace), site, head, "training")
     ui.download(
-        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale, shown_as, tile),
-        f"{file}.gif", "image/gif", lambda: facts(shown_as(now().trace), steps=", ".join(map(str, now().scope.snapshots))),
+        "This head through training, animated GIF",
+        lambda: _animation(now(), site.name, head, scale, shown_as, tile),
+        f"{file}.gif",
+        "image/gif",
+        lambda: facts(shown_as(now().trace), steps=", ".join(map(str, now().scope.snapshots))),
     )
 
 
 def _animation(
-    run: CurrentRun, name: str, head: int, scale: Scale, shown_as: Callable[[Trace], Trace], tile: Tile = None
+    run: CurrentRun,
+    name: str,
+    head: int,
+    scale: Scale,
+    shown_as: Callable[[Trace], Trace],
+    tile: Tile = None,
 ) -> bytes:
     frames, trace = [], shown_as(run.trace)
     site = trace.attention[name]
     hidden = sinks(trace.axes(site)[1])
     for step in run.scope.snapshots:
         snapshot = shown_as(cache.snapshot_trace(run.scope, step, run.trace))
-        drawn = cells(snapshot, snapshot.attention[name], head, tile, hidden if scale.hides_sinks else ())
+        drawn = cells(
+            snapshot, snapshot.attention[name], head, tile, hidden if scale.hides_sinks else ()
+        )
         frames.append(growth_files.Frame(step, strengths(drawn, scale, hidden)))
     title = words.head_title(site, head, run.terms)
     unit = "; ".join(filter(None, (legend(trace, site, scale), what_is_drawn(drawn, site))))

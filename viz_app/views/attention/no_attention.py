@@ -19,7 +19,9 @@ from viz_app.session.live import Pictures
 from viz_app.views.attention.payloads import at_step, without_attention
 
 
-def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = None) -> Callable[[CurrentRun], Pictures]:
+def no_attention(
+    run: CurrentRun, written: DeltaGenerator, step: int | None = None
+) -> Callable[[CurrentRun], Pictures]:
     """The encoder's states instead of attention, why there is none, and the check that only h_m passes; in `written`, what was
     read and written. `step` is one of the training, None for the last. Returns how its pictures are made of another run."""
     drawn, session = without_attention(run, step), live.session()
@@ -36,9 +38,18 @@ def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = No
         st.markdown(states.explanation(run.scope.config, run.terms))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
-                "The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv", lambda: facts(now())
+                "The states, CSV",
+                lambda: states.states_csv(now()),
+                f"{name}.csv",
+                "text/csv",
+                lambda: facts(now()),
             )
-            ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz", about=lambda: facts(now()))
+            ui.download(
+                "All states, npz",
+                lambda: states.states_npz(now()),
+                f"{name}.npz",
+                about=lambda: facts(now()),
+            )
     with checked:
         ui.checks_panel(drawn["checks"], words.training_summary(at_step(run, step).scope.training))
     return partial(without_attention, step=step)

@@ -21,19 +21,21 @@ from viz_app.views.attention.payloads import Choices, at_step, compared, payload
 from viz_app.views.inside import similarity
 from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
 
-MANY = 16       # heads of a layer that can be told apart in the narrower column
+MANY = 16  # heads of a layer that can be told apart in the narrower column
 
 
 def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     """Draw the page; returns how its pictures are made of another run."""
-    heads = "Each small square is one head. The stronger the colour, the more one token reads another."
+    heads = (
+        "Each small square is one head. The stronger the colour, the more one token reads another."
+    )
     none = "This model has no attention, so no token reads another."
     ui.headline("Attention: who reads whom?", heads if run.trace.attention else none)
     strip = st.container()
     step = growth.choose(run)
     if not run.trace.attention:
         return no_attention(run, strip, step)
-    name = other_similarity(run)                  # chosen on the page Inside a head
+    name = other_similarity(run)  # chosen on the page Inside a head
     if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
             name = choose_similarity(run)
@@ -64,9 +66,16 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
         with checks:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(run, step), name))
         ui.downloads(
-            lambda: shown_as(compared(session.run, step, name).trace), site, focus.head, run.terms, choices.scale, choices.tile
+            lambda: shown_as(compared(session.run, step, name).trace),
+            site,
+            focus.head,
+            run.terms,
+            choices.scale,
+            choices.tile,
         )
-        growth.download(lambda: session.run, site, focus.head, choices.scale, shown_as, choices.tile)
+        growth.download(
+            lambda: session.run, site, focus.head, choices.scale, shown_as, choices.tile
+        )
 
 
 def _explanation(run: CurrentRun, trace: Trace, site: AttentionSite, head: int) -> str:
@@ -74,10 +83,17 @@ def _explanation(run: CurrentRun, trace: Trace, site: AttentionSite, head: int) 
     place = words.place(site, head)
     read = words.how_to_read(site, writes(trace, site))
     config, snapshots = run.scope.config, run.scope.snapshots
-    parts = f"**{place}.** {words.where_from(site, run.terms)}", read, words.departures(config), words.no_snapshots(snapshots)
+    parts = (
+        f"**{place}.** {words.where_from(site, run.terms)}",
+        read,
+        words.departures(config),
+        words.no_snapshots(snapshots),
+    )
     return "\n\n".join(part for part in parts if part)
 
 
 def widths(trace: Trace) -> tuple[float, float]:
     """The shares of the page that all heads and the one head have, side by side."""
-    return (1, 2.9) if max(site.n_heads for site in trace.attention.values()) <= MANY else (1.6, 2.3)
+    return (
+        (1, 2.9) if max(site.n_heads for site in trace.attention.values()) <= MANY else (1.6, 2.3)
+    )

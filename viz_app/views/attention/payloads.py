@@ -42,10 +42,15 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     site, of_tokens = trace.attention[focus.site], whole.attention[focus.site]
     made = cache.trace_finding(whole, ("overview", choices.words), lambda: all_codes(trace))
     return {
-        **_of_step(run, own, whole, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
+        **_of_step(run, own, whole, choices.step),
+        **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
-        "checks": check_rows(cache.trace_finding(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
+        "checks": check_rows(
+            cache.trace_finding(
+                whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens)
+            )
+        ),
     }
 
 
@@ -56,13 +61,18 @@ def words_joined(trace: Trace, joins: bool) -> Trace:
 
 def _checks(site: AttentionSite, of_tokens: AttentionSite) -> list[Check]:
     """Of words what must hold of their weights, and that the tokens' weights are what the model used."""
-    return [*check_site(site), *([check_used(of_tokens)] if site is not of_tokens and of_tokens.has_causes else [])]
+    return [
+        *check_site(site),
+        *([check_used(of_tokens)] if site is not of_tokens and of_tokens.has_causes else []),
+    ]
 
 
 def without_attention(run: CurrentRun, step: int | None) -> Pictures:
     """The same of a run of a model that has no attention: the states of its encoder instead."""
     own = at_step(run, step)
-    title = f"The encoder's states; framed: h(m), all that the decoder is given of {run.terms.source}"
+    title = (
+        f"The encoder's states; framed: h(m), all that the decoder is given of {run.terms.source}"
+    )
     return {
         **_of_step(run, own, own.trace, step),
         "states": encoder_states(own.trace, own.scope.config, title),
@@ -82,7 +92,11 @@ def at_step(run: CurrentRun, step: int | None) -> CurrentRun:
     """The same texts under the weights of this step. Raises models.CheckpointError."""
     if step is None:
         return run
-    return replace(run, scope=cache.snapshot(run.scope, step), trace=cache.snapshot_trace(run.scope, step, run.trace))
+    return replace(
+        run,
+        scope=cache.snapshot(run.scope, step),
+        trace=cache.snapshot_trace(run.scope, step, run.trace),
+    )
 
 
 def compared(run: CurrentRun, step: int | None, name: str) -> CurrentRun:

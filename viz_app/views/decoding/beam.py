@@ -22,7 +22,9 @@ def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[
     if node and node[0] < len(steps) and node[1] < len(steps[node[0]].hypotheses):
         return node
     last, rank = len(steps) - 1, 0
-    while last and len(steps[last].hypotheses[rank].tokens) <= last:  # where it ended, not where it only waited
+    while (
+        last and len(steps[last].hypotheses[rank].tokens) <= last
+    ):  # where it ended, not where it only waited
         last, rank = last - 1, steps[last].hypotheses[rank].parent
     return last, rank
 
@@ -55,15 +57,22 @@ def beam_tree(
     starts = len(hypothesis.tokens) + n_text == 1
     ids = candidates(run)[-1:]
     header: dict[str, Any] = {
-        "steps": [[_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.hypotheses)] for s in steps],
+        "steps": [
+            [_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.hypotheses)]
+            for s in steps
+        ],
         "node": list(node),
         "source": [label.as_json() for label in source_labels(story, reading)],
         "read": [label.as_json() for label in read],
         "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=starts).as_json(),
-        "candidates": [token_label(scope.tokenizer, i, first=starts).as_json() for i in ids[0].tolist()],
+        "candidates": [
+            token_label(scope.tokenizer, i, first=starts).as_json() for i in ids[0].tolist()
+        ],
         "reading": reading.name,
         "cross": reading.cross_name,
-        "sourceName": terms.of(story.trace.attention[reading.cross].key_stream).text if reading.cross else "",
+        "sourceName": terms.of(story.trace.attention[reading.cross].key_stream).text
+        if reading.cross
+        else "",
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
         **saving(file_name(story.trace, "beam"), facts(story.trace)),
@@ -72,16 +81,23 @@ def beam_tree(
         header,
         ids=ids[0].numpy().astype(np.int32),
         p=run.log_probs[-1:].gather(1, ids).exp()[0].numpy(),
-        **{part: run.weights(site, reading.head)[-1].numpy()
-           for part, site in (("cross", reading.cross), ("self", reading.own)) if site},
+        **{
+            part: run.weights(site, reading.head)[-1].numpy()
+            for part, site in (("cross", reading.cross), ("self", reading.own))
+            if site
+        },
     )
 
 
-def _node(h: Hypothesis, at: tuple[int, int], n_text: int, path: set, scope: Scope) -> dict[str, Any]:
+def _node(
+    h: Hypothesis, at: tuple[int, int], n_text: int, path: set, scope: Scope
+) -> dict[str, Any]:
     """`carried`: this hypothesis had ended before this step and only stays in the beam."""
     carried = len(h.tokens) <= at[0]
     return {
-        "label": token_label(scope.tokenizer, h.tokens[-1], first=len(h.tokens) + n_text == 1).as_json(),
+        "label": token_label(
+            scope.tokenizer, h.tokens[-1], first=len(h.tokens) + n_text == 1
+        ).as_json(),
         "text": scope.tokenizer.decode(h.tokens),
         "logProb": h.log_prob,
         "score": h.score,

@@ -19,7 +19,10 @@ from viz_app.views.decoding.shown_attention import ShownAttention, reading, writ
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
 TEMPERATURE = Number("decoding-temperature", 1.0, low=0.1, high=5.0)
-TOP_K, TOP_P = Whole("decoding-top-k", 0, high=100_000), Number("decoding-top-p", 1.0, low=0.05, high=1.0)
+TOP_K, TOP_P = (
+    Whole("decoding-top-k", 0, high=100_000),
+    Number("decoding-top-p", 1.0, low=0.05, high=1.0),
+)
 SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
 ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
 MAX_NEW = Whole("decoding-tokens", 40, low=1, high=10_000)
@@ -32,9 +35,14 @@ def choose(run: CurrentRun) -> Choices:
     place = state.place(run.scope, given)
     with which_head.row():
         attention = _reading(run.trace, place.mean)
-        how = _HOW[st.segmented_control(
-            "How inference takes the next token", list(_HOW), required=True, **url_state.bound(HOW, url_state.get(HOW)),
-        )]
+        how = _HOW[
+            st.segmented_control(
+                "How inference takes the next token",
+                list(_HOW),
+                required=True,
+                **url_state.bound(HOW, url_state.get(HOW)),
+            )
+        ]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
     method = Method(how, **settings, forced=place.forced)
     choices = Choices(method, attention, place, given, state.cleared())
@@ -45,23 +53,45 @@ def choose(run: CurrentRun) -> Choices:
 
 def _number(label: str, parameter: Whole | Number, step: float, explanation: str) -> float:
     return st.number_input(
-        label, parameter.low, parameter.high, step=step, help=explanation, width=max(_SLIM, 8 * len(label) + 30),
+        label,
+        parameter.low,
+        parameter.high,
+        step=step,
+        help=explanation,
+        width=max(_SLIM, 8 * len(label) + 30),
         **url_state.bound(parameter, url_state.get(parameter)),
     )
 
 
 def _sampling() -> dict:
-    temperature = _number("Temperature", TEMPERATURE, 0.1, "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.")
+    temperature = _number(
+        "Temperature",
+        TEMPERATURE,
+        0.1,
+        "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.",
+    )
     top_k = _number("Top-k", TOP_K, 1, "Draw from the k most probable tokens only; 0 means all.")
-    top_p = _number("Top-p", TOP_P, 0.05, "Draw from the smallest set whose probabilities reach p (nucleus sampling).")
+    top_p = _number(
+        "Top-p",
+        TOP_P,
+        0.05,
+        "Draw from the smallest set whose probabilities reach p (nucleus sampling).",
+    )
     seed = _number("Seed", SEED, 1, "The same seed draws the same text.")
-    return {"temperature": temperature, "top_k": top_k or None, "top_p": top_p if top_p < 1 else None, "seed": seed}
+    return {
+        "temperature": temperature,
+        "top_k": top_k or None,
+        "top_p": top_p if top_p < 1 else None,
+        "seed": seed,
+    }
 
 
 def _beam() -> dict:
     width = _number("Width", WIDTH, 1, "How many texts are kept at each step.")
     alpha = _number(
-        "Length α", ALPHA, 0.1,
+        "Length α",
+        ALPHA,
+        0.1,
         r"Score $= \text{log-probability} / ((5 + \text{length}) / 6)^\alpha$. 0 favours short texts.",
     )
     return {"width": width, "alpha": alpha}
@@ -71,7 +101,11 @@ def _length(model: Model) -> dict:
     """Where it may stop: a translation has an end of its own, a text that goes on need not have one."""
     if not model.continues:
         return {}
-    return {"max_new": _number("New tokens", MAX_NEW, 1, "It stops after so many, if it does not end before.")}
+    return {
+        "max_new": _number(
+            "New tokens", MAX_NEW, 1, "It stops after so many, if it does not end before."
+        )
+    }
 
 
 def _reading(trace: Trace, mean: bool) -> ShownAttention:
@@ -83,7 +117,9 @@ def _reading(trace: Trace, mean: bool) -> ShownAttention:
     site, focus = chosen_focus(trace)
     layers = sorted({s.layer for s in sites})
     layer, role = min(site.layer, max(layers)), site.role if site.stack == "decoder" else "cross"
-    of_layer = [next((s for s in sites if (s.layer, s.role) == (n, role)), sites[0]) for n in layers]
+    of_layer = [
+        next((s for s in sites if (s.layer, s.role) == (n, role)), sites[0]) for n in layers
+    ]
     shown = of_layer[layers.index(layer)]
     head = min(focus.head, shown.n_heads - 1)
     which_head.which_head({shown.kind: of_layer}, shown, None if mean else head, _pick, mean=True)

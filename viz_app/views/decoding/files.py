@@ -17,7 +17,17 @@ from viz_app.drawing.provenance import counted
 from viz_app.views.decoding.steps import CANDIDATES, HOW
 from viz_app.views.decoding.story import Story
 
-_COLUMNS = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
+_COLUMNS = [
+    "run",
+    "position",
+    "reads",
+    "takes",
+    "probability",
+    "rank",
+    "entropy (nats)",
+    "forced",
+    "from the cache",
+]
 
 
 def table(story: Story, scope: Scope) -> str:
@@ -25,9 +35,14 @@ def table(story: Story, scope: Scope) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     places = range(1, CANDIDATES + 1)
-    writer.writerow([*_COLUMNS, *(f"choice {n}" for n in places), *(f"p of choice {n}" for n in places)])
+    writer.writerow(
+        [*_COLUMNS, *(f"choice {n}" for n in places), *(f"p of choice {n}" for n in places)]
+    )
     forced = dict(story.method.forced)
-    named = [("teacher-forced", story.parallel, {}), (f"autoregressive, {HOW[story.method.how]}", story.serial, forced)]
+    named = [
+        ("teacher-forced", story.parallel, {}),
+        (f"autoregressive, {HOW[story.method.how]}", story.serial, forced),
+    ]
     if story.free:
         named.append(("autoregressive, nothing forced", story.free, {}))
     for name, run, by_force in named:
@@ -40,7 +55,10 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
     """Tokens as on the screen; `n_text` of them stood in the text before the run's first."""
     p, taken = run.log_probs[i].exp(), run.taken[i]
     best = p.topk(min(CANDIDATES, len(p)))
-    tokens = [token_label(scope.tokenizer, one, first=n_text + i == 0).text for one in best.indices.tolist()]
+    tokens = [
+        token_label(scope.tokenizer, one, first=n_text + i == 0).text
+        for one in best.indices.tolist()
+    ]
     read, took = token_labels(scope.tokenizer, (run.read[i], taken), n_text + i - 1)
     numbers = [str(p[taken].numpy()), int((p > p[taken]).sum()) + 1, str(run.entropy[i].numpy())]
     return [

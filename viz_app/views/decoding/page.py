@@ -37,7 +37,11 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not recurrent and not run.trace.attention:
         with strip:
             ui.run_strip(run.trace, run.terms, run.stale)
-        ui.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
+        ui.note(
+            st.empty(),
+            "This model's decoder has no layers, so there is no decoding to show.",
+            key="decoding",
+        )
         return None
     if not has_room(run):
         with strip:
@@ -87,6 +91,12 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
 
     name = file_name(run.trace, "decoding")
     with st.container(horizontal=True, gap="small", key="downloads"):
-        ui.download("Both runs, CSV", lambda: files.table(now(), scope), f"{name}.csv", "text/csv", about)
-        ui.download("This step, SVG", drawing, f"{name}.token{step + 1}.svg", "image/svg+xml", about)
-        ui.download("All steps, npz", lambda: files.arrays(now(), scope), f"{name}.npz", about=about)
+        ui.download(
+            "Both runs, CSV", lambda: files.table(now(), scope), f"{name}.csv", "text/csv", about
+        )
+        ui.download(
+            "This step, SVG", drawing, f"{name}.token{step + 1}.svg", "image/svg+xml", about
+        )
+        ui.download(
+            "All steps, npz", lambda: files.arrays(now(), scope), f"{name}.npz", about=about
+        )

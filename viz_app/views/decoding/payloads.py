@@ -28,7 +28,11 @@ class Place:
     def within(self, scope: Scope) -> "Place":
         """Without forced tokens that this model does not have, or may not write."""
         never = scope.config.pad_id, scope.config.start_id
-        legal = tuple((p, t) for p, t in self.forced if p < scope.n_ctx and t < scope.config.vocab_size and t not in never)
+        legal = tuple(
+            (p, t)
+            for p, t in self.forced
+            if p < scope.n_ctx and t < scope.config.vocab_size and t not in never
+        )
         return replace(self, forced=legal)
 
 
@@ -48,7 +52,9 @@ class Choices:
         if given == self.given:
             return self
         method, place = replace(self.method, forced=()), Place(mean=self.place.mean)
-        return replace(self, method=method, place=place, given=given, cleared=bool(self.place.forced))
+        return replace(
+            self, method=method, place=place, given=given, cleared=bool(self.place.forced)
+        )
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -60,11 +66,15 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     step = min(choices.place.step, both.n_steps - 1)
     drawn = {
         "written": _written(run, both),
-        "stepper": stepper(both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)),
-        "checks": check_rows(check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))),
+        "stepper": stepper(
+            both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)
+        ),
+        "checks": check_rows(
+            check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))
+        ),
     }
     if run.scope.model.continues:
-        drawn["note decoding"] = rows("explained")       # nothing to say, and no room kept for it
+        drawn["note decoding"] = rows("explained")  # nothing to say, and no room kept for it
     return drawn | ({"beam_tree": _beam_tree(run, written, both, choices)} if written.beam else {})
 
 
@@ -82,14 +92,20 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     free: Run | None = None
     if method.forced:
         free = cache.autoregression(run.scope, given, replace(method, forced=())).run
-    return written, Story(run.trace, _teacher_forced(run, method), written.run, written.method, free, n_opening)
+    return written, Story(
+        run.trace, _teacher_forced(run, method), written.run, written.method, free, n_opening
+    )
 
 
 def given_ids(run: CurrentRun) -> tuple[int, ...]:
     """The tokens that writing goes on from: a source, or a prompt without what follows it."""
     first = run.scope.model.fields[0]
     ids = run.trace.streams[first.stream].ids
-    return ids[: len(run.scope.given_ids(run.trace.fields[first.name]))] if run.scope.model.continues else ids
+    return (
+        ids[: len(run.scope.given_ids(run.trace.fields[first.name]))]
+        if run.scope.model.continues
+        else ids
+    )
 
 
 def has_room(run: CurrentRun) -> bool:
@@ -107,7 +123,10 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
     n_opening, stream = _n_opening(run), run.trace.next_token.stream
     if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
         return of_trace(run.trace, n_opening - 1)
-    return single_pass(run, cache.autoregression(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken)
+    return single_pass(
+        run,
+        cache.autoregression(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken,
+    )
 
 
 def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
@@ -135,5 +154,12 @@ def _beam_tree(run: CurrentRun, written: Autoregression, both: Story, choices: C
     node = beam.nearest(written.beam, choices.place.node)
     node_run = single_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
-        written.beam, node, node_run, both, run.scope, choices.reading, run.terms, written.method.alpha
+        written.beam,
+        node,
+        node_run,
+        both,
+        run.scope,
+        choices.reading,
+        run.terms,
+        written.method.alpha,
     )

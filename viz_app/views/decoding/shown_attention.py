@@ -35,4 +35,6 @@ def reading(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAtten
         return ShownAttention()
     who = f"mean over its {one.n_heads} heads" if head is None else f"head {head + 1}"
     crosses = (cross.name, "Cross-attention") if cross else ("", "")
-    return ShownAttention(crosses[0], own.name if own else "", head, f"decoder layer {layer + 1}, {who}", crosses[1])
+    return ShownAttention(
+        crosses[0], own.name if own else "", head, f"decoder layer {layer + 1}, {who}", crosses[1]
+    )

@@ -26,7 +26,9 @@ def _read_pairs(text: str) -> list[tuple[int, int]]:
 
 
 def _read_forced(text: str) -> Pairs:
-    return tuple(sorted({position - 1: token for position, token in _read_pairs(text) if position}.items()))
+    return tuple(
+        sorted({position - 1: token for position, token in _read_pairs(text) if position}.items())
+    )
 
 
 def _write_forced(forced: Pairs) -> str:
@@ -69,7 +71,12 @@ def _place() -> Place:
 
 def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -> None:
     """Remember it."""
-    for parameter, value in ((STEP, place.step + 1), (FORCED, place.forced), (NODE, place.node), (MEAN, place.mean)):
+    for parameter, value in (
+        (STEP, place.step + 1),
+        (FORCED, place.forced),
+        (NODE, place.node),
+        (MEAN, place.mean),
+    ):
         how(parameter, value)
 
 
@@ -89,7 +96,11 @@ def force(position: int, token: int) -> None:
     before = tuple(pair for pair in old.forced if pair[0] < position)
     again = (position, token) in old.forced
     st.session_state[_CLEARED] = False
-    keep(replace(old, step=position, forced=before if again else (*before, (position, token)), node=None))
+    keep(
+        replace(
+            old, step=position, forced=before if again else (*before, (position, token)), node=None
+        )
+    )
 
 
 def let_go() -> None:

@@ -25,7 +25,14 @@ CANDIDATES = 8  # bars at each step; the token taken is added if it is not among
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
-def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Terms, step: int, note: str = "") -> bytes:
+def stepper(
+    story: Story,
+    scope: Scope,
+    reading: ShownAttention,
+    terms: words.Terms,
+    step: int,
+    note: str = "",
+) -> bytes:
     """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
     block = keys_in_a_block(story, reading)
@@ -35,7 +42,8 @@ def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Te
         "steps": story.n_steps,
         "note": note,
         "source": _json(in_blocks(source_labels(story, reading), block)),
-        "block": block, "blocks": _blocks(story, tokenizer, block),
+        "block": block,
+        "blocks": _blocks(story, tokenizer, block),
         "prompt": _json(given_row(story, tokenizer)[: story.n_opening - 1]),
         "parallel": _parallel(story, tokenizer),
         "serial": _serial(story, tokenizer),
@@ -44,11 +52,17 @@ def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Te
         "forced": [i for i, _ in story.method.forced],
         "how": HOW[story.method.how],
         "sampling": story.method.how == "sample",
-        "reading": reading.name, "cross": reading.cross_name, "own": bool(reading.own),
-        "family": "recurrent" if story.serial.states else "attention", "vectors": _vectors(story),
-        "sourceName": terms.of(trace.attention[reading.cross].key_stream).text if reading.cross else "",
+        "reading": reading.name,
+        "cross": reading.cross_name,
+        "own": bool(reading.own),
+        "family": "recurrent" if story.serial.states else "attention",
+        "vectors": _vectors(story),
+        "sourceName": terms.of(trace.attention[reading.cross].key_stream).text
+        if reading.cross
+        else "",
         "targetName": terms.of(trace.next_token.stream).text,
-        "ownText": story.is_own_text, "box": terms.label(scope.model.fields[-1].name),
+        "ownText": story.is_own_text,
+        "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log(len(trace.next_token.logits[0])),
         "work": _multiply_adds(story, scope),
@@ -66,8 +80,11 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
         arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
         arrays[f"{name}_entropy"] = run.entropy.numpy()
-        arrays |= {f"{name}_{part}": run.weights(site, reading.head, block).numpy()
-                   for part, site in (("cross", reading.cross), ("self", reading.own)) if site}
+        arrays |= {
+            f"{name}_{part}": run.weights(site, reading.head, block).numpy()
+            for part, site in (("cross", reading.cross), ("self", reading.own))
+            if site
+        }
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
     if story.method.how == "sample":
         arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
@@ -76,12 +93,19 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
 
 def source_labels(story: Story, reading: ShownAttention) -> list[Label]:
     """The tokens that the attention beside the decoder's own reads; none where there is no such attention."""
-    return labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
+    return (
+        labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
+    )
 
 
 def keys_in_a_block(story: Story, reading: ShownAttention) -> int:
     """How many keys have one place in what is drawn of a row; 1 unless the texts are long."""
-    rows = [run.rows[site] for run in (story.parallel, story.serial) for site in (reading.cross, reading.own) if site]
+    rows = [
+        run.rows[site]
+        for run in (story.parallel, story.serial)
+        for site in (reading.cross, reading.own)
+        if site
+    ]
     longest = max((one.n_key for one in rows), default=1)
     return block_of(longest, longest)
 
@@ -90,17 +114,28 @@ def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
     """Labels of the blocks of what each run reads, where a row is drawn in blocks."""
     if block == 1:
         return {}
-    opening, written = given_row(story, tokenizer)[: story.n_opening], token_labels(tokenizer, story.serial.read[1:], story.n_text)
+    opening, written = (
+        given_row(story, tokenizer)[: story.n_opening],
+        token_labels(tokenizer, story.serial.read[1:], story.n_text),
+    )
     read = {"parallel": given_row(story, tokenizer)[:-1], "serial": [*opening, *written]}
     return {name: _json(in_blocks(row, block)) for name, row in read.items()}
 
 
 def _vectors(story: Story) -> list[dict[str, Any]]:
     """The vectors of a recurrent decoder at each step: their activation, what they are, and the scale both runs share."""
-    titles = {"decoder.states": "State s(i) after this step", "decoder.contexts": "Context c(i), what it read"}
+    titles = {
+        "decoder.states": "State s(i) after this step",
+        "decoder.contexts": "Context c(i), what it read",
+    }
     return [
-        {"name": name, "title": titles[name],
-         "scale": max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))}
+        {
+            "name": name,
+            "title": titles[name],
+            "scale": max(
+                float(run.states[name].abs().max()) for run in (story.parallel, story.serial)
+            ),
+        }
         for name in sorted(story.serial.states)
     ]
 
@@ -176,7 +211,12 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
         return None
     written = token_labels(tokenizer, story.free.taken, story.n_text)
     by_itself, by_force = shared(story.free.taken, story.serial.taken)
-    return {"written": _json(written), "taken": list(story.free.taken), "shared": by_itself, "sharedByForced": by_force}
+    return {
+        "written": _json(written),
+        "taken": list(story.free.taken),
+        "shared": by_itself,
+        "sharedByForced": by_force,
+    }
 
 
 def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
@@ -193,5 +233,12 @@ def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
         "parallel": given.parallel,
         "layers": len({site.layer for site in writing_sites(story.trace) if site.role == "self"}),
         "source": n_source,
-        "state": next((values.shape[1] for name, values in story.serial.states.items() if name == "decoder.states"), 0),
+        "state": next(
+            (
+                values.shape[1]
+                for name, values in story.serial.states.items()
+                if name == "decoder.states"
+            ),
+            0,
+        ),
     }

@@ -21,19 +21,39 @@ def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, titl
     """The whole drawing; inference is drawn as far as it has come at `step` (from 0)."""
     width = max(LEFT + PITCH * story.n_steps, 2 * SIDE) + 20
     parts, y = _rows(story, scope, step)
-    parts += [_text(LEFT + (i + 0.5) * PITCH, TOP - 10, str(i + 1), "middle", size=10) for i in range(story.n_steps)]
-    parts.append(_box(LEFT + step * PITCH, TOP - 22, PITCH, y - TOP + 22, stroke=ACCENT, stroke_width=2))
+    parts += [
+        _text(LEFT + (i + 0.5) * PITCH, TOP - 10, str(i + 1), "middle", size=10)
+        for i in range(story.n_steps)
+    ]
+    parts.append(
+        _box(LEFT + step * PITCH, TOP - 22, PITCH, y - TOP + 22, stroke=ACCENT, stroke_width=2)
+    )
     if (d := story.divergence) is not None:
         parts.append(
-            _box(LEFT + d * PITCH + 3, TOP - 19, PITCH - 6, y - TOP + 16, stroke=DIFFERS, stroke_dasharray="5 3")
+            _box(
+                LEFT + d * PITCH + 3,
+                TOP - 19,
+                PITCH - 6,
+                y - TOP + 16,
+                stroke=DIFFERS,
+                stroke_dasharray="5 3",
+            )
         )
-    left, left_end = _step(10, y + 30, "Training, teacher-forced", story.parallel, step, story, scope, reading)
-    right, right_end = _step(10 + SIDE, y + 30, "Inference", story.serial, step, story, scope, reading)
-    height = max(left_end, right_end) + 20
-    start = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
+    left, left_end = _step(
+        10, y + 30, "Training, teacher-forced", story.parallel, step, story, scope, reading
     )
-    body = [_box(0, 0, width, height, fill=PAPER), _text(10, 22, title, weight=600), *parts, *left, *right]
+    right, right_end = _step(
+        10 + SIDE, y + 30, "Inference", story.serial, step, story, scope, reading
+    )
+    height = max(left_end, right_end) + 20
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
+    body = [
+        _box(0, 0, width, height, fill=PAPER),
+        _text(10, 22, title, weight=600),
+        *parts,
+        *left,
+        *right,
+    ]
     return f'{start} font-family="sans-serif" fill="{TEXT}">{"".join(body)}</svg>'
 
 
@@ -55,14 +75,34 @@ def _rows(story: Story, scope: Scope, step: int) -> Drawn:
     return parts, y
 
 
-def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scope: Scope, reading: ShownAttention) -> Drawn:
+def _step(
+    x: float,
+    y: float,
+    name: str,
+    run: Run,
+    step: int,
+    story: Story,
+    scope: Scope,
+    reading: ShownAttention,
+) -> Drawn:
     """One run at one position, its last one if it is shorter: bars, then both rows of attention."""
     i = min(step, len(run) - 1)
-    parts = [_text(x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600)]
+    parts = [
+        _text(
+            x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600
+        )
+    ]
     ids = candidates(run)[i]
     for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
         y += 18
-        parts.append(_text(x + 84, y, _short(token_label(scope.tokenizer, token, first=i + story.n_text == 0).text), "end"))
+        parts.append(
+            _text(
+                x + 84,
+                y,
+                _short(token_label(scope.tokenizer, token, first=i + story.n_text == 0).text),
+                "end",
+            )
+        )
         fill = ACCENT if token == run.taken[i] else HATCH
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
@@ -75,7 +115,9 @@ def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scop
         if not site:
             continue
         weights = run.weights(site, reading.head)[i].tolist()
-        drawn, y = _chips(x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights)
+        drawn, y = _chips(
+            x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights
+        )
         parts += drawn
     return parts, y
 
@@ -87,7 +129,17 @@ def _chips(x: float, y: float, what: str, tokens: list[str], weights: list[float
         if across + wide > SIDE - 30:
             across, down = 0.0, down + 36
         middle, ink = x + across + wide / 2 - 1, PAPER if weight > 0.45 else TEXT
-        parts.append(_box(x + across, down, wide - 3, 32, fill=ramp(weight), stroke="#d3d9e6", title=repr(weight)))
+        parts.append(
+            _box(
+                x + across,
+                down,
+                wide - 3,
+                32,
+                fill=ramp(weight),
+                stroke="#d3d9e6",
+                title=repr(weight),
+            )
+        )
         parts += [
             _text(middle, down + 14, token, "middle", ink=ink),
             _text(middle, down + 27, f"{weight:.2f}", "middle", 9, ink=ink),
@@ -100,16 +152,22 @@ def _short(token: str) -> str:
     return token if len(token) <= 9 else f"{token[:4]}…{token[-4:]}"
 
 
-def _box(x: float, y: float, wide: float, tall: float, fill: str = "none", title: str = "", **how: object) -> str:
+def _box(
+    x: float, y: float, wide: float, tall: float, fill: str = "none", title: str = "", **how: object
+) -> str:
     more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in how.items())
     said = f"<title>{escape(title)}</title>" if title else ""
     return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{tall:g}" rx="3" fill="{fill}"{more}>{said}</rect>'
 
 
 def _text(
-    x: float, y: float, text: str, anchor: str = "start", size: int = 12, weight: int = 400, ink: str = TEXT
+    x: float,
+    y: float,
+    text: str,
+    anchor: str = "start",
+    size: int = 12,
+    weight: int = 400,
+    ink: str = TEXT,
 ) -> str:
-    look = (
-        f'text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{ink}" style="unicode-bidi:plaintext"'
-    )
+    look = f'text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{ink}" style="unicode-bidi:plaintext"'
     return f'<text x="{x:g}" y="{y:g}" {look}>{escape(text)}</text>'

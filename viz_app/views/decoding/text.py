@@ -5,7 +5,9 @@ from models.architectures.base import ORDER
 
 FORCED = "with your forced token, the model writes"
 QUESTION = "Decoding: what does it do, one token at a time?"
-_ANSWER = "In training it answers at all positions at once; in use it reads back each token it writes."
+_ANSWER = (
+    "In training it answers at all positions at once; in use it reads back each token it writes."
+)
 _ANSWER_RECURRENT = "In training each state waits for the one before; in use it also reads back each token it writes."
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
@@ -74,20 +76,31 @@ def no_room(n_ctx: int) -> str:
 
 def why(model: Model) -> str:
     """Why training and inference go as they do, and what is kept between steps, in Markdown."""
-    config, kinds = model.config, [kind for kind in model.kinds if kind.query_stream == model.writes]
+    config, kinds = (
+        model.config,
+        [kind for kind in model.kinds if kind.query_stream == model.writes],
+    )
     crosses = any(kind.key_stream != model.writes for kind in kinds)
     if not model.is_recurrent:
         own = any(kind.key_stream == model.writes for kind in kinds)
         hidden, kept = _READS_ITSELF if own else _READS_THE_SOURCE_ALONE
-        kept = kept.format(source="; those of the source are the same at every step" if crosses else "")
+        kept = kept.format(
+            source="; those of the source are the same at every step" if crosses else ""
+        )
         known, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
         return _WHY.format(known=known, hidden=hidden, kept=kept, step=step)
     if not crosses:
         return _WHY_RECURRENT.format(
-            align="", before="", n=config.d_hidden, gone="either text",
+            align="",
+            before="",
+            n=config.d_hidden,
+            gone="either text",
             kept="; at the start it was made of h(m), where the encoder's reading ended",
         )
     return _WHY_RECURRENT.format(
-        align=" and the context c(i), which s(i−1) has chosen", before=" and U h(j)", n=config.d_hidden, gone="its own text",
+        align=" and the context c(i), which s(i−1) has chosen",
+        before=" and U h(j)",
+        n=config.d_hidden,
+        gone="its own text",
         kept=", and beside it U h(j), which no step changes. The alignment reads all states h(j) of the source at every step",
     )

@@ -12,17 +12,34 @@ from models.analysis.reach import LAYER_KINDS, Reach
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 from viz_app.drawing.look import Look
 
-COLOURS = dict(zip(LAYER_KINDS, LINES, strict=False))     # a layer keeps its colour
-SQUARE = 118     # px, a side of one layer's timetable
-DASHES = dict(zip(LAYER_KINDS, LINE_STYLES, strict=False))     # and its dashes, where colours fail
+COLOURS = dict(zip(LAYER_KINDS, LINES, strict=False))  # a layer keeps its colour
+SQUARE = 118  # px, a side of one layer's timetable
+DASHES = dict(zip(LAYER_KINDS, LINE_STYLES, strict=False))  # and its dashes, where colours fail
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
-    legend = alt.Legend(orient="bottom", title=None, columns=2, labelLimit=220, symbolType="stroke", symbolStrokeWidth=2.5)
+    legend = alt.Legend(
+        orient="bottom",
+        title=None,
+        columns=2,
+        labelLimit=220,
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+    )
     domain = list(kinds)
     return (
-        alt.Color("layer:N", sort=domain, legend=legend, scale=alt.Scale(domain=domain, range=[COLOURS[k] for k in domain])),
-        alt.StrokeDash("layer:N", sort=domain, legend=legend, scale=alt.Scale(domain=domain, range=[DASHES[k] for k in domain])),
+        alt.Color(
+            "layer:N",
+            sort=domain,
+            legend=legend,
+            scale=alt.Scale(domain=domain, range=[COLOURS[k] for k in domain]),
+        ),
+        alt.StrokeDash(
+            "layer:N",
+            sort=domain,
+            legend=legend,
+            scale=alt.Scale(domain=domain, range=[DASHES[k] for k in domain]),
+        ),
     )
 
 
@@ -42,7 +59,18 @@ def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> 
     log = {"type": "log", "autorange": True, "tickformat": "~g", "dtick": 1}
     x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
     y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
-    return framed(lines, look, title, 360, x=x, y=y, showlegend=True, margin={"b": 80}, note=note, legend=LEGEND)
+    return framed(
+        lines,
+        look,
+        title,
+        360,
+        x=x,
+        y=y,
+        showlegend=True,
+        margin={"b": 80},
+        note=note,
+        legend=LEGEND,
+    )
 
 
 def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
@@ -51,14 +79,27 @@ def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
     for reach in reaches:
         n = len(reach.steps)
         for distance in range(n):
-            counted = max(int(reach.steps.diagonal(distance).max()), int(reach.steps.diagonal(-distance).max()))
-            if counted:      # of convolutions of width 1 no number joins two tokens
+            counted = max(
+                int(reach.steps.diagonal(distance).max()),
+                int(reach.steps.diagonal(-distance).max()),
+            )
+            if counted:  # of convolutions of width 1 no number joins two tokens
                 rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
-    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 26, "strokeDash": [1, 0]}).encode(
-        x=alt.X("distance:Q", title="distance |i − j| (tokens)", axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("steps:Q", title="steps", axis=alt.Axis(format="d", tickMinStep=1)),
-        color=colour, strokeDash=dash, tooltip=["layer:N", "distance:Q", "steps:Q"],
+    chart = (
+        alt.Chart(pd.DataFrame(rows))
+        .mark_line(point={"size": 26, "strokeDash": [1, 0]})
+        .encode(
+            x=alt.X(
+                "distance:Q",
+                title="distance |i − j| (tokens)",
+                axis=alt.Axis(format="d", tickMinStep=1),
+            ),
+            y=alt.Y("steps:Q", title="steps", axis=alt.Axis(format="d", tickMinStep=1)),
+            color=colour,
+            strokeDash=dash,
+            tooltip=["layer:N", "distance:Q", "steps:Q"],
+        )
     )
     return titled(chart, title, 330)
 
@@ -67,39 +108,78 @@ def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
     """Which positions each sequential step computes: a square is one position's vector."""
     rows = [
         {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
-        for reach in reaches for step, tokens in enumerate(reach.schedule) for token in tokens
+        for reach in reaches
+        for step, tokens in enumerate(reach.schedule)
+        for token in tokens
     ]
     kinds = [reach.choice.kind for reach in reaches]
     n = len(reaches[0].steps)
     square = max(2.0, 0.8 * SQUARE / n)
-    chart = alt.Chart(pd.DataFrame(rows)).mark_square(size=square * square, opacity=1).encode(
-        x=alt.X("step:Q", title="sequential step", scale=alt.Scale(domain=[0.5, n + 0.5], nice=False),
-                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False)),
-        y=alt.Y("token:Q", title="token", scale=alt.Scale(domain=[n + 0.5, 0.5], nice=False),
-                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False)),
-        color=alt.Color("layer:N", legend=None, scale=alt.Scale(domain=kinds, range=[COLOURS[k] for k in kinds])),
-        tooltip=["layer:N", "step:Q", "token:Q"],
-    ).properties(width=SQUARE, height=SQUARE)
+    chart = (
+        alt.Chart(pd.DataFrame(rows))
+        .mark_square(size=square * square, opacity=1)
+        .encode(
+            x=alt.X(
+                "step:Q",
+                title="sequential step",
+                scale=alt.Scale(domain=[0.5, n + 0.5], nice=False),
+                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False),
+            ),
+            y=alt.Y(
+                "token:Q",
+                title="token",
+                scale=alt.Scale(domain=[n + 0.5, 0.5], nice=False),
+                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False),
+            ),
+            color=alt.Color(
+                "layer:N",
+                legend=None,
+                scale=alt.Scale(domain=kinds, range=[COLOURS[k] for k in kinds]),
+            ),
+            tooltip=["layer:N", "step:Q", "token:Q"],
+        )
+        .properties(width=SQUARE, height=SQUARE)
+    )
     faceted = chart.facet(facet=alt.Facet("layer:N", sort=kinds, title=None), columns=2)
-    return faceted.properties(title=alt.TitleParams(title, anchor="start", fontSize=14, fontWeight=600, offset=10))
+    return faceted.properties(
+        title=alt.TitleParams(title, anchor="start", fontSize=14, fontWeight=600, offset=10)
+    )
 
 
 def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     """Median forward time by length, both logarithmic; least and largest repetition as a bar through the point."""
     rows = [
-        {"layer": t.layer, "tokens": t.n, "ms": 1e3 * t.median, "least": 1e3 * min(t.seconds), "most": 1e3 * max(t.seconds)}
+        {
+            "layer": t.layer,
+            "tokens": t.n,
+            "ms": 1e3 * t.median,
+            "least": 1e3 * min(t.seconds),
+            "most": 1e3 * max(t.seconds),
+        }
         for t in timings
     ]
     data = pd.DataFrame(rows, columns=["layer", "tokens", "ms", "least", "most"])
     colour, dash = _layers(LAYER_KINDS)
-    x = alt.X("tokens:Q", title="length (tokens)", axis=alt.Axis(format="d", values=list(LENGTHS)),
-              scale=alt.Scale(type="log", base=2, domain=[LENGTHS[0], LENGTHS[-1]]))
+    x = alt.X(
+        "tokens:Q",
+        title="length (tokens)",
+        axis=alt.Axis(format="d", values=list(LENGTHS)),
+        scale=alt.Scale(type="log", base=2, domain=[LENGTHS[0], LENGTHS[-1]]),
+    )
     span = alt.Scale(type="log") if rows else alt.Scale(type="log", domain=[0.01, 100])
-    y = alt.Y("ms:Q", title="forward pass (ms)", scale=span, axis=alt.Axis(format="~g", tickCount=5))
+    y = alt.Y(
+        "ms:Q", title="forward pass (ms)", scale=span, axis=alt.Axis(format="~g", tickCount=5)
+    )
     named = {"ms": "median (ms)", "least": "least (ms)", "most": "most (ms)"}
-    tip = ["layer:N", "tokens:Q", *(alt.Tooltip(f"{column}:Q", format=".4g", title=title) for column, title in named.items())]
+    tip = [
+        "layer:N",
+        "tokens:Q",
+        *(alt.Tooltip(f"{column}:Q", format=".4g", title=title) for column, title in named.items()),
+    ]
     base = alt.Chart(data)
-    line = base.mark_line(point={"size": 34, "strokeDash": [1, 0]}).encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tip)
+    line = base.mark_line(point={"size": 34, "strokeDash": [1, 0]}).encode(
+        x=x, y=y, color=colour, strokeDash=dash, tooltip=tip
+    )
     spread = base.mark_rule(opacity=0.5).encode(x=x, y="least:Q", y2="most:Q", color=colour)
     return titled(spread + line, title, 380)
 
@@ -107,18 +187,53 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
 def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
     """Score against source length, one line a checkpoint; a point stands over the middle of its bucket."""
     rows = [
-        {"model": name, "words": (b["least"] + b["most"]) / 2, "lengths": f"{b['least']}–{b['most']}", "score": b["score"],
-         "cases": b["cases"], "share": b["score"] / max(bucket["score"] for bucket in buckets)}
-        for name, buckets in records.items() for b in buckets
+        {
+            "model": name,
+            "words": (b["least"] + b["most"]) / 2,
+            "lengths": f"{b['least']}–{b['most']}",
+            "score": b["score"],
+            "cases": b["cases"],
+            "share": b["score"] / max(bucket["score"] for bucket in buckets),
+        }
+        for name, buckets in records.items()
+        for b in buckets
     ]
     names = list(records)
-    legend = alt.Legend(orient="bottom", title=None, columns=4, labelLimit=220, symbolType="stroke", symbolStrokeWidth=2.5)
-    colour = alt.Color("model:N", sort=names, scale=alt.Scale(domain=names, range=LINES[: len(names)]), legend=legend)
-    dash = alt.StrokeDash("model:N", sort=names, scale=alt.Scale(domain=names, range=LINE_STYLES[: len(names)]), legend=legend)
-    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 50, "strokeDash": [1, 0]}).encode(
-        x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)), color=colour, strokeDash=dash,
-        tooltip=["model:N", alt.Tooltip("lengths:N", title="words"), alt.Tooltip("score:Q", format=".2f"),
-                 alt.Tooltip("share:Q", format=".0%", title="of its own best"), "cases:Q"],
+    legend = alt.Legend(
+        orient="bottom",
+        title=None,
+        columns=4,
+        labelLimit=220,
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+    )
+    colour = alt.Color(
+        "model:N",
+        sort=names,
+        scale=alt.Scale(domain=names, range=LINES[: len(names)]),
+        legend=legend,
+    )
+    dash = alt.StrokeDash(
+        "model:N",
+        sort=names,
+        scale=alt.Scale(domain=names, range=LINE_STYLES[: len(names)]),
+        legend=legend,
+    )
+    chart = (
+        alt.Chart(pd.DataFrame(rows))
+        .mark_line(point={"size": 50, "strokeDash": [1, 0]})
+        .encode(
+            x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)),
+            color=colour,
+            strokeDash=dash,
+            tooltip=[
+                "model:N",
+                alt.Tooltip("lengths:N", title="words"),
+                alt.Tooltip("score:Q", format=".2f"),
+                alt.Tooltip("share:Q", format=".0%", title="of its own best"),
+                "cases:Q",
+            ],
+        )
     )
     return titled(chart, title, 380)

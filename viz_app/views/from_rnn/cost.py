@@ -19,8 +19,11 @@ from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn.parts import WIDTH, Layers, layers
 
 SIZES = (16, 32, 64, 128, 256, 512)
-D, REPETITIONS = Choice("from-rnn-d", 128, False, SIZES), Whole("from-rnn-repetitions", 7, low=1, high=25)
-SLICE, PAUSE = 0.3, 0.05     # seconds of measuring in one run of the fragment, and until the next
+D, REPETITIONS = (
+    Choice("from-rnn-d", 128, False, SIZES),
+    Whole("from-rnn-repetitions", 7, low=1, high=25),
+)
+SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
 _MEASUREMENT = "from-rnn measured"
 
 
@@ -57,7 +60,9 @@ def cost(run: CurrentRun) -> None:
     st.markdown(cost_text.counted_and_timed(run.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
-        chart = charts.schedule(four_layers.reaches, "Who must wait: the positions each sequential step computes")
+        chart = charts.schedule(
+            four_layers.reaches, "Who must wait: the positions each sequential step computes"
+        )
         st.altair_chart(presented(chart), width="content", key="from-rnn-schedule")
     with right:
         chart = charts.path_lengths(four_layers.reaches, "How many steps from one token to another")
@@ -70,10 +75,20 @@ def _measuring(run: CurrentRun, four_layers: Layers) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
         repetitions = st.slider(
-            "Repetitions", REPETITIONS.low, REPETITIONS.high, width=200, **bound(REPETITIONS, get(REPETITIONS))
+            "Repetitions",
+            REPETITIONS.low,
+            REPETITIONS.high,
+            width=200,
+            **bound(REPETITIONS, get(REPETITIONS)),
         )
-        st.button("Measure on this machine", key="from-rnn-measure", type="primary", icon=":material/timer:",
-                  on_click=_begin, args=(run, d, get(WIDTH), repetitions))
+        st.button(
+            "Measure on this machine",
+            key="from-rnn-measure",
+            type="primary",
+            icon=":material/timer:",
+            on_click=_begin,
+            args=(run, d, get(WIDTH), repetitions),
+        )
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
     measured: Measurement | None = st.session_state.get(_MEASUREMENT)
     running = measured is not None and measured.running
@@ -87,7 +102,9 @@ def _begin(run: CurrentRun, d: int, width: int, repetitions: int) -> None:
         "pass to warm up"
     )
     name = f"d{d}.width{width}.median-of-{repetitions}"
-    st.session_state[_MEASUREMENT] = Measurement(name, settings, machine(device), measure(d, width, repetitions, device))
+    st.session_state[_MEASUREMENT] = Measurement(
+        name, settings, machine(device), measure(d, width, repetitions, device)
+    )
 
 
 def _stop() -> None:
@@ -100,15 +117,27 @@ def _times(four_layers: Layers) -> None:
     measured: Measurement | None = st.session_state.get(_MEASUREMENT)
     timings = measured.timings if measured else []
     if measured is None:
-        st.progress(0.0, "Nothing is measured before the button is pressed: every time below is taken on this machine, then.")
+        st.progress(
+            0.0,
+            "Nothing is measured before the button is pressed: every time below is taken on this machine, then.",
+        )
     elif measured.running:
         measured.advance(SLICE)
         if not measured.running:
-            st.rerun()                # so that nothing runs on by itself any more
+            st.rerun()  # so that nothing runs on by itself any more
     if measured is not None:
         whole = len(LENGTHS) * len(LAYER_KINDS)
-        state = "measuring" if measured.running else "done" if len(timings) == whole else "stopped; what was measured stays"
-        st.progress(len(timings) / whole, f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.settings}.")
+        state = (
+            "measuring"
+            if measured.running
+            else "done"
+            if len(timings) == whole
+            else "stopped; what was measured stays"
+        )
+        st.progress(
+            len(timings) / whole,
+            f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.settings}.",
+        )
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
         title = "Forward time of one layer against length, both logarithmic"
@@ -118,6 +147,15 @@ def _times(four_layers: Layers) -> None:
         st.markdown(cost_text.TABLE_NOTE)
         with st.container(horizontal=True, gap="small", key="downloads"):
             if timings:
-                name, about = f"forward-times.{measured.name}.csv", {"timed": measured.settings, "machine": measured.where}
-                download("The times, CSV", lambda: files.timings_csv(timings, measured.where), name, "text/csv", lambda: about)
+                name, about = (
+                    f"forward-times.{measured.name}.csv",
+                    {"timed": measured.settings, "machine": measured.where},
+                )
+                download(
+                    "The times, CSV",
+                    lambda: files.timings_csv(timings, measured.where),
+                    name,
+                    "text/csv",
+                    lambda: about,
+                )
     st.markdown(cost_text.comparison_table(four_layers.reaches, timings))

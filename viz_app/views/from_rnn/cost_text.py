@@ -18,8 +18,13 @@ RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
 def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
     """Table 1 of the paper, with what is counted on this sentence and what was measured, as Markdown."""
     n = len(reaches[0].steps)
-    head = ["layer", "complexity per layer", f"sequential operations (here, n = {n})", f"maximum path length (here, n = {n})",
-            "measured growth"]
+    head = [
+        "layer",
+        "complexity per layer",
+        f"sequential operations (here, n = {n})",
+        f"maximum path length (here, n = {n})",
+        "measured growth",
+    ]
     rows = []
     for reach in reaches:
         cost, sequential, path = TABLE_1[reach.choice.kind]
@@ -84,7 +89,10 @@ def growth_text(timings: Sequence[Timing]) -> str:
     found = {kind: slope for kind in LAYER_KINDS if (slope := growth(timings, kind))}
     if not found:
         return "Two lengths in the upper half are needed before a slope can be fitted."
-    said = "; ".join(f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})" for kind, (shortest, longest, slope) in found.items())
+    said = "; ".join(
+        f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})"
+        for kind, (shortest, longest, slope) in found.items()
+    )
     lines = [
         f"In the upper half of the lengths time grows as: {said}. With n^1, twice the tokens take twice the time; with n^2, four "
         "times."

@@ -12,11 +12,32 @@ from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
     """A row a pair of a layer: its norm, whether it can be reached, and in how many steps. Places from 0."""
-    head = ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]
+    head = [
+        "layer",
+        "weights",
+        "output i",
+        "output token",
+        "input j",
+        "input token",
+        "norm",
+        "reached",
+        "steps",
+    ]
     rows = (
-        [named.reach.choice.kind, named.weights, i, tokens[i], j, tokens[j], str(named.reach.norms[i, j].numpy()),
-         bool(named.reach.reaches[i, j]), int(named.reach.steps[i, j])]
-        for named in layers for i in range(len(tokens)) for j in range(len(tokens))
+        [
+            named.reach.choice.kind,
+            named.weights,
+            i,
+            tokens[i],
+            j,
+            tokens[j],
+            str(named.reach.norms[i, j].numpy()),
+            bool(named.reach.reaches[i, j]),
+            int(named.reach.steps[i, j]),
+        ]
+        for named in layers
+        for i in range(len(tokens))
+        for j in range(len(tokens))
     )
     return csv_table(head, rows)
 
@@ -26,21 +47,28 @@ def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
     arrays = {"tokens": np.array(tokens)}
     for named in layers:
         kind = named.reach.choice.kind.replace(" ", "-")
-        arrays |= {f"{kind}.norms": named.reach.norms.numpy(), f"{kind}.steps": named.reach.steps.numpy()}
+        arrays |= {
+            f"{kind}.norms": named.reach.norms.numpy(),
+            f"{kind}.steps": named.reach.steps.numpy(),
+        }
     return npz_file(arrays)
 
 
 def distance_csv(layers: Sequence[LayerReach]) -> str:
     """The mean norm of the pairs a layer can reach, by distance."""
     rows = (
-        [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.norms_by_distance()
+        [named.reach.choice.kind, named.weights, *entry]
+        for named in layers
+        for entry in named.reach.norms_by_distance()
     )
     return csv_table(["layer", "weights", "distance", "mean norm", "pairs"], rows)
 
 
 def timings_csv(timings: Sequence[Timing], where: str) -> str:
     """A row a repetition, in seconds."""
-    rows = ([t.layer, t.n, i, seconds, where] for t in timings for i, seconds in enumerate(t.seconds))
+    rows = (
+        [t.layer, t.n, i, seconds, where] for t in timings for i, seconds in enumerate(t.seconds)
+    )
     return csv_table(["layer", "tokens", "repetition", "seconds", "machine"], rows)
 
 
@@ -49,17 +77,40 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
     best = {name: max(bucket["score"] for bucket in buckets) for name, buckets in records.items()}
     rows = (
         [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
-        for name, buckets in records.items() for b in buckets
+        for name, buckets in records.items()
+        for b in buckets
     )
-    return csv_table(["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows)
+    return csv_table(
+        ["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows
+    )
 
 
-def alignments_csv(pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:
+def alignments_csv(
+    pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor
+) -> str:
     """A row a step and a source token: both weights, and the divergence of the step in bits."""
     first, second = pair
     rows = (
-        [i, steps[i], j, source[j], *(str(value.numpy()) for value in (first.weights[i, j], second.weights[i, j], divergence[i]))]
-        for i in range(len(steps)) for j in range(len(source))
+        [
+            i,
+            steps[i],
+            j,
+            source[j],
+            *(
+                str(value.numpy())
+                for value in (first.weights[i, j], second.weights[i, j], divergence[i])
+            ),
+        ]
+        for i in range(len(steps))
+        for j in range(len(source))
     )
-    head = ["step", "read → written", "source place", "source token", first.title, second.title, "Jensen–Shannon (bits)"]
+    head = [
+        "step",
+        "read → written",
+        "source place",
+        "source token",
+        first.title,
+        second.title,
+        "Jensen–Shannon (bits)",
+    ]
     return csv_table(head, rows)

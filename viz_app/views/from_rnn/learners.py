@@ -14,7 +14,7 @@ from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
 from viz_app.drawing.look import Look
 
-ENOUGH = 90.0    # percent on validation cases: what "learned" means in the table
+ENOUGH = 90.0  # percent on validation cases: what "learned" means in the table
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Learner:
     parameters: int
     steps: int
     curve: tuple[tuple[int, float], ...]
-    held_out: float | None      # percent right on held-out cases, of the finished checkpoint
+    held_out: float | None  # percent right on held-out cases, of the finished checkpoint
     cases: int
 
     @property
@@ -40,19 +40,29 @@ def stages(scopes: Sequence[Scope]) -> list[Learner]:
     found: dict[int, tuple[str, Scope]] = {}
     for scope in scopes:
         place = _stage(scope)
-        if place and (place[0] not in found or scope.training["step"] > found[place[0]][1].training["step"]):
+        if place and (
+            place[0] not in found or scope.training["step"] > found[place[0]][1].training["step"]
+        ):
             found[place[0]] = (place[1], scope)
     return [_learner(scope, what) for _, (what, scope) in sorted(found.items())]
 
 
 def similarities(scopes: Sequence[Scope]) -> list[Learner]:
     """Transformers that differ in their similarity alone: those that share the recipe which most of them share."""
-    some = [scope for scope in scopes if scope.model.translates and scope.model.similarity and _feeds_forward(scope)]
+    some = [
+        scope
+        for scope in scopes
+        if scope.model.translates and scope.model.similarity and _feeds_forward(scope)
+    ]
     recipes = Counter(str(scope.training.get("recipe")) for scope in some)
     if not recipes or recipes.most_common(1)[0][1] < 2:
         return []
     shared = recipes.most_common(1)[0][0]
-    return [_learner(scope, scope.model.similarity) for scope in some if str(scope.training.get("recipe")) == shared]
+    return [
+        _learner(scope, scope.model.similarity)
+        for scope in some
+        if str(scope.training.get("recipe")) == shared
+    ]
 
 
 def _stage(scope: Scope) -> tuple[int, str] | None:
@@ -61,7 +71,9 @@ def _stage(scope: Scope) -> tuple[int, str] | None:
     if not model.translates:
         return None
     if model.is_recurrent:
-        return (1, "RNN with Bahdanau's alignment") if model.kinds else (0, "RNN, fixed vector h(m)")
+        return (
+            (1, "RNN with Bahdanau's alignment") if model.kinds else (0, "RNN, fixed vector h(m)")
+        )
     if model.similarity != "scaled dot":
         return None
     if _feeds_forward(scope):
@@ -87,7 +99,9 @@ def _learner(scope: Scope, what: str) -> Learner:
     scores = record.get("scores", {})
     parameters = sum(p.numel() for p in scope.model.parameters())
     held_out = scores.get(f"held-out {metric}")
-    return Learner(scope.name, what, parameters, record.get("step", 0), curve, held_out, scores.get("cases", 0))
+    return Learner(
+        scope.name, what, parameters, record.get("step", 0), curve, held_out, scores.get("cases", 0)
+    )
 
 
 def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -> go.Figure:
@@ -104,21 +118,41 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
     ]  # fmt: skip
     grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
     x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}
-    y = {"title": {"text": "validation dates right (%)"}, "range": [0, 100], "autorange": False, **grid}
-    under = 20 * len(lines)                   # in a narrow picture each name has a line of its own
-    return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, note=note, showlegend=True, legend=LEGEND)
+    y = {
+        "title": {"text": "validation dates right (%)"},
+        "range": [0, 100],
+        "autorange": False,
+        **grid,
+    }
+    under = 20 * len(lines)  # in a narrow picture each name has a line of its own
+    return framed(
+        lines,
+        look,
+        title,
+        360 + under,
+        x=x,
+        y=y,
+        margin={"b": 70 + under},
+        note=note,
+        showlegend=True,
+        legend=LEGEND,
+    )
 
 
 def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFrame:
     """A row a model; `outputs` is what each writes for the text at hand."""
-    rows = pd.DataFrame({
-        "Model": [one.what for one in learners],
-        "Held-out right (%)": [one.held_out for one in learners],
-        f"Reached {ENOUGH:.0f} % at step": [f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners],
-        "Steps": [one.steps for one in learners],
-        "Parameters": [one.parameters for one in learners],
-        "Checkpoint": [one.checkpoint for one in learners],
-    })
+    rows = pd.DataFrame(
+        {
+            "Model": [one.what for one in learners],
+            "Held-out right (%)": [one.held_out for one in learners],
+            f"Reached {ENOUGH:.0f} % at step": [
+                f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners
+            ],
+            "Steps": [one.steps for one in learners],
+            "Parameters": [one.parameters for one in learners],
+            "Checkpoint": [one.checkpoint for one in learners],
+        }
+    )
     if outputs:
         rows.insert(2, "Writes", list(outputs))
     return rows
@@ -128,6 +162,12 @@ def learning_csv(learners: Sequence[Learner]) -> str:
     """A row a model and validated step."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"])
-    writer.writerows([one.checkpoint, one.what, one.parameters, *point] for one in learners for point in one.curve)
+    writer.writerow(
+        ["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"]
+    )
+    writer.writerows(
+        [one.checkpoint, one.what, one.parameters, *point]
+        for one in learners
+        for point in one.curve
+    )
     return out.getvalue()

@@ -18,13 +18,23 @@ NOT_SHIPPED = "No checkpoints of these models are installed."
 
 def stage_text(text: str, own: bool) -> str:
     """Which date the rows answer, and where it comes from."""
-    return f"Every model reads: {text}" if own else f"Every model reads the example: {text} (pick a dates model to type your own)"
+    return (
+        f"Every model reads: {text}"
+        if own
+        else f"Every model reads the example: {text} (pick a dates model to type your own)"
+    )
 
 
 def similarities(learners: Sequence[Learner]) -> str:
     """What the similarities have in common and what not, with the numbers of their records."""
     steps, sizes = sorted({one.steps for one in learners}), [one.parameters for one in learners]
-    trained = f"for {steps[0]:,} steps each" if len(steps) == 1 else f"for {steps[0]:,} to {steps[-1]:,} steps" if steps else ""
+    trained = (
+        f"for {steps[0]:,} steps each"
+        if len(steps) == 1
+        else f"for {steps[0]:,} to {steps[-1]:,} steps"
+        if steps
+        else ""
+    )
     size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
     return (
         f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, under each "
@@ -44,11 +54,15 @@ def fastest(learners: Sequence[Learner]) -> str:
     first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
     last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
     if first and first == last:
-        said.append(f"All that were right on {ENOUGH:.0f} % of the validation dates were first found so at the same validated "
-                    f"step, {learned[0].learned_at:,}; the curves tell them apart.")
+        said.append(
+            f"All that were right on {ENOUGH:.0f} % of the validation dates were first found so at the same validated "
+            f"step, {learned[0].learned_at:,}; the curves tell them apart."
+        )
     elif first:
-        said.append(f"First found right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
-                    f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}.")
+        said.append(
+            f"First found right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
+            f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}."
+        )
     if never:
         said.append(f"Not reached within their training: {', '.join(never)}.")
     unequal = words.unequal_training({f"**{one.what}**": one.steps for one in learners})

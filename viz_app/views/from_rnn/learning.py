@@ -23,7 +23,11 @@ def stages(run: CurrentRun) -> None:
     text = run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
     st.markdown(say.STAGES)
     st.text(say.stage_text(text, run.scope.task == TASK))
-    _show(found, [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in found], "stages")
+    _show(
+        found,
+        [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in found],
+        "stages",
+    )
 
 
 def similarities(run: CurrentRun) -> None:
@@ -44,10 +48,31 @@ def _show(learners: list[from_rnn_learners.Learner], outputs: list[str], name: s
         return
     st.markdown(say.fastest(learners))
     about = {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in learners)}
-    counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
-    st.dataframe(from_rnn_learners.table(learners, outputs), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
-    figure = from_rnn_learners.chart(learners, look(st.context.theme.type), "How fast each learns", caption(about))
-    st.plotly_chart(ui.presented(figure), theme=None, key=f"from-rnn-{name}", config=ui.camera(f"{TASK}.learning-{name}"))
+    counted = {
+        column: st.column_config.NumberColumn(format="localized")
+        for column in ("Steps", "Parameters")
+    }
+    st.dataframe(
+        from_rnn_learners.table(learners, outputs),
+        hide_index=True,
+        key=f"from-rnn-{name}-table",
+        column_config=counted,
+    )
+    figure = from_rnn_learners.chart(
+        learners, look(st.context.theme.type), "How fast each learns", caption(about)
+    )
+    st.plotly_chart(
+        ui.presented(figure),
+        theme=None,
+        key=f"from-rnn-{name}",
+        config=ui.camera(f"{TASK}.learning-{name}"),
+    )
     with st.container(horizontal=True, gap="small", key="downloads"):
         file = f"{TASK}.learning-{name}.csv"
-        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(learners), file, "text/csv", lambda: about)
+        download(
+            "These curves, CSV",
+            lambda: from_rnn_learners.learning_csv(learners),
+            file,
+            "text/csv",
+            lambda: about,
+        )

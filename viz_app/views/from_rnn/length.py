@@ -13,7 +13,9 @@ from viz_app.views.from_rnn import text as say
 
 def length(run: CurrentRun) -> None:
     """Draw the section."""
-    scopes = [scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"]
+    scopes = [
+        scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"
+    ]
     records = {scope.name: found for scope in scopes if (found := scope.training.get("by_length"))}
     missing = [scope.name for scope in scopes if scope.name not in records]
     if missing:
@@ -26,7 +28,11 @@ def length(run: CurrentRun) -> None:
         chart = charts.by_length(records, "Does a longer sentence lose more?")
         st.altair_chart(presented(chart), key="from-rnn-lengths")
     with right, st.container(key="explanation"):
-        st.markdown(say.score_drop(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
+        st.markdown(
+            say.score_drop(
+                records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}
+            )
+        )
         st.markdown(say.FIGURE_2)
         with st.container(horizontal=True, gap="small", key="downloads"):
             name = f"{'.'.join(records)}.score-by-length.csv"

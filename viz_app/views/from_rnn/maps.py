@@ -13,12 +13,14 @@ from models.tokenizers.base import Encoding
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
-FAINTEST = 1e-3     # of the scale's largest: what is less is all but white on every scale, and the foot of the log one
+FAINTEST = 1e-3  # of the scale's largest: what is less is all but white on every scale, and the foot of the log one
 # how it is chosen → (what it is called, how the component maps a value to a colour). The first is the default: under a root the
 # thousandfold fade of a recurrence is seen from end to end, and what a self-attention passes on faintly is not lost in white
 SCALES = {
-    "root": ("√, each from its own largest", "root"), "linear": ("Linear, each from its own largest", "linear"),
-    "own": ("Log, each from its own largest", "log"), "one": ("Log, one scale for all", "log"),
+    "root": ("√, each from its own largest", "root"),
+    "linear": ("Linear, each from its own largest", "linear"),
+    "own": ("Log, each from its own largest", "log"),
+    "one": ("Log, one scale for all", "log"),
 }
 
 
@@ -30,7 +32,9 @@ class LayerReach:
     weights: str
 
 
-def influence(layers: Sequence[LayerReach], source: Encoding, scale: str, saved: Mapping[str, str]) -> bytes:
+def influence(
+    layers: Sequence[LayerReach], source: Encoding, scale: str, saved: Mapping[str, str]
+) -> bytes:
     """‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of SCALES,
     `saved` what `drawing.stamp.saving` gives.
 
@@ -65,8 +69,10 @@ def _white(reach: Reach, top: float) -> str:
 
 def _title(reach: Reach) -> str:
     choice = reach.choice
-    return f"CNN, width {choice.width}, {choice.depth} layer{'s' * (choice.depth > 1)}" if choice.kind == "CNN" else (
-        choice.kind[0].upper() + choice.kind[1:]
+    return (
+        f"CNN, width {choice.width}, {choice.depth} layer{'s' * (choice.depth > 1)}"
+        if choice.kind == "CNN"
+        else (choice.kind[0].upper() + choice.kind[1:])
     )
 
 
@@ -79,7 +85,9 @@ class AlignmentMap:
     weights: torch.Tensor
 
 
-def alignments(pair: Sequence[AlignmentMap], source: Encoding, target: Encoding, saved: Mapping[str, str]) -> bytes:
+def alignments(
+    pair: Sequence[AlignmentMap], source: Encoding, target: Encoding, saved: Mapping[str, str]
+) -> bytes:
     """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
     maps: list[dict[str, Any]] = [
         {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",
@@ -87,14 +95,23 @@ def alignments(pair: Sequence[AlignmentMap], source: Encoding, target: Encoding,
         for i, one in enumerate(pair)
     ]  # fmt: skip
     bars = {
-        "title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": MOST, "none": "", "says": "bit",
+        "title": "How far apart the two rows are",
+        "array": "bars",
+        "bars": True,
+        "largest": MOST,
+        "none": "",
+        "says": "bit",
         "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = nothing in common. Token by token, as the rows beside it.",
     }
     header = {
-        "title": "What each model reads from the source as it writes each token", **saved,
-        "rowAxis": "read → written", "colAxis": "reads",
+        "title": "What each model reads from the source as it writes each token",
+        **saved,
+        "rowAxis": "read → written",
+        "colAxis": "reads",
         "rows": [label.as_json() for label in step_labels(target, is_closed=True)],
-        "cols": [label.as_json() for label in labels(source)], "maps": maps, "bars": bars,
+        "cols": [label.as_json() for label in labels(source)],
+        "maps": maps,
+        "bars": bars,
     }
     numbers = {f"map{i}": one.weights.numpy().astype(np.float32) for i, one in enumerate(pair)}
     return pack(header, **numbers, bars=jensen_shannon(*(one.weights for one in pair)).numpy())

@@ -26,7 +26,12 @@ SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "Stages, on dates": stages,
     "Similarities": similarities,
 }
-OF_A_SOURCE = ("Three models", "What reaches what", "Parallel and cost", "Two alignments")     # they need an encoder, or two texts
+OF_A_SOURCE = (
+    "Three models",
+    "What reaches what",
+    "Parallel and cost",
+    "Two alignments",
+)  # they need an encoder, or two texts
 SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
 
 
@@ -35,7 +40,10 @@ def from_rnn(run: CurrentRun) -> None:
     ui.headline(say.QUESTION, say.ANSWER)
     drop_similarity(run)
     section = st.segmented_control(
-        "Section", list(SECTIONS), required=True, label_visibility="collapsed",
+        "Section",
+        list(SECTIONS),
+        required=True,
+        label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
     if not run.scope.model.translates and section in OF_A_SOURCE:

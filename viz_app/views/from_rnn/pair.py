@@ -22,17 +22,23 @@ from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import pair_maps as heads
 from viz_app.views.from_rnn import text as say
 
-NEAREST = "nearest"     # the head of all layers that is least apart from the alignment
+NEAREST = "nearest"  # the head of all layers that is least apart from the alignment
 LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 _HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
 
 
 def pair(run: CurrentRun) -> None:
     """Draw the section."""
-    found = [reference_models.one_that(run, suits) for suits in (heads.has_alignment, heads.has_heads)]
+    found = [
+        reference_models.one_that(run, suits) for suits in (heads.has_alignment, heads.has_heads)
+    ]
     ui.run_strip(run.trace, run.terms, run.stale)
     if None in found:
-        st.markdown(say.no_pair(reference_models.named(run.scope.task), found[0] is not None, found[1] is not None))
+        st.markdown(
+            say.no_pair(
+                reference_models.named(run.scope.task), found[0] is not None, found[1] is not None
+            )
+        )
         return
     traces = [_read(scope, run) for scope in found]
     if not heads.same_rows(*traces):
@@ -45,7 +51,9 @@ def _read(scope: Scope, run: CurrentRun) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
     if scope is run.scope:
         return run.trace
-    return cache.teacher_forced_trace(scope, run.trace.streams["source"].text, run.trace.streams["target"])
+    return cache.teacher_forced_trace(
+        scope, run.trace.streams["source"].text, run.trace.streams["target"]
+    )
 
 
 def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
@@ -53,21 +61,38 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     alignment = heads.cross(first)[0].weights(0)
     site, head = _chosen(heads.cross(second), heads.nearest(alignment, heads.cross(second)))
     two = [
-        draw.AlignmentMap("Bahdanau's alignment", say.provenance(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"), alignment),
+        draw.AlignmentMap(
+            "Bahdanau's alignment",
+            say.provenance(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"),
+            alignment,
+        ),
         draw.AlignmentMap(
             f"Cross-attention, layer {site.layer + 1}, head {head + 1}",
-            say.provenance(scopes[1], f"softmax({site.similarity.formula})"), site.weights(head),
+            say.provenance(scopes[1], f"softmax({site.similarity.formula})"),
+            site.weights(head),
         ),
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)
-    name = file_name(first, "and", file_name(second, f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"))
-    source, target, saved = first.streams["source"], first.streams["target"], saving(name, _both(first, second))
+    name = file_name(
+        first,
+        "and",
+        file_name(second, f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"),
+    )
+    source, target, saved = (
+        first.streams["source"],
+        first.streams["target"],
+        saving(name, _both(first, second)),
+    )
     maps(draw.alignments(two, source, target, saved), key="from-rnn-pair")
     steps = [label.text for label in step_labels(target, is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        unequal = words.unequal_training({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
-        st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
+        unequal = words.unequal_training(
+            {scope.name: int(scope.training.get("step", 0)) for scope in scopes}
+        )
+        st.markdown(
+            say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal)
+        )
         st.markdown(say.JENSEN_SHANNON)
         tokens = [label.text for label in labels(source)]
         with st.container(horizontal=True, gap="small", key="downloads"):
@@ -80,7 +105,11 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
 
 def _both(first: Trace, second: Trace) -> Facts:
     """What is to be known of both runs."""
-    return {f"{name} ({place})": said for place, run in (("first", first), ("second", second)) for name, said in facts(run).items()}
+    return {
+        f"{name} ({place})": said
+        for place, run in (("first", first), ("second", second))
+        for name, said in facts(run).items()
+    }
 
 
 def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
@@ -90,8 +119,15 @@ def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[Atten
     of_layer, of_head = bound(LAYER, layer), bound(HEAD, head)
     with which_head.row():
         which_head.one_of(
-            "Transformer's layer", of_layer["key"], layers, layer, of_layer["on_change"],
-            lambda o: "nearest head" if o == NEAREST else str(o), help=_HELP,
+            "Transformer's layer",
+            of_layer["key"],
+            layers,
+            layer,
+            of_layer["on_change"],
+            lambda o: "nearest head" if o == NEAREST else str(o),
+            help=_HELP,
         )
-        which_head.one_of("Head", of_head["key"], heads, head, of_head["on_change"], disabled=layer == NEAREST)
+        which_head.one_of(
+            "Head", of_head["key"], heads, head, of_head["on_change"], disabled=layer == NEAREST
+        )
     return (sites[nearest[0]], nearest[1]) if layer == NEAREST else (sites[layer - 1], head - 1)

@@ -12,7 +12,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.from_rnn import reach_text
 from viz_app.views.from_rnn.maps import LayerReach
 
-LONGEST = 64     # tokens; the Jacobian grows with their square
+LONGEST = 64  # tokens; the Jacobian grows with their square
 WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
 WIDTH = parameters.Choice("from-rnn-width", 3, options=WIDTHS)
 DEPTH = parameters.Choice("from-rnn-depth", 3, options=DEPTHS)
@@ -40,7 +40,10 @@ def layers(run: CurrentRun) -> Layers | None:
         ui.note(slot, reach_text.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return last if model == run.scope.fingerprint else None
-    four = Layers(run.trace.streams["source"], [_layer_reach(run, kind, width, depth, seed) for kind in LAYER_KINDS])
+    four = Layers(
+        run.trace.streams["source"],
+        [_layer_reach(run, kind, width, depth, seed) for kind in LAYER_KINDS],
+    )
     st.session_state[_KEPT] = run.scope.fingerprint, four
     return four
 
@@ -48,13 +51,23 @@ def layers(run: CurrentRun) -> Layers | None:
 def _knobs() -> tuple[int, int, int]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         width = st.segmented_control(
-            "CNN: width k (tokens)", WIDTHS, required=True, **url_state.bound(WIDTH, url_state.get(WIDTH)),
+            "CNN: width k (tokens)",
+            WIDTHS,
+            required=True,
+            **url_state.bound(WIDTH, url_state.get(WIDTH)),
         )
         depth = st.segmented_control(
-            "CNN: layers", DEPTHS, required=True, **url_state.bound(DEPTH, url_state.get(DEPTH)),
+            "CNN: layers",
+            DEPTHS,
+            required=True,
+            **url_state.bound(DEPTH, url_state.get(DEPTH)),
         )
         seed = st.number_input(
-            "Seed of untrained layers", SEED.low, SEED.high, width=170, **url_state.bound(SEED, url_state.get(SEED)),
+            "Seed of untrained layers",
+            SEED.low,
+            SEED.high,
+            width=170,
+            **url_state.bound(SEED, url_state.get(SEED)),
             help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
         )
     return width, depth, int(seed)
@@ -62,7 +75,14 @@ def _knobs() -> tuple[int, int, int]:
 
 def _layer_reach(run: CurrentRun, kind: str, width: int, depth: int, seed: int) -> LayerReach:
     """Trained where the shown model, or a shipped one of its task, has such a layer."""
-    host = None if kind == CNN else reference_models.one_that(run, lambda scope: has_layer(scope.model, kind))
+    host = (
+        None
+        if kind == CNN
+        else reference_models.one_that(run, lambda scope: has_layer(scope.model, kind))
+    )
     choice = Choice(kind, seed if host is None else None, width, depth)
     scope = host or run.scope
-    return LayerReach(cache.reach(scope, run.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))
+    return LayerReach(
+        cache.reach(scope, run.trace.streams["source"].ids, choice),
+        reach_text.weights(scope, choice),
+    )

@@ -27,25 +27,57 @@ def reach(run: CurrentRun) -> None:
     """Draw the section."""
     four_layers = layers(run)
     scale = st.segmented_control(
-        "Colour scale", list(draw.SCALES), required=True, format_func=lambda one: draw.SCALES[one][0], **bound(SCALE, get(SCALE)),
+        "Colour scale",
+        list(draw.SCALES),
+        required=True,
+        format_func=lambda one: draw.SCALES[one][0],
+        **bound(SCALE, get(SCALE)),
     )
     if four_layers is None:
         return
     name = file_name(run.trace, "what-reaches-what")
     about = partial(facts, run.trace)
-    maps(draw.influence(four_layers.layers, four_layers.source, scale, saving(name, about())), key="from-rnn-maps")
+    maps(
+        draw.influence(four_layers.layers, four_layers.source, scale, saving(name, about())),
+        key="from-rnn-maps",
+    )
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         title = "Influence by distance: mean over the pairs that a layer can reach"
         note = caption(of_model(run.trace, "source"))
         figure = charts.fading(four_layers.reaches, look(st.context.theme.type), title, note)
-        st.plotly_chart(ui.presented(figure), theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
-        ui.checks_panel(ui.check_rows(reach_text.checks(four_layers.reaches)), words.training_summary(run.scope.training))
+        st.plotly_chart(
+            ui.presented(figure),
+            theme=None,
+            key="from-rnn-fading",
+            config=ui.camera(f"{name}.by-distance"),
+        )
+        ui.checks_panel(
+            ui.check_rows(reach_text.checks(four_layers.reaches)),
+            words.training_summary(run.scope.training),
+        )
     with right, st.container(key="explanation"):
         st.markdown(reach_text.explanation(four_layers.reaches))
         st.markdown(reach_text.HOW)
         tokens, reached = [label.text for label in labels(four_layers.source)], four_layers.layers
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download("The norms, CSV", lambda: files.influence_csv(reached, tokens), f"{name}.csv", "text/csv", about)
-            download("The norms, npz", lambda: files.influence_npz(reached, tokens), f"{name}.npz", about=about)
-            download("By distance, CSV", lambda: files.distance_csv(reached), f"{name}.by-distance.csv", "text/csv", about)
+            download(
+                "The norms, CSV",
+                lambda: files.influence_csv(reached, tokens),
+                f"{name}.csv",
+                "text/csv",
+                about,
+            )
+            download(
+                "The norms, npz",
+                lambda: files.influence_npz(reached, tokens),
+                f"{name}.npz",
+                about=about,
+            )
+            download(
+                "By distance, CSV",
+                lambda: files.distance_csv(reached),
+                f"{name}.by-distance.csv",
+                "text/csv",
+                about,
+            )

@@ -10,12 +10,20 @@ from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, RNN, SELF_ATTENTION
 def weights(scope: Scope, choice: Choice) -> str:
     """Whose weights a layer has, for over its picture."""
     if choice.seed is not None:
-        sizes = {RNN: f"tanh, {D_NEW} states", BIDIRECTIONAL: f"tanh, {D_NEW} states each way", CNN: f"tanh, {D_NEW} channels"}
+        sizes = {
+            RNN: f"tanh, {D_NEW} states",
+            BIDIRECTIONAL: f"tanh, {D_NEW} states each way",
+            CNN: f"tanh, {D_NEW} channels",
+        }
         what = f" ({sizes[choice.kind]})" if choice.kind in sizes else ""
         always = " as any CNN here" if choice.kind == CNN else ""
         return f"random weights, seed {choice.seed}: untrained{always}{what}, on the embeddings of {scope.name}"
     model, config = scope.model, scope.config
-    trained = f"trained, {scope.name} encoder" if scope.training.get("step") else f"{scope.name} encoder, not trained"
+    trained = (
+        f"trained, {scope.name} encoder"
+        if scope.training.get("step")
+        else f"{scope.name} encoder, not trained"
+    )
     if model.is_recurrent:
         side = "forward direction" if choice.kind == RNN else "both directions"
         cell = "GRU" if config.cell == "gru" else "tanh"
@@ -26,7 +34,9 @@ def weights(scope: Scope, choice: Choice) -> str:
 def explanation(reaches: Sequence[Reach]) -> str:
     """What each picture shows, as a list in Markdown."""
     says = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
-    return "\n".join(f"- **{reach.choice.kind}.** {says[reach.choice.kind](reach)}" for reach in reaches)
+    return "\n".join(
+        f"- **{reach.choice.kind}.** {says[reach.choice.kind](reach)}" for reach in reaches
+    )
 
 
 def _rnn(reach: Reach) -> str:
@@ -38,22 +48,33 @@ def _rnn(reach: Reach) -> str:
 
 def _bidirectional(reach: Reach) -> str:
     """Left of the diagonal stands what the forward direction carries, right of it the backward one."""
-    sides = _along(reach, -1, "Left of the diagonal, read forwards"), _along(reach, 1, "Right of it, read backwards")
-    return " ".join(["Full: one direction fills what the other leaves empty.", *(side for side in sides if side)])
+    sides = (
+        _along(reach, -1, "Left of the diagonal, read forwards"),
+        _along(reach, 1, "Right of it, read backwards"),
+    )
+    return " ".join(
+        [
+            "Full: one direction fills what the other leaves empty.",
+            *(side for side in sides if side),
+        ]
+    )
 
 
 def _cnn(reach: Reach) -> str:
     n, choice = len(reach.norms), reach.choice
     field = choice.depth * (choice.width - 1) + 1
     beyond = n * n - int(reach.reaches.sum())
-    sees = f"{choice.depth} layers of width {choice.width} see" if choice.depth > 1 else f"1 layer of width {choice.width} sees"
+    sees = (
+        f"{choice.depth} layers of width {choice.width} see"
+        if choice.depth > 1
+        else f"1 layer of width {choice.width} sees"
+    )
     outside = (
-        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot see them." if beyond
+        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot see them."
+        if beyond
         else f"That covers all {n * n} pairs of this sentence."
     )
-    return (
-        f"A band: {sees} depth·(width − 1) + 1 = {field} token{'s' * (field > 1)}, centred on the output's own. {outside}"
-    )
+    return f"A band: {sees} depth·(width − 1) + 1 = {field} token{'s' * (field > 1)}, centred on the output's own. {outside}"
 
 
 def _attention(reach: Reach) -> str:
@@ -63,7 +84,8 @@ def _attention(reach: Reach) -> str:
         return "Full."
     least, most = min(others, key=lambda entry: entry[1]), max(others, key=lambda entry: entry[1])
     source = (
-        "Distance may still count, because the inputs x hold the position vectors." if reach.positioned
+        "Distance may still count, because the inputs x hold the position vectors."
+        if reach.positioned
         else "It is not told where tokens stand, so what differs with the distance comes from these tokens alone."
     )
     said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})"
@@ -74,7 +96,11 @@ def _attention(reach: Reach) -> str:
 def _where(offset: int) -> str:
     """A token by how far it stands before or after the output's own."""
     side = "before" if offset < 0 else "after"
-    return f"the token just {side} its own" if abs(offset) == 1 else f"the token {abs(offset)} places {side} its own"
+    return (
+        f"the token just {side} its own"
+        if abs(offset) == 1
+        else f"the token {abs(offset)} places {side} its own"
+    )
 
 
 def _mean(entry: tuple[int, float, int]) -> str:
@@ -117,9 +143,27 @@ def checks(reaches: Sequence[Reach]) -> list[Check]:
 
     Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of the values."""
     leak = max(reach.leak for reach in reaches)
-    output, autograd = max(reach.output_gap for reach in reaches), max(reach.autograd_gap for reach in reaches)
+    output, autograd = (
+        max(reach.output_gap for reach in reaches),
+        max(reach.autograd_gap for reach in reaches),
+    )
     return [
-        Check("what cannot be reached is 0", leak, 0.0, "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i"),
-        Check("the layers are the models' own", output, 1e-5, "Largest difference of any y from the models' own pass, relative"),
-        Check("the norms are autograd's", autograd, 1e-4, "First tokens through plain autograd; largest difference, relative"),
+        Check(
+            "what cannot be reached is 0",
+            leak,
+            0.0,
+            "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i",
+        ),
+        Check(
+            "the layers are the models' own",
+            output,
+            1e-5,
+            "Largest difference of any y from the models' own pass, relative",
+        ),
+        Check(
+            "the norms are autograd's",
+            autograd,
+            1e-4,
+            "First tokens through plain autograd; largest difference, relative",
+        ),
     ]

@@ -14,17 +14,28 @@ NO_SOURCE = (
     "length, stages and similarities stand as they are."
 )
 
+
 def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
     """How far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases
     the buckets hold; and, from `steps`, whether the models were trained alike."""
     lines = []
     for name, buckets in records.items():
-        best, longest = max(buckets, key=lambda b: b["score"]), max(buckets, key=lambda b: b["most"])
-        where = f"{best['least']}–{best['most']} words", f"{longest['least']}–{longest['most']} words"
+        best, longest = (
+            max(buckets, key=lambda b: b["score"]),
+            max(buckets, key=lambda b: b["most"]),
+        )
+        where = (
+            f"{best['least']}–{best['most']} words",
+            f"{longest['least']}–{longest['most']} words",
+        )
         if best is longest:
-            lines.append(f"- **{name}** is best on its longest sentences, {where[1]}: {longest['score']:.1f}.")
+            lines.append(
+                f"- **{name}** is best on its longest sentences, {where[1]}: {longest['score']:.1f}."
+            )
         else:
-            fall = round(best["score"], 1) - round(longest["score"], 1)      # of the numbers as they are shown
+            fall = round(best["score"], 1) - round(
+                longest["score"], 1
+            )  # of the numbers as they are shown
             lines.append(
                 f"- **{name}** loses {1 - longest['score'] / best['score']:.0%} of its best: {fall:.1f} BLEU, from "
                 f"{best['score']:.1f} ({where[0]}) to {longest['score']:.1f} ({where[1]}, {longest['cases']:,} cases)."
@@ -37,7 +48,10 @@ def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) 
 
 def unrecorded(names: Sequence[str]) -> str:
     """Which checkpoints carry no scores by length, and what writes them."""
-    commands = "\n".join(f"    attnscope evaluate {name} --data tatoeba-eng-fra.tsv.gz --by-length --record" for name in names)
+    commands = "\n".join(
+        f"    attnscope evaluate {name} --data tatoeba-eng-fra.tsv.gz --by-length --record"
+        for name in names
+    )
     return f"No scores by sentence length are recorded in {', '.join(names)}. This writes them into the checkpoint:\n\n{commands}"
 
 
@@ -64,15 +78,25 @@ JENSEN_SHANNON = (
 
 def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
     """Which of the two models is missing."""
-    wanted = [text for text, there in (
-        ("one with Bahdanau's alignment", has_alignment), ("a Transformer with cross-attention", has_heads)) if not there]
+    wanted = [
+        text
+        for text, there in (
+            ("one with Bahdanau's alignment", has_alignment),
+            ("a Transformer with cross-attention", has_heads),
+        )
+        if not there
+    ]
     known = f" (looked for: {', '.join(names)})" if names else ""
     return f"Two trained models of this task are needed, with the same tokens. Missing: {' and '.join(wanted)}{known}."
 
 
 def provenance(scope: Scope, formula: str) -> str:
     """Over a picture: the model, and how a row is made."""
-    trained = f"trained for {scope.training['step']:,} steps" if scope.training.get("step") else "not trained"
+    trained = (
+        f"trained for {scope.training['step']:,} steps"
+        if scope.training.get("step")
+        else "not trained"
+    )
     return f"{scope.name}, {trained}: {formula}"
 
 

@@ -24,7 +24,9 @@ def has_fixed_vector(scope: Scope) -> bool:
     return scope.model.is_recurrent and not scope.model.kinds
 
 
-ABILITIES: dict[str, Callable[[Scope], bool]] = dict(zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True))
+ABILITIES: dict[str, Callable[[Scope], bool]] = dict(
+    zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True)
+)
 
 
 def three(run: CurrentRun) -> None:
@@ -33,15 +35,24 @@ def three(run: CurrentRun) -> None:
     found = {title: reference_models.of_same_data(run, suits) for title, suits in ABILITIES.items()}
     there = {title: scope for title, scope in found.items() if scope is not None}
     if len(there) < len(found):
-        ui.note(st.empty(), say.missing([title for title in found if title not in there]), key="from-rnn-three")
+        ui.note(
+            st.empty(),
+            say.missing([title for title in found if title not in there]),
+            key="from-rnn-three",
+        )
     texts = {title: cache.trace(scope, (source.text, "")).output for title, scope in there.items()}
-    whose = {title: words.training_brief(scope.name, scope.training) for title, scope in there.items()}
+    whose = {
+        title: words.training_brief(scope.name, scope.training) for title, scope in there.items()
+    }
     written = [draw.Version(title, whose[title], texts[title]) for title in there]
     typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     reference = typed or draw.nearest(references(source.text), written)
     fixed = there.get(say.TITLES[0])
     neck = None if fixed is None else _bottleneck(fixed, run)
-    versions(draw.versions(source.text, written, reference, say.TYPED if typed else say.KNOWN, neck), key="from-rnn-versions")
+    versions(
+        draw.versions(source.text, written, reference, say.TYPED if typed else say.KNOWN, neck),
+        key="from-rnn-versions",
+    )
     if neck is None:
         return
     left, right = st.columns(2, gap="medium")
@@ -60,7 +71,9 @@ def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:
     places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
     change = cache.vector_changes(scope, row.ids, places, other_tokens(scope))
     named = labels(row)
-    return draw.Bottleneck(scope.name, fixed_vector(scope.model, trace), [named[i] for i in places], change)
+    return draw.Bottleneck(
+        scope.name, fixed_vector(scope.model, trace), [named[i] for i in places], change
+    )
 
 
 def other_tokens(scope: Scope) -> tuple[int, ...]:

@@ -53,7 +53,9 @@ def in_words(*texts: str) -> bool:
 
 def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], list[bool]]:
     """Which pieces of each stand in the other too, in one order; a word is the same in capitals and before a full stop."""
-    return shared(*([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second)))
+    return shared(
+        *([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second))
+    )
 
 
 def mark(text: str, others: Sequence[str]) -> MarkedText:
@@ -66,39 +68,68 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
     invented = [not any(there[i] for there, _ in compared) for i in range(len(own))]
     first, (_, kept) = rows[0], compared[0]
     everywhere = [all(common(first, row)[0][i] for row in rows[1:]) for i in range(len(first))]
-    lost = [piece for piece, there, all_have in zip(first, kept, everywhere, strict=True) if all_have and not there]
+    lost = [
+        piece
+        for piece, there, all_have in zip(first, kept, everywhere, strict=True)
+        if all_have and not there
+    ]
     return MarkedText(list(zip(own, invented, strict=True)), lost)
 
 
 def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
     """The reference that these texts have most pieces in common with; "" where there is none."""
+
     def agreeing(reference: str) -> int:
         whole = in_words(reference)
-        return sum(sum(common(pieces(one.text, whole), pieces(reference, whole))[0]) for one in versions)
+        return sum(
+            sum(common(pieces(one.text, whole), pieces(reference, whole))[0]) for one in versions
+        )
 
     return max(references, key=agreeing, default="")
 
 
-def versions(source: str, outputs: Sequence[Version], reference: str, named: str, bottleneck: Bottleneck | None) -> bytes:
+def versions(
+    source: str,
+    outputs: Sequence[Version],
+    reference: str,
+    named: str,
+    bottleneck: Bottleneck | None,
+) -> bytes:
     """The payload of the component `versions`; `named` is what the reference is called."""
     cards = []
     for one in outputs:
         others = [reference] if reference else [other.text for other in outputs if other is not one]
         text = mark(one.text, others)
-        cards.append({
-            "title": one.title, "whose": one.owner, "words": [list(piece) for piece in text.pieces], "lost": text.lost,
-            "gap": " " if in_words(one.text, *others) else "",
-            "verdict": say.verdict(bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)),
-        })
+        cards.append(
+            {
+                "title": one.title,
+                "whose": one.owner,
+                "words": [list(piece) for piece in text.pieces],
+                "lost": text.lost,
+                "gap": " " if in_words(one.text, *others) else "",
+                "verdict": say.verdict(
+                    bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)
+                ),
+            }
+        )
     header = {
-        "source": source, "reference": {"name": named, "text": reference} if reference else None, "cards": cards,
-        "legend": say.legend(bool(reference)), "bottleneck": None,
+        "source": source,
+        "reference": {"name": named, "text": reference} if reference else None,
+        "cards": cards,
+        "legend": say.legend(bool(reference)),
+        "bottleneck": None,
     }
     if bottleneck is None:
         return pack(header)
-    vector, change = (values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change))
+    vector, change = (
+        values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change)
+    )
     header["bottleneck"] = {
-        "title": say.BOTTLENECK, "note": say.bottleneck(bottleneck.owner, len(vector)), "vector": say.VECTOR, "bars": say.BARS,
-        "scale": float(np.abs(vector).max()), "labels": [label.as_json() for label in bottleneck.labels],
+        "title": say.BOTTLENECK,
+        "note": say.bottleneck(bottleneck.owner, len(vector)),
+        "vector": say.VECTOR,
+        "bars": say.BARS,
+        "scale": float(np.abs(vector).max()),
+        "labels": [label.as_json() for label in bottleneck.labels],
     }
     return pack(header, vector=vector, change=change)

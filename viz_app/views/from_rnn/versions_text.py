@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-TITLES = ("RNN, one fixed vector", "RNN with Bahdanau's alignment", "Self-attention, as in the Transformer")
-N_OTHERS = 24       # tokens that each token of the source becomes in turn
+TITLES = (
+    "RNN, one fixed vector",
+    "RNN with Bahdanau's alignment",
+    "Self-attention, as in the Transformer",
+)
+N_OTHERS = 24  # tokens that each token of the source becomes in turn
 BOTTLENECK = "The bottleneck: all that the first of them is given of the text"
 VECTOR = "h(m)"
-BARS = (
-    f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
-)
+BARS = f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
 TYPED, KNOWN = "the text you typed for it", "it should say"
 
 
@@ -19,7 +21,11 @@ def bottleneck(whose: str, n: int) -> str:
 
 def legend(has_reference: bool) -> str:
     """How what differs is marked, and against what."""
-    against = "what it should say" if has_reference else "what the others write, because what it should say is not known"
+    against = (
+        "what it should say"
+        if has_reference
+        else "what the others write, because what it should say is not known"
+    )
     return (
         f"Compared with {against}: underlined, what it has beyond that (invented); struck through, what it lacks (lost). Other "
         "words for the same thing are marked too."
@@ -32,7 +38,11 @@ def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
         return "Lost: "
     if invented:
         return "Nothing lost."
-    return "Word for word what it should say." if has_reference else "Nothing that the others do not have."
+    return (
+        "Word for word what it should say."
+        if has_reference
+        else "Nothing that the others do not have."
+    )
 
 
 def found(changes: Sequence[float]) -> str:

@@ -11,7 +11,9 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
 
-Why = tuple[str | dict[str, str], ...]    # text, and numbers: {"top" | "row" | "key": array} is its number under the pointer
+Why = tuple[
+    str | dict[str, str], ...
+]  # text, and numbers: {"top" | "row" | "key": array} is its number under the pointer
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,25 @@ class Column:
 def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
     """What the columns are made of, for the keys in `rows`."""
     values = {
-        "a": w.a, "memory": w.memory[rows], "q": w.q, "k": w.k[rows], "v": w.v[rows], "compared_q": w.comparison.q,
-        "compared_k": w.comparison.k[rows], "products": w.comparison.elementwise[rows], "terms": w.comparison.terms[rows],
-        "scores": w.scores[rows], "masked": w.masked[rows], "weights": w.weights[rows], "parts": w.parts[rows], "b": w.b,
+        "a": w.a,
+        "memory": w.memory[rows],
+        "q": w.q,
+        "k": w.k[rows],
+        "v": w.v[rows],
+        "compared_q": w.comparison.q,
+        "compared_k": w.comparison.k[rows],
+        "products": w.comparison.elementwise[rows],
+        "terms": w.comparison.terms[rows],
+        "scores": w.scores[rows],
+        "masked": w.masked[rows],
+        "weights": w.weights[rows],
+        "parts": w.parts[rows],
+        "b": w.b,
     }
-    more = {"scaled dot": {"raw": w.raw[rows]}, "additive": {"learned_v": site.similarity.learned.get("v")}}
+    more = {
+        "scaled dot": {"raw": w.raw[rows]},
+        "additive": {"learned_v": site.similarity.learned.get("v")},
+    }
     named = {products_of(term.name): term.products[rows] for term in w.named_terms}
     named |= {name: scores[rows] for name, scores in named_scores(w).items()}
     return values | more.get(site.similarity.name, {}) | named
@@ -46,8 +62,13 @@ def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]
     """Every column that a stage of this site's walk may show, by its id."""
     alignment, name = words.is_alignment(site), site.similarity.name
     together = {  # things compared share a scale
-        "a": ("a", "memory"), "k": ("q", "k"), "sides": ("compared_q", "compared_k"), "products": ("products",),
-        "terms": ("terms",), "scores": ("raw",) if name == "scaled dot" else ("scores",), "v": ("v", "b"),
+        "a": ("a", "memory"),
+        "k": ("q", "k"),
+        "sides": ("compared_q", "compared_k"),
+        "products": ("products",),
+        "terms": ("terms",),
+        "scores": ("raw",) if name == "scaled dot" else ("scores",),
+        "v": ("v", "b"),
     }
     scale = {column: max(peak(values[array]) for array in of) for column, of in together.items()}
     value = "h" if alignment else "v"
@@ -64,12 +85,17 @@ def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]
     return found | _named(site, values, found["terms"])
 
 
-def _comparison(site: AttentionSite, values: dict[str, Tensor], scale: dict[str, float]) -> dict[str, Column]:
+def _comparison(
+    site: AttentionSite, values: dict[str, Tensor], scale: dict[str, float]
+) -> dict[str, Column]:
     """The columns in which q meets k, from both vectors to the score."""
     name = site.similarity.name
     left, right = ("W s", "U h") if words.is_alignment(site) else _sides(name)
     d, d_terms = len(values["q"]), len(values["compared_q"])
-    mixed = name in ("general", "additive")     # then a number of q has no one number that it turns into
+    mixed = name in (
+        "general",
+        "additive",
+    )  # then a number of q has no one number that it turns into
     q, k = {"top": "compared_q"}, {"row": "compared_k"}
     times: Why = (f"= {left} ", q, f" × {right} ", k)
     of_term: dict[str, Why] = {
@@ -105,20 +131,39 @@ def _named(site: AttentionSite, values: dict[str, Tensor], terms: Column) -> dic
         return {}
     names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
     scale = max(peak(values[name]) for name in (*names, "scores"))
-    strips = max(peak(values[array]) for array in ("terms", *(products_of(name) for name in names[1:])))
+    strips = max(
+        peak(values[array]) for array in ("terms", *(products_of(name) for name in names[1:]))
+    )
     note = f"sums to the {CONTENT} term, ±{_brief(strips)}"
     found = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
     for term in site.terms:
         array = products_of(term.name)
         found[array] = Column(
-            f"{term.name}, number by number", f"sums to the {term.name} term, ±{_brief(strips)}", "strip", array, strips,
+            f"{term.name}, number by number",
+            f"sums to the {term.name} term, ±{_brief(strips)}",
+            "strip",
+            array,
+            strips,
             family=array,
         )
     n_products = {name: values[products_of(name)].shape[1] for name in names[1:]}
     sums = {name: (f"the sum of {n} numbers",) for name, n in n_products.items()}
-    found |= {name: Column(name, "its sum", "number", name, scale, why=why) for name, why in sums.items()}
-    first: Why = ("= ", {"key": "raw"}, f" / √{d}") if site.similarity.name == "scaled dot" else ("the sum of its products",)
-    found[CONTENT] = Column(CONTENT, f"÷ {d**0.5:.2f}" if "raw" in values else "its sum", "number", CONTENT, scale, why=first)
+    found |= {
+        name: Column(name, "its sum", "number", name, scale, why=why) for name, why in sums.items()
+    }
+    first: Why = (
+        ("= ", {"key": "raw"}, f" / √{d}")
+        if site.similarity.name == "scaled dot"
+        else ("the sum of its products",)
+    )
+    found[CONTENT] = Column(
+        CONTENT,
+        f"÷ {d**0.5:.2f}" if "raw" in values else "its sum",
+        "number",
+        CONTENT,
+        scale,
+        why=first,
+    )
     why = [part for name in names for part in (f" + {name} ", {"key": name})]
     why[0] = f"= {CONTENT} "
     found["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
@@ -128,8 +173,16 @@ def _named(site: AttentionSite, values: dict[str, Tensor], terms: Column) -> dic
 
 def links(site: AttentionSite) -> list[tuple[str, str]]:
     """(array, what it is called) of the numbers from the first sum to the share."""
-    named = [(CONTENT, "÷ √dₖ"), *((term.name, f"+ {term.name}") for term in site.terms), ("scores", "= score")]
-    first = [("raw", "q·k"), ("scores", "÷ √dₖ")] if site.similarity.name == "scaled dot" else [("scores", _score(site))]
+    named = [
+        (CONTENT, "÷ √dₖ"),
+        *((term.name, f"+ {term.name}") for term in site.terms),
+        ("scores", "= score"),
+    ]
+    first = (
+        [("raw", "q·k"), ("scores", "÷ √dₖ")]
+        if site.similarity.name == "scaled dot"
+        else [("scores", _score(site))]
+    )
     if site.terms:
         first = [*(link for link in first if link[0] == "raw"), *named]
     return [*first, ("masked", "+ mask"), ("weights", "softmax")]
@@ -137,7 +190,9 @@ def links(site: AttentionSite) -> list[tuple[str, str]]:
 
 def _t(site: AttentionSite) -> float:
     """What a cosine is multiplied by; 1 where there is none."""
-    return float(site.similarity.learned["log_t"].exp()) if site.similarity.name == "cosine" else 1.0
+    return (
+        float(site.similarity.learned["log_t"].exp()) if site.similarity.name == "cosine" else 1.0
+    )
 
 
 def _score(site: AttentionSite) -> str:
@@ -146,12 +201,16 @@ def _score(site: AttentionSite) -> str:
 
 def _sides(name: str) -> tuple[str, str]:
     """What a query and a key are compared as."""
-    return {"cosine": ("q̂", "k̂"), "general": ("q·M", "k"), "additive": ("W q", "U k")}.get(name, ("q", "k"))
+    return {"cosine": ("q̂", "k̂"), "general": ("q·M", "k"), "additive": ("W q", "U k")}.get(
+        name, ("q", "k")
+    )
 
 
 def _term(name: str) -> str:
     left, right = _sides(name)
-    return {"scaled dot": "q ∘ k / √dₖ", "cosine": "t · q̂ ∘ k̂", "additive": "v ∘ tanh"}.get(name, f"{left} ∘ {right}")
+    return {"scaled dot": "q ∘ k / √dₖ", "cosine": "t · q̂ ∘ k̂", "additive": "v ∘ tanh"}.get(
+        name, f"{left} ∘ {right}"
+    )
 
 
 def _sizes(values: dict[str, Tensor], top: str, rows: str, scale: float) -> str:

@@ -10,7 +10,12 @@ def _scaled_dot(s: Scene) -> list[Stage]:
     d = s.site.d_head
     what, leaves, symbol, name = "the score", s.score, "α_{i,j}", "scores"
     if s.w.named_terms:
-        what, leaves, symbol, name = "the content term", number(s.w.content[s.key]), CONTENT, CONTENT
+        what, leaves, symbol, name = (
+            "the content term",
+            number(s.w.content[s.key]),
+            CONTENT,
+            CONTENT,
+        )
     return [
         Stage(
             "q∘k", "Does the key fit the query?",
@@ -77,7 +82,9 @@ def _general(s: Scene) -> list[Stage]:
 
 def _additive(s: Scene) -> list[Stage]:
     alignment, d = words.is_alignment(s.site), len(s.w.comparison.q)
-    left, right, before = ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
+    left, right, before = (
+        ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
+    )
     who, whom = ("the state", "every h(j)") if alignment else ("the query", "every key")
     top = {"a": "a"} if alignment else {"k": "q"}
     sides = {"sides": "compared_q"}
@@ -106,4 +113,10 @@ def _additive(s: Scene) -> list[Stage]:
     ]  # fmt: skip
 
 
-COMPARED = {"scaled dot": _scaled_dot, "dot": _dot, "cosine": _cosine, "general": _general, "additive": _additive}
+COMPARED = {
+    "scaled dot": _scaled_dot,
+    "dot": _dot,
+    "cosine": _cosine,
+    "general": _general,
+    "additive": _additive,
+}

@@ -22,9 +22,12 @@ from viz_app.views.inside.several import FIRST, MOST, toggle
 
 VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
 KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
-HEADS, MEASURE = Several("inside-heads", most=MOST), Choice("inside-measure", FIRST, options=tuple(MEASURES))
-SIMILARITY = Choice("similarity")       # none is the model's own
-WIDE, WIDER = 190, 290      # px of a control beside the tokens
+HEADS, MEASURE = (
+    Several("inside-heads", most=MOST),
+    Choice("inside-measure", FIRST, options=tuple(MEASURES)),
+)
+SIMILARITY = Choice("similarity")  # none is the model's own
+WIDE, WIDER = 190, 290  # px of a control beside the tokens
 _SIMILARITY = "similarity-choice"
 
 
@@ -32,15 +35,23 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls: a row that wraps where the page is narrow, and below it, beside room for the tokens, what is chosen less
     often. What they and the other pages' choices say, and that room."""
     row = which_head.row()
-    below = st.container(horizontal=True, gap="medium", key="inside-tokens", vertical_alignment="top")
+    below = st.container(
+        horizontal=True, gap="medium", key="inside-tokens", vertical_alignment="top"
+    )
     tokens = below.container(key="inside-token-rows")
-    several = url_state.get(VIEW) == "several"                     # which has no tokens to choose
+    several = url_state.get(VIEW) == "several"  # which has no tokens to choose
     with row if several else below:
         name = choose_similarity(run)
     site, focus = chosen_focus(similarity.under(run, name).trace)
     kinds = dict(by_kind(run.trace))
     with row:
-        which_head.which_head(kinds, run.trace.attention[focus.site], focus.head, partial(_move, site.kind), heads=not several)
+        which_head.which_head(
+            kinds,
+            run.trace.attention[focus.site],
+            focus.head,
+            partial(_move, site.kind),
+            heads=not several,
+        )
         view = _pick("Show", VIEW, text.views(site, sum(s.n_heads for s in kinds[site.kind])))
     conventions = text.conventions(site)
     convention = next(iter(conventions))
@@ -48,13 +59,21 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
         with below:
             chosen = url_state.one_of(CONVENTION, list(conventions), convention)
             convention = st.selectbox(
-                "Convention", list(conventions), format_func=conventions.get, width=WIDER, **url_state.bound(CONVENTION, chosen)
+                "Convention",
+                list(conventions),
+                format_func=conventions.get,
+                width=WIDER,
+                **url_state.bound(CONVENTION, chosen),
             )
     lock = int(focus.lock[1:]) if focus.lock else None
     query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
-    heads, measure = (url_state.get(HEADS), url_state.get(MEASURE)) if view == "several" else (None, FIRST)
+    heads, measure = (
+        (url_state.get(HEADS), url_state.get(MEASURE)) if view == "several" else (None, FIRST)
+    )
     stage = url_state.get(STAGE) if view == "walk" else 0
-    return Choices(name, view, convention, site.name, focus.head, query, key, stage, heads, measure), tokens
+    return Choices(
+        name, view, convention, site.name, focus.head, query, key, stage, heads, measure
+    ), tokens
 
 
 def _move(kind: str, site: str, head: int) -> None:
@@ -68,7 +87,10 @@ def _move(kind: str, site: str, head: int) -> None:
 def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
     """One of several by its short name, which is what stands in the URL; the first is where one starts."""
     return st.segmented_control(
-        label, list(names), required=True, format_func=names.get,
+        label,
+        list(names),
+        required=True,
+        format_func=names.get,
         **url_state.bound(choice, url_state.one_of(choice, list(names), next(iter(names)))),
     )
 
@@ -102,7 +124,11 @@ def keep_stage(stage: int) -> None:
 def other_similarity(run: CurrentRun) -> str:
     """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
     chosen = url_state.get(SIMILARITY)
-    if not run.scope.model.similarity or chosen not in SIMILARITIES or chosen == run.scope.model.similarity:
+    if (
+        not run.scope.model.similarity
+        or chosen not in SIMILARITIES
+        or chosen == run.scope.model.similarity
+    ):
         return ""
     return chosen
 
@@ -119,8 +145,14 @@ def choose_similarity(run: CurrentRun) -> str:
         url_state.keep(SIMILARITY, None if name == own else name)
 
     st.selectbox(
-        "Similarity", list(SIMILARITIES), key=_SIMILARITY, on_change=keep, width=WIDE,
-        format_func=lambda name: f"{name} (own)" if name == own else f"{name}: {SIMILARITIES[name].formula}",
+        "Similarity",
+        list(SIMILARITIES),
+        key=_SIMILARITY,
+        on_change=keep,
+        width=WIDE,
+        format_func=lambda name: (
+            f"{name} (own)" if name == own else f"{name}: {SIMILARITIES[name].formula}"
+        ),
         help="How query and key are compared. Under any other than the model's own, the weights are used in a way they were not "
         "trained for; what that similarity has to learn besides (t, M, or W, U and v) starts as in a new model.",
     )
@@ -140,5 +172,8 @@ def drop_similarity(run: CurrentRun) -> None:
     """On a page that shows a model with its own similarity: say so where another was chosen, and let that go."""
     if name := other_similarity(run):
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="dropped"):
-            plain(small_print(words.similarity_dropped(name, run.scope.model.similarity)), key="note dropped")
+            plain(
+                small_print(words.similarity_dropped(name, run.scope.model.similarity)),
+                key="note dropped",
+            )
             st.button("Let it go", key="drop", on_click=url_state.keep, args=(SIMILARITY, None))

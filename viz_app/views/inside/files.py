@@ -23,13 +23,24 @@ def walk_csv(trace: Trace, cell: Cell) -> str:
     w, names = cell.walk, labels(trace.axes(cell.site)[1])
     raw = {"q·k": w.raw} if cell.site.similarity.name == "scaled dot" else {}
     sums = {f"{name} term": scores for name, scores in named_scores(w).items()}
-    products = {"term": w.comparison.terms, **{f"{term.name} term": term.products for term in w.named_terms}, "weight·v": w.parts}
+    products = {
+        "term": w.comparison.terms,
+        **{f"{term.name} term": term.products for term in w.named_terms},
+        "weight·v": w.parts,
+    }
     heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
     for product, of in products.items():
         heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
     rows = [
-        [f"{j} {names[j].text}", *(of[j] for of in (*raw.values(), *sums.values())), w.scores[j], int(w.allowed[j]),
-         w.masked[j], w.weights[j], *(number for of in products.values() for number in of[j])]
+        [
+            f"{j} {names[j].text}",
+            *(of[j] for of in (*raw.values(), *sums.values())),
+            w.scores[j],
+            int(w.allowed[j]),
+            w.masked[j],
+            w.weights[j],
+            *(number for of in products.values() for number in of[j]),
+        ]
         for j in range(len(names))
     ]
     return _table(heading, rows)
@@ -43,17 +54,31 @@ def walk_npz(trace: Trace, cell: Cell) -> bytes:
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
     one = w.comparison
-    compared = {"compared_q": one.q, "compared_k": one.k, "met": one.elementwise, "terms": one.terms}
+    compared = {
+        "compared_q": one.q,
+        "compared_k": one.k,
+        "met": one.elementwise,
+        "terms": one.terms,
+    }
     compared |= {f"{term.name}_terms": term.products for term in w.named_terms}
     compared |= {f"{name}_scores": scores for name, scores in named_scores(w).items()}
-    more = compared | {f"learned_{name}": value for name, value in cell.site.similarity.learned.items()}
+    more = compared | {
+        f"learned_{name}": value for name, value in cell.site.similarity.learned.items()
+    }
     if cell.site.projections:
         every = head_sum.heads(trace, cell.site, cell.query)
         more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
         more |= {"output": every.total} | ({} if every.bias is None else {"bias": every.bias})
         more |= {} if every.residual is None else {"residual": every.residual}
     arrays |= {name: value.numpy() for name, value in more.items()}
-    return npz_file(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
+    return npz_file(
+        arrays
+        | {
+            "query_tokens": texts(labels(query)),
+            "key_tokens": texts(labels(key)),
+            "query": np.array(w.query),
+        }
+    )
 
 
 def matrices_npz(cell: Cell) -> bytes:
@@ -62,15 +87,33 @@ def matrices_npz(cell: Cell) -> bytes:
     arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
     rows, columns = around(cell.site, (cell.query, cell.key))
     first = {"first": np.array([rows.start, columns.start])} if is_long(cell.site) else {}
-    return npz_file({**arrays, "allowed": cell.site.allowed(head=cell.head, rows=rows)[:, columns].numpy(), **first})
+    return npz_file(
+        {
+            **arrays,
+            "allowed": cell.site.allowed(head=cell.head, rows=rows)[:, columns].numpy(),
+            **first,
+        }
+    )
 
 
 def scaling_csv(trace: Trace, cell: Cell) -> str:
     """Entropy and the gradient's norm, by the scores and by q·k, for each divisor; then the weights with and without the division
     for each key shown."""
-    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in curves(cell)]
+    rows = [
+        ["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
+        for c in curves(cell)
+    ]
     rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, cell)]
-    return _table(["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"], rows)
+    return _table(
+        [
+            "what",
+            "divisor | key",
+            "entropy (nats) | softmax",
+            "gradient norm | weight",
+            "gradient norm by q·k",
+        ],
+        rows,
+    )
 
 
 def heads_csv(trace: Trace, cell: Cell) -> str:
@@ -80,7 +123,8 @@ def heads_csv(trace: Trace, cell: Cell) -> str:
     cosines |= {} if every.residual is None else {"cosine with stream": every.along_residual}
     heading = ["head", "length", *cosines, *(f"added {d}" for d in range(1, len(every.total) + 1))]
     rows = [
-        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(cell.site.n_heads)
+        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]]
+        for h in range(cell.site.n_heads)
     ]
     foot = ({} if every.bias is None else {"bias": every.bias}) | {"output": every.total}
     foot |= {} if every.residual is None else {"stream": every.residual}

@@ -31,19 +31,32 @@ def matrices(trace: Trace, cell: Cell, terms: words.Terms, convention: str = "ro
     site, head, values = cell.site, cell.head, numbers(cell)
     rows, columns = part = around(site, (cell.query, cell.key))
     if one := _reads_itself(site) and rows == columns:
-        del values["memory"]                                # the same vectors as x: sent once
+        del values["memory"]  # the same vectors as x: sent once
     query, key = (row[shown] for row, shown in zip(axes_labels(trace, site), part, strict=True))
     header: dict[str, Any] = {
-        "site": site.name, "head": head, "query": cell.query - rows.start, "key": cell.key - columns.start,
-        "first": [rows.start, columns.start], "part": _part(site, rows, columns), "convention": convention,
+        "site": site.name,
+        "head": head,
+        "query": cell.query - rows.start,
+        "key": cell.key - columns.start,
+        "first": [rows.start, columns.start],
+        "part": _part(site, rows, columns),
+        "convention": convention,
         "title": f"{words.head_title(site, head, terms)}, as matrices",
         **saving(head_name(trace, site, head, convention), facts(trace)),
-        "tokens": {"query": [label.as_json() for label in query], "key": [label.as_json() for label in key]},
+        "tokens": {
+            "query": [label.as_json() for label in query],
+            "key": [label.as_json() for label in key],
+        },
         "masks": [layer.name for layer in site.mask.layers],
-        "matrices": _matrices(site, values), "equations": equations(site, convention, one),
+        "matrices": _matrices(site, values),
+        "equations": equations(site, convention, one),
     }
     blocked = blocked_bits(site, head, rows)[:, columns].contiguous()
-    return pack(header, blocked=blocked.numpy(), **{name: v.contiguous().numpy() for name, v in values.items()})
+    return pack(
+        header,
+        blocked=blocked.numpy(),
+        **{name: v.contiguous().numpy() for name, v in values.items()},
+    )
 
 
 def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
@@ -67,19 +80,32 @@ def numbers(cell: Cell) -> dict[str, Tensor]:
     if site.terms:
         queries = torch.arange(site.n_query)[rows]
         found |= {CONTENT: site.similarity(q, k)}
-        found |= {term.name: term.scores(head, queries, site.n_key)[:, columns] for term in site.terms}
+        found |= {
+            term.name: term.scores(head, queries, site.n_key)[:, columns] for term in site.terms
+        }
     if site.similarity.name not in ("dot", "scaled dot"):
         made = dict(zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True))
-        found |= made | {f"learned_{name}": value for name, value in site.similarity.learned.items()}
+        found |= made | {
+            f"learned_{name}": value for name, value in site.similarity.learned.items()
+        }
     if words.is_alignment(site):
         return found
     blocks = {name: head_walk.block(site, name, head)[0] for name in ("W_Q", "W_K", "W_V", "W_O")}
-    return found | blocks | {
-        "x": site.x[0, rows], "memory": site.memory[0, columns], "v": site.v[0, head, columns], "added": b @ blocks["W_O"],
-    }
+    return (
+        found
+        | blocks
+        | {
+            "x": site.x[0, rows],
+            "memory": site.memory[0, columns],
+            "v": site.v[0, head, columns],
+            "added": b @ blocks["W_O"],
+        }
+    )
 
 
-def equations(site: AttentionSite, convention: str, one: bool | None = None) -> list[dict[str, Any]]:
+def equations(
+    site: AttentionSite, convention: str, one: bool | None = None
+) -> list[dict[str, Any]]:
     """The products in order. A term is a sign, or a matrix with its name; `transposed` is against the row convention's. `one`: the
     vectors that queries, keys and values are made of are one matrix, as in a text that reads itself."""
     write = _Writer(convention == "rows")
@@ -89,7 +115,11 @@ def equations(site: AttentionSite, convention: str, one: bool | None = None) -> 
             "Mix the states:", "C = Â H", "C = H Â", _term("weights", "Â"), _term("k", "H"), _term("b", "C"), size="large",
         )]  # fmt: skip
     self_attention = _reads_itself(site)
-    x, memory = ("X", "X" if self_attention else "M") if write.by_rows else ("I", "I" if self_attention else "M")
+    x, memory = (
+        ("X", "X" if self_attention else "M")
+        if write.by_rows
+        else ("I", "I" if self_attention else "M")
+    )
     key_array = "x" if (self_attention if one is None else one) else "memory"
     return [
         write.projection("q", "Q", "x", x, "Queries:", _has_bias(site, "Q")),
@@ -97,10 +127,23 @@ def equations(site: AttentionSite, convention: str, one: bool | None = None) -> 
         write.projection("v", "V", key_array, memory, "Values:", _has_bias(site, "V")),
         *_scores(site, write, {"q": "Q", "k": "K", "scores": "A"}),
         _softmax(write, "A"),
-        write.product("Mix the values:", "B = Â V", "B = V Â",
-                      _term("weights", "Â"), _term("v", "V"), _term("b", "B"), size="large"),
-        write.product("This head's part of the output:", "B W^{O}_{h}", "W^{O}_{h} B",
-                      _term("b", "B"), _term("W_O", "W^{O}_{h}"), _term("added", "part")),
+        write.product(
+            "Mix the values:",
+            "B = Â V",
+            "B = V Â",
+            _term("weights", "Â"),
+            _term("v", "V"),
+            _term("b", "B"),
+            size="large",
+        ),
+        write.product(
+            "This head's part of the output:",
+            "B W^{O}_{h}",
+            "W^{O}_{h} B",
+            _term("b", "B"),
+            _term("W_O", "W^{O}_{h}"),
+            _term("added", "part"),
+        ),
     ]
 
 
@@ -111,25 +154,53 @@ class _Writer:
     by_rows: bool
 
     def product(
-        self, title: str, rows: str, columns: str, left: dict, right: dict, result: dict, after: str = "", size: str = "small"
+        self,
+        title: str,
+        rows: str,
+        columns: str,
+        left: dict,
+        right: dict,
+        result: dict,
+        after: str = "",
+        size: str = "small",
     ) -> dict[str, Any]:
         first, second = (left, right) if self.by_rows else (right, left)
         formula = rows if self.by_rows else columns
-        return {"title": title, "formula": formula, "size": size, "terms": [first, "·", second, f"{after} =".strip(), result]}
+        return {
+            "title": title,
+            "formula": formula,
+            "size": size,
+            "terms": [first, "·", second, f"{after} =".strip(), result],
+        }
 
-    def projection(self, array: str, name: str, vectors: str, source: str, title: str, has_bias: bool) -> dict[str, Any]:
+    def projection(
+        self, array: str, name: str, vectors: str, source: str, title: str, has_bias: bool
+    ) -> dict[str, Any]:
         weight, bias = f"W^{{{name}}}", f" + b^{{{name}}}" * has_bias
         return self.product(
-            title, f"{name} = {source} {weight}{bias}", f"{name} = {weight} {source}{bias}", _term(vectors, source),
-            _term(f"W_{name}", weight), _term(array, name), "+ bias" * has_bias,
+            title,
+            f"{name} = {source} {weight}{bias}",
+            f"{name} = {weight} {source}{bias}",
+            _term(vectors, source),
+            _term(f"W_{name}", weight),
+            _term(array, name),
+            "+ bias" * has_bias,
         )
 
-    def learned(self, title: str, array: str, source: str, matrix: str, transposed: bool) -> dict[str, Any]:
+    def learned(
+        self, title: str, array: str, source: str, matrix: str, transposed: bool
+    ) -> dict[str, Any]:
         """Queries or keys through a matrix of the similarity."""
         turned = f"{matrix}^{{T}}" if transposed == self.by_rows else matrix
         name = f"{source} {turned}" if self.by_rows else f"{turned} {source}"
-        return self.product(title, name, name, _term(array, source), _term(f"learned_{matrix}", turned, transposed),
-                            _term(f"compared_{array}", name))
+        return self.product(
+            title,
+            name,
+            name,
+            _term(array, source),
+            _term(f"learned_{matrix}", turned, transposed),
+            _term(f"compared_{array}", name),
+        )
 
 
 def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
@@ -139,23 +210,33 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
         sums = [sign for part in parts for sign in (part, "+")][:-1]
         result = names["scores"]
         added = {
-            "title": "Add the other terms:", "formula": f"{result} = {' + '.join(part['name'] for part in parts)}", "size": "large",
+            "title": "Add the other terms:",
+            "formula": f"{result} = {' + '.join(part['name'] for part in parts)}",
+            "size": "large",
             "terms": [*sums, "=", _term("scores", result)],
         }
         return [*_similarity_equations(site, write, names | {"scores": CONTENT}, CONTENT), added]
     return _similarity_equations(site, write, names, "scores")
 
 
-def _similarity_equations(site: AttentionSite, write: _Writer, names: dict[str, str], result: str) -> list[dict[str, Any]]:
+def _similarity_equations(
+    site: AttentionSite, write: _Writer, names: dict[str, str], result: str
+) -> list[dict[str, Any]]:
     """The equations of the similarity, which end in this array."""
     q, k, a = names["q"], names["k"], names["scores"]
     scores, name = _term(result, a), site.similarity.name
     title, turned = "Every query with every key:", f"{k}^{{T}}"
     if name == "additive":
         left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
-        left["title"], right["title"] = ("States before each step:", "States of the encoder:") if words.is_alignment(site) else (
-            "Queries, made comparable:", "Keys, made comparable:")
-        factors = [_term("compared_q", left["formula"]), _term("compared_k", f"({right['formula']})^{{T}}", transposed=True)]
+        left["title"], right["title"] = (
+            ("States before each step:", "States of the encoder:")
+            if words.is_alignment(site)
+            else ("Queries, made comparable:", "Keys, made comparable:")
+        )
+        factors = [
+            _term("compared_q", left["formula"]),
+            _term("compared_k", f"({right['formula']})^{{T}}", transposed=True),
+        ]
         first, second = factors if write.by_rows else reversed(factors)
         formula = f"{a} = v·tanh({left['formula']} + {right['formula']}), each row with each"
         terms = [first, "+", second, "→ tanh, · v =", scores]
@@ -168,8 +249,19 @@ def _similarity_equations(site: AttentionSite, write: _Writer, names: dict[str, 
                 ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
             )
         ]  # fmt: skip
-        return [*shorter, write.product(title, f"{a} = t Q̂ K̂^{{T}}", f"{a} = t K̂^{{T}} Q̂", _term("compared_q", "Q̂"),
-                                        _term("compared_k", "K̂^{T}", transposed=True), scores, "· t", "large")]
+        return [
+            *shorter,
+            write.product(
+                title,
+                f"{a} = t Q̂ K̂^{{T}}",
+                f"{a} = t K̂^{{T}} Q̂",
+                _term("compared_q", "Q̂"),
+                _term("compared_k", "K̂^{T}", transposed=True),
+                scores,
+                "· t",
+                "large",
+            ),
+        ]
     if name == "general":
         through = write.learned("Queries through M:", "q", q, "M", False)
         return [through, write.product(
@@ -177,14 +269,28 @@ def _similarity_equations(site: AttentionSite, write: _Writer, names: dict[str, 
             _term("k", turned, transposed=True), scores, size="large",
         )]  # fmt: skip
     root = " / √d_{k}" if name == "scaled dot" else ""
-    return [write.product(title, f"{a} = Q K^{{T}}{root}", f"{a} = K^{{T}} Q{root}", _term("q", q),
-                          _term("k", turned, transposed=True), scores, f"/ √{site.d_head}" if root else "", "large")]
+    return [
+        write.product(
+            title,
+            f"{a} = Q K^{{T}}{root}",
+            f"{a} = K^{{T}} Q{root}",
+            _term("q", q),
+            _term("k", turned, transposed=True),
+            scores,
+            f"/ √{site.d_head}" if root else "",
+            "large",
+        )
+    ]
 
 
 def _softmax(write: _Writer, scores: str) -> dict[str, Any]:
     along = "each row" if write.by_rows else "each column"
-    return {"title": f"Mask, then softmax over {along}:", "formula": f"Â = softmax({scores} + mask)", "size": "large",
-            "terms": [_term("scores", scores), "→", _term("weights", "Â")]}
+    return {
+        "title": f"Mask, then softmax over {along}:",
+        "formula": f"Â = softmax({scores} + mask)",
+        "size": "large",
+        "terms": [_term("scores", scores), "→", _term("weights", "Â")],
+    }
 
 
 def _term(array: str, name: str, transposed: bool = False) -> dict[str, Any]:
@@ -209,33 +315,96 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
 
     rows, key_rows, alignment = "query", "key", words.is_alignment(site)
     projections, score = ("W_Q", "W_K", "W_V"), words.formula(site)
-    made = {"q": "", "k": ""} if alignment else {
-        n: f"row of the tokens · column of W_{n.upper()}{', + bias' * _has_bias(site, n.upper())}" for n in "qkv"
-    }
+    made = (
+        {"q": "", "k": ""}
+        if alignment
+        else {
+            n: f"row of the tokens · column of W_{n.upper()}{', + bias' * _has_bias(site, n.upper())}"
+            for n in "qkv"
+        }
+    )
     parts = [CONTENT, *(term.name for term in site.terms)] if site.terms else []
     described = {
         "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
-        "memory": ("vectors of the tokens that are read", (key_rows, "number"), scale("x", "memory"), ""),
-        **{n: (f"weights {n} of this head", ("input", "number"), scale(*projections), "learned") for n in projections},
+        "memory": (
+            "vectors of the tokens that are read",
+            (key_rows, "number"),
+            scale("x", "memory"),
+            "",
+        ),
+        **{
+            n: (f"weights {n} of this head", ("input", "number"), scale(*projections), "learned")
+            for n in projections
+        },
         "W_O": ("weights W_O of this head", ("number", "output"), scale("W_O"), "learned"),
-        "q": ("states before each step" if alignment else "queries", (rows, "number"), scale("q", "k"), made["q"]),
-        "k": ("states of the encoder" if alignment else "keys", (key_rows, "number"), scale("q", "k"), made["k"]),
+        "q": (
+            "states before each step" if alignment else "queries",
+            (rows, "number"),
+            scale("q", "k"),
+            made["q"],
+        ),
+        "k": (
+            "states of the encoder" if alignment else "keys",
+            (key_rows, "number"),
+            scale("q", "k"),
+            made["k"],
+        ),
         "v": ("values", (key_rows, "number"), scale("v", "b"), made.get("v", "")),
-        "learned_M": ("weights M of the similarity", ("input", "number"), scale("learned_M"), "found in training"),
-        "learned_W": ("weights W of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
-        "learned_U": ("weights U of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
-        "compared_q": ("queries as they are compared", (rows, "number"), scale("compared_q", "compared_k"), ""),
-        "compared_k": ("keys as they are compared", (key_rows, "number"), scale("compared_q", "compared_k"), ""),
-        **{name: (f"{name} term of the score", (rows, key_rows), scale("scores", *parts), "") for name in parts},
+        "learned_M": (
+            "weights M of the similarity",
+            ("input", "number"),
+            scale("learned_M"),
+            "found in training",
+        ),
+        "learned_W": (
+            "weights W of the similarity",
+            ("number", "input"),
+            scale("learned_W", "learned_U"),
+            "found in training",
+        ),
+        "learned_U": (
+            "weights U of the similarity",
+            ("number", "input"),
+            scale("learned_W", "learned_U"),
+            "found in training",
+        ),
+        "compared_q": (
+            "queries as they are compared",
+            (rows, "number"),
+            scale("compared_q", "compared_k"),
+            "",
+        ),
+        "compared_k": (
+            "keys as they are compared",
+            (key_rows, "number"),
+            scale("compared_q", "compared_k"),
+            "",
+        ),
+        **{
+            name: (f"{name} term of the score", (rows, key_rows), scale("scores", *parts), "")
+            for name in parts
+        },
         "scores": ("score before the mask", (rows, key_rows), scale("scores", *parts), score),
         "weights": ("weight", (rows, key_rows), 1.0, "softmax over the keys"),
-        "b": ("context" if alignment else "what the head found", (rows, "number"), scale("v", "b"), "weights · values"),
+        "b": (
+            "context" if alignment else "what the head found",
+            (rows, "number"),
+            scale("v", "b"),
+            "weights · values",
+        ),
         "added": ("what the head adds", (rows, "number"), scale("added"), "b · W_O"),
     }
     return {
         name: {
-            "array": name, "shape": list(values[name].shape), "says": says, "axes": list(axes), "scale": scale_of, "made": how,
-            "weights": name == "weights", "masked": name == "weights", "pick": name in ("scores", "weights", *parts),
+            "array": name,
+            "shape": list(values[name].shape),
+            "says": says,
+            "axes": list(axes),
+            "scale": scale_of,
+            "made": how,
+            "weights": name == "weights",
+            "masked": name == "weights",
+            "pick": name in ("scores", "weights", *parts),
         }
         for name, (says, axes, scale_of, how) in described.items()
         if name in values

@@ -9,12 +9,16 @@ from viz_app import words
 from viz_app.views.inside.scene import Scene, Stage
 from viz_app.views.inside.text import number
 
-CONTENT = "content"      # what q and k come to is called beside other terms
+CONTENT = "content"  # what q and k come to is called beside other terms
 
 
 def named_scores(w: Walk) -> dict[str, Tensor]:
     """Name of a term → what it is at each key; nothing where the similarity is all there is."""
-    return {CONTENT: w.content, **{term.name: term.scores for term in w.named_terms}} if w.named_terms else {}
+    return (
+        {CONTENT: w.content, **{term.name: term.scores for term in w.named_terms}}
+        if w.named_terms
+        else {}
+    )
 
 
 def products_of(name: str) -> str:
@@ -42,13 +46,19 @@ def _stage(s: Scene, term: NamedTerm, of: ScoreTerm) -> Stage:
     value = number(term.scores[s.key])
     title, sentence, formula = _told(s, of)
     columns = (products_of(term.name), term.name)
-    return Stage(term.name, title, f"{sentence} For {s.k} that adds {value}.", formula, columns, columns)
+    return Stage(
+        term.name, title, f"{sentence} For {s.k} that adds {value}.", formula, columns, columns
+    )
 
 
 def _told(s: Scene, of: ScoreTerm) -> tuple[str, str, str]:
     """Title, sentence and formula of a term, by its kind."""
     distance = s.key - s.w.query
-    side = "the same place" if not distance else f"{abs(distance)} {'after' if distance > 0 else 'before'} {s.q}"
+    side = (
+        "the same place"
+        if not distance
+        else f"{abs(distance)} {'after' if distance > 0 else 'before'} {s.q}"
+    )
     if isinstance(of, RelativePositionTerm):
         return (
             "How far apart are they?",
@@ -57,7 +67,11 @@ def _told(s: Scene, of: ScoreTerm) -> tuple[str, str, str]:
             "(W^{Q}a^{i} + v)·W^{R}r_{i−j} / √d_{k}",
         )
     if isinstance(of, SegmentTerm):
-        which = "the same text" if bool(of.segments[0, s.w.query] == of.segments[0, s.key]) else "different texts"
+        which = (
+            "the same text"
+            if bool(of.segments[0, s.w.query] == of.segments[0, s.key])
+            else "different texts"
+        )
         return (
             "Do they stand in the same text?",
             f"The query meets one of two vectors e, found in training: one for the same text, one for different ones. Here it is "

@@ -31,7 +31,13 @@ from viz_app.views.inside.controls import (
     keep_stage,
     note_similarity,
 )
-from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, head_group, payloads, selection
+from viz_app.views.inside.payloads import (
+    DRAWN_BY_STREAMLIT,
+    Choices,
+    head_group,
+    payloads,
+    selection,
+)
 from viz_app.views.inside.several import measures_csv
 
 
@@ -114,14 +120,31 @@ def _downloads(cell: Cell, choices: Choices) -> None:
     name = f"{head}.query{cell.query + 1}"
     npz, csv = "application/octet-stream", "text/csv"
     offered = {
-        "walk": [("This walk, CSV", of(files.walk_csv), f"{name}.csv", csv),
-                 ("This walk, npz", of(files.walk_npz), f"{name}.npz", npz)],
-        "matrices": [("The matrices, npz", of(lambda _, cell: files.matrices_npz(cell)), f"{head}.matrices.npz", npz)],
+        "walk": [
+            ("This walk, CSV", of(files.walk_csv), f"{name}.csv", csv),
+            ("This walk, npz", of(files.walk_npz), f"{name}.npz", npz),
+        ],
+        "matrices": [
+            (
+                "The matrices, npz",
+                of(lambda _, cell: files.matrices_npz(cell)),
+                f"{head}.matrices.npz",
+                npz,
+            )
+        ],
         "scaling": [("These numbers, CSV", of(files.scaling_csv), f"{name}.scaling.csv", csv)],
-        "several": [("All measures, CSV", lambda: measures_csv(head_group(session.run, choices)[1]),
-                     f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv", csv)],
+        "several": [
+            (
+                "All measures, CSV",
+                lambda: measures_csv(head_group(session.run, choices)[1]),
+                f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv",
+                csv,
+            )
+        ],
         "heads": [("The heads, CSV", of(files.heads_csv), f"{heads_file(trace, cell)}.csv", csv)],
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:
-            ui.download(label, make, file, mime, lambda: facts(selection(session.run, choices)[0].trace))
+            ui.download(
+                label, make, file, mime, lambda: facts(selection(session.run, choices)[0].trace)
+            )

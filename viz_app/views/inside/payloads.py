@@ -16,7 +16,7 @@ from viz_app.views.inside import matrices, similarity
 from viz_app.views.inside.cell import Cell
 from viz_app.views.inside.several import FIRST, HeadGroup, several
 
-DRAWN_BY_STREAMLIT = "scaling"      # the view that is charts, and has no payload
+DRAWN_BY_STREAMLIT = "scaling"  # the view that is charts, and has no payload
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,27 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 def _checks(trace: Trace, cell: Cell) -> list[Check]:
     """Of a head that can be walked each step; of another what must hold of its weights."""
     walked = cell.site.projections or words.is_alignment(cell.site)
-    return walk_checks.check_walk(trace, cell.site, cell.query, cell.head) if walked else check_site(cell.site)
+    return (
+        walk_checks.check_walk(trace, cell.site, cell.query, cell.head)
+        if walked
+        else check_site(cell.site)
+    )
 
 
 def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
     compared, group = head_group(run, choices)
     sites = dict.fromkeys(group.heads[n][0].name for n in group.drawn_heads)
-    query = choices.query if choices.query is not None and choices.query < group.sites[0].n_query else None
+    query = (
+        choices.query
+        if choices.query is not None and choices.query < group.sites[0].n_query
+        else None
+    )
     return {
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
         "several": several(group, run.terms, query),
-        "checks": check_rows(_worst([_checks_of(compared.trace, name) for name in sites or [choices.site]])),
+        "checks": check_rows(
+            _worst([_checks_of(compared.trace, name) for name in sites or [choices.site]])
+        ),
     }
 
 
@@ -79,18 +89,29 @@ def _checks_of(trace: Trace, name: str) -> list[Check]:
 
 def _worst(of_each_site: list[list[Check]]) -> list[Check]:
     """Of each claim the site that comes nearest to its limit or passes it furthest; NaN before all."""
-    return [max(same, key=lambda check: (not check.passed, check.value)) for same in zip(*of_each_site, strict=True)]
+    return [
+        max(same, key=lambda check: (not check.passed, check.value))
+        for same in zip(*of_each_site, strict=True)
+    ]
 
 
 def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup]:
     """The run under the chosen similarity, and the heads of the chosen kind in it."""
     compared = similarity.under(run, choices.similarity)
     kind = compared.trace.attention[choices.site].kind
-    return compared, HeadGroup(compared.trace, kind, choices.measure, choices.heads, partial(cache.trace_finding, compared.trace))
+    return compared, HeadGroup(
+        compared.trace,
+        kind,
+        choices.measure,
+        choices.heads,
+        partial(cache.trace_finding, compared.trace),
+    )
 
 
 def selection(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
     """The run under the chosen similarity, and the chosen weight of it."""
     compared = similarity.under(run, choices.similarity)
     site = compared.trace.attention[choices.site]
-    return compared, cells.chosen_cell(compared.trace, site, choices.head, choices.query, choices.key)
+    return compared, cells.chosen_cell(
+        compared.trace, site, choices.head, choices.query, choices.key
+    )

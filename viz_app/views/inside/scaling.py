@@ -16,11 +16,16 @@ from viz_app.drawing.frame import titled
 from viz_app.drawing.labels import labels
 from viz_app.views.inside.cell import Cell, shown_keys
 
-WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
+WITHOUT = (
+    "#c8590b"  # the softmax without the division; with it, the accent that weights have everywhere
+)
 WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
-HOLLOW = "26"            # of FF: how opaque a bar of the softmax without the division is
-DASHES = [[9, 3], [2, 2]]      # the rules with the division and without: told apart without colours, too
-POINTS = 41              # divisors on a curve
+HOLLOW = "26"  # of FF: how opaque a bar of the softmax without the division is
+DASHES = [
+    [9, 3],
+    [2, 2],
+]  # the rules with the division and without: told apart without colours, too
+POINTS = 41  # divisors on a curve
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,21 @@ def compare(cell: Cell) -> ScalingComparison:
     raw, allowed = softmax.raw_scores(site, cell.head), site.allowed(head=cell.head)
     added = softmax.undivided_scores(site, cell.head)
     every = [softmax.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
-    one = [softmax.scaling(raw[cell.query], allowed[cell.query], divisor, added[cell.query]) for divisor in (root, 1.0)]
+    one = [
+        softmax.scaling(raw[cell.query], allowed[cell.query], divisor, added[cell.query])
+        for divisor in (root, 1.0)
+    ]
     rows = allowed.any(-1)
     spread = [_spread(s.scores[allowed]) for s in every]
     return ScalingComparison(
-        root, int(allowed[cell.query].sum()), *one, tuple(spread),
-        *(tuple(_mean(getattr(s, name)[rows]) for s in every) for name in ("entropy", "gradient", "product_gradient")),
+        root,
+        int(allowed[cell.query].sum()),
+        *one,
+        tuple(spread),
+        *(
+            tuple(_mean(getattr(s, name)[rows]) for s in every)
+            for name in ("entropy", "gradient", "product_gradient")
+        ),
     )
 
 
@@ -57,12 +71,21 @@ def curves(cell: Cell) -> list[dict[str, float]]:
     """Of the chosen query's softmax, for divisors from ¼ to 4·√d_k evenly on a log scale: entropy (nats), and the norm of its
     gradient by the scores and by q·k."""
     site = cell.site
-    raw, allowed = softmax.raw_scores(site, cell.head)[cell.query], site.allowed(head=cell.head)[cell.query]
+    raw, allowed = (
+        softmax.raw_scores(site, cell.head)[cell.query],
+        site.allowed(head=cell.head)[cell.query],
+    )
     added = softmax.undivided_scores(site, cell.head)[cell.query]
     ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
-    found = [softmax.scaling(raw, allowed, float(d), added) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
+    found = [
+        softmax.scaling(raw, allowed, float(d), added)
+        for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()
+    ]
     fields = ("entropy", "gradient", "product_gradient")
-    return [{"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}} for s in found]
+    return [
+        {"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}}
+        for s in found
+    ]
 
 
 def bars(trace: Trace, cell: Cell) -> list[dict]:
@@ -70,7 +93,12 @@ def bars(trace: Trace, cell: Cell) -> list[dict]:
     c = compare(cell)
     names = labels(trace.axes(cell.site)[1])
     return [
-        {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
+        {
+            "key": f"{j} {names[j].text}",
+            "place": j,
+            "softmax": name,
+            "weight": float(scaling.weights[j]),
+        }
         for j in shown_keys(cell.walk, cell.key)
         for name, scaling in ((_with(cell.site), c.with_root), ("without", c.without_root))
     ]
@@ -84,12 +112,16 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
         .mark_bar()
         .encode(
             x=alt.X(
-                "key:N", sort=alt.SortField("place"), title="what is read (key)",
+                "key:N",
+                sort=alt.SortField("place"),
+                title="what is read (key)",
                 axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False, titlePadding=2),
             ),
             xOffset=alt.XOffset("softmax:N", sort=[_with(cell.site), "without"]),
             y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
-            fill=_told_by(alt.Fill, _scale(cell.site, [colours.range[0], colours.range[1] + HOLLOW])),
+            fill=_told_by(
+                alt.Fill, _scale(cell.site, [colours.range[0], colours.range[1] + HOLLOW])
+            ),
             stroke=_told_by(alt.Stroke, colours),
             tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
         )
@@ -97,7 +129,9 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
     return titled(chart, "This query's weights, with and without the division", 285)
 
 
-def curve_chart(cell: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
+def curve_chart(
+    cell: Cell, field: str, title: str, unit: str, dark: bool = False
+) -> alt.LayerChart:
     """`field` of `curves` against the divisor, with √d_k and 1 marked."""
     root = math.sqrt(cell.site.d_head)
     ink = ACCENT_DARK if dark else ACCENT
@@ -106,17 +140,25 @@ def curve_chart(cell: Cell, field: str, title: str, unit: str, dark: bool = Fals
         alt.Chart(alt.Data(values=curves(cell)))
         .mark_line(color=ink)
         .encode(
-            x=alt.X("divisor:Q", scale=alt.Scale(type="log", nice=False), title="divisor of q·k",
-                    axis=alt.Axis(values=[0.25, 0.5, 1, 2, 4, 8, 16, 32], format="~g")),
+            x=alt.X(
+                "divisor:Q",
+                scale=alt.Scale(type="log", nice=False),
+                title="divisor of q·k",
+                axis=alt.Axis(values=[0.25, 0.5, 1, 2, 4, 8, 16, 32], format="~g"),
+            ),
             y=alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(zero=True)),
-            tooltip=[alt.Tooltip("divisor:Q", format=".3g"), alt.Tooltip(f"{field}:Q", format=".4g")],
+            tooltip=[
+                alt.Tooltip("divisor:Q", format=".3g"),
+                alt.Tooltip(f"{field}:Q", format=".4g"),
+            ],
         )
     )
     rules = (
         alt.Chart(alt.Data(values=marks))
         .mark_rule(strokeWidth=2)
         .encode(
-            x="divisor:Q", color=_told_by(alt.Color, _colours(cell.site, dark)),
+            x="divisor:Q",
+            color=_told_by(alt.Color, _colours(cell.site, dark)),
             strokeDash=_told_by(alt.StrokeDash, _scale(cell.site, DASHES)),
         )
     )
@@ -130,7 +172,11 @@ def sentence(cell: Cell) -> str:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
     with_root, without = c.with_root, c.without_root
     divided = [term.name for term in cell.site.terms if term.divisor]
-    means = f"Here q·k stands for all that is divided: content, {words.listed(divided)}. " if divided else ""
+    means = (
+        f"Here q·k stands for all that is divided: content, {words.listed(divided)}. "
+        if divided
+        else ""
+    )
     return means + (
         f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
         f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
@@ -158,7 +204,9 @@ def _moral(c: ScalingComparison) -> str:
         return "Every query of this head is so settled that no gradient is left to measure, with the division or without."
     mean = f"Over all queries of this head the mean gradient by q·k would be {then:.2g} instead of {now:.2g}"
     if then < now:
-        return f"{mean}: less would reach q and k, which is what the paper divides against (§3.2.1)."
+        return (
+            f"{mean}: less would reach q and k, which is what the paper divides against (§3.2.1)."
+        )
     if softmax[1] < softmax[0]:
         return (
             f"{mean}. The paper divides because a settled softmax has small gradients (§3.2.1): its own mean here would be "
@@ -201,7 +249,9 @@ def _scale(site: AttentionSite, both: list) -> alt.Scale:
 
 def _told_by(channel: type, scale: alt.Scale) -> alt.SchemaBase:
     """The two softmaxes in one channel; those of a chart share one legend."""
-    return channel("softmax:N", title=None, scale=scale, legend=alt.Legend(orient="top", offset=6, padding=0))
+    return channel(
+        "softmax:N", title=None, scale=scale, legend=alt.Legend(orient="top", offset=6, padding=0)
+    )
 
 
 def _spread(values: Tensor) -> float:

@@ -21,8 +21,8 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
-SHOWN, MOST = 3, 4      # heads drawn where none is chosen, and at most: more lines are a grey weave
-BLOCKS = 64             # of a long text's tokens a side: lines between more of them hide each other
+SHOWN, MOST = 3, 4  # heads drawn where none is chosen, and at most: more lines are a grey weave
+BLOCKS = 64  # of a long text's tokens a side: lines between more of them hide each other
 FIRST = next(iter(MEASURES))
 
 
@@ -62,20 +62,30 @@ class HeadGroup:
 
     def _measure(self) -> dict[str, torch.Tensor | None]:
         each = [measures(site, *self.trace.axes(site)) for site in self.sites]
-        return {name: None if each[0][name] is None else torch.cat([one[name] for one in each]) for name in MEASURES}
+        return {
+            name: None if each[0][name] is None else torch.cat([one[name] for one in each])
+            for name in MEASURES
+        }
 
     @cached_property
     def order(self) -> list[int]:
         """The heads by the measure; as they stand where it cannot be taken."""
         values = self.values[self.measure]
-        return list(range(len(self.heads))) if values is None else order(values, MEASURES[self.measure].least_first)
+        return (
+            list(range(len(self.heads)))
+            if values is None
+            else order(values, MEASURES[self.measure].least_first)
+        )
 
     def weights(self, number: int, block: int) -> np.ndarray:
         """One head's weights, or of each block the largest."""
         site, head = self.heads[number]
         if block == 1:
             return site.weights(head).numpy()
-        return self.keep(("blocks", site.name, head, block), lambda: pooled_weights(site, head, block).clamp(min=0).numpy())
+        return self.keep(
+            ("blocks", site.name, head, block),
+            lambda: pooled_weights(site, head, block).clamp(min=0).numpy(),
+        )
 
     @property
     def drawn_heads(self) -> list[int]:
@@ -89,7 +99,11 @@ def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
     """The heads that are drawn after a click on one: without it, or with it instead of the first if there are MOST already."""
     if number in drawn:
         return tuple(n for n in drawn if n != number)
-    return tuple(sorted([*drawn[len(drawn) - MOST + 1 :], number] if len(drawn) >= MOST else [*drawn, number]))
+    return tuple(
+        sorted(
+            [*drawn[len(drawn) - MOST + 1 :], number] if len(drawn) >= MOST else [*drawn, number]
+        )
+    )
 
 
 def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
@@ -117,7 +131,13 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
         "widest": float(np.log(max(2, site.n_key))),
     }  # fmt: skip
     arrays = {key: values.numpy() for key, values in group.values.items() if values is not None}
-    return pack(header, **arrays, weights=np.stack(weights) if weights else np.zeros((0, len(rows), len(columns)), np.float32))
+    return pack(
+        header,
+        **arrays,
+        weights=np.stack(weights)
+        if weights
+        else np.zeros((0, len(rows), len(columns)), np.float32),
+    )
 
 
 def name(site: AttentionSite, head: int) -> str:
@@ -130,9 +150,29 @@ def measures_csv(group: HeadGroup) -> str:
     be taken; the model and its fingerprint."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["attention", "layer", "head", *(f"{m.name} ({m.unit})" for m in MEASURES.values()), "model", "fingerprint"])
+    writer.writerow(
+        [
+            "attention",
+            "layer",
+            "head",
+            *(f"{m.name} ({m.unit})" for m in MEASURES.values()),
+            "model",
+            "fingerprint",
+        ]
+    )
     model = group.trace.model
     for n, (site, head) in enumerate(group.heads):
-        numbers = ["" if values is None else str(values[n].numpy()) for values in group.values.values()]
-        writer.writerow([words.kind_title(site), site.layer + 1, head + 1, *numbers, model.name, model.fingerprint])
+        numbers = [
+            "" if values is None else str(values[n].numpy()) for values in group.values.values()
+        ]
+        writer.writerow(
+            [
+                words.kind_title(site),
+                site.layer + 1,
+                head + 1,
+                *numbers,
+                model.name,
+                model.fingerprint,
+            ]
+        )
     return out.getvalue()

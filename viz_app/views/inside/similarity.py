@@ -24,20 +24,31 @@ def note(own: CurrentRun, swapped_run: CurrentRun, site: str, head: int, name: s
     if not name:
         return {}
     trained_with = own.scope.config.similarity
-    text = swapped(own.trace, swapped_run.trace, swapped_run.trace.attention[site], head, name, trained_with)
+    text = swapped(
+        own.trace, swapped_run.trace, swapped_run.trace.attention[site], head, name, trained_with
+    )
     return {NOTE: small_print(text)}
 
 
 def trained(run: CurrentRun, name: str) -> str:
     """How the weights came about, and how good they are under the similarity of this name, "" for the model's own."""
     record = run.scope.training
-    return words.training_of_swapped(record, run.scope.config.similarity, name) if name else words.training_summary(record)
+    return (
+        words.training_of_swapped(record, run.scope.config.similarity, name)
+        if name
+        else words.training_summary(record)
+    )
 
 
-def swapped(own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:
+def swapped(
+    own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str
+) -> str:
     """How far this head's weights have moved, and how many next tokens the model would still say."""
     before = own.attention[site.name]
-    moved = sum(float((before.weights(head, rows=rows) - site.weights(head, rows=rows)).abs().sum()) for rows in row_slices(site))
+    moved = sum(
+        float((before.weights(head, rows=rows) - site.weights(head, rows=rows)).abs().sum())
+        for rows in row_slices(site)
+    )
     apart = moved / site.n_query / 2
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "

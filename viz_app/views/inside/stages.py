@@ -13,7 +13,11 @@ def stages(s: Scene) -> list[Stage]:
     alignment = words.is_alignment(s.site)
     first = [_states(s)] if alignment else [_vectors(s), _projections(s)]
     compared = [*COMPARED[s.site.similarity.name](s), *term_stages(s)]
-    before = ("scores",) if s.w.named_terms else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
+    before = (
+        ("scores",)
+        if s.w.named_terms
+        else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
+    )
     value, result = ("h", "c") if alignment else ("v", "b")
     score = "e" if alignment else "α"
     share_of = "α" if alignment else "α̂"
@@ -57,8 +61,14 @@ def _vectors(s: Scene) -> Stage:
         ("encoder", "self"): f"below is what it can read, all of {read}.",
         ("decoder", "self"): f"below is {read}, of which a mask will hide what comes after it.",
         ("decoder", "cross"): f"below is what it can read: {read}, as it left the encoder.",
-        ("encoder", "content"): f"below is {read}, of which a mask will hide what comes after it in the order.",
-        ("encoder", "query"): f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
+        (
+            "encoder",
+            "content",
+        ): f"below is {read}, of which a mask will hide what comes after it in the order.",
+        (
+            "encoder",
+            "query",
+        ): f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
         "which has never seen the token that stands there.",
     }[s.site.stack, s.site.role]
     d = len(s.w.a)
@@ -102,9 +112,15 @@ def _states(s: Scene) -> Stage:
 def _masking(s: Scene) -> str:
     w = s.w
     if not s.blocked:
-        return f"Nothing is blocked here: {s.q} may read every token, so the scores stay as they are."
+        return (
+            f"Nothing is blocked here: {s.q} may read every token, so the scores stay as they are."
+        )
     layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
-    this = f"{s.k} is open and keeps its score." if w.allowed[s.key] else f"{s.k} is blocked: its score becomes −∞."
+    this = (
+        f"{s.k} is open and keeps its score."
+        if w.allowed[s.key]
+        else f"{s.k} is blocked: its score becomes −∞."
+    )
     return f"{int((~w.allowed).sum())} of {len(w.allowed)} tokens are blocked for {s.q} ({layers}). {this}"
 
 
@@ -129,16 +145,30 @@ def _sum(s: Scene, alignment: bool) -> str:
     among = int(s.w.allowed.sum())
     if not among:
         return f"Nothing was taken, so what this head finds for {s.q} is all zeros."
-    of = f"all {n} tokens" if among == n else f"the {among} of {n} tokens it may read" if among > 1 else "the one token it may read"
+    of = (
+        f"all {n} tokens"
+        if among == n
+        else f"the {among} of {n} tokens it may read"
+        if among > 1
+        else "the one token it may read"
+    )
     mixed = f"a mixture of the values of {of}" if among > 1 else f"the value of {of}"
     return f"The column added up is what this head found for {s.q}: {mixed}."
 
 
 def _output(s: Scene) -> str:
     site, w, every = s.site, s.w, s.every
-    stream = "" if every.residual is None else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
+    stream = (
+        ""
+        if every.residual is None
+        else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
+    )
     if site.n_heads == 1:
-        goes_on = "which go on as they are" if every.residual is None else f"which are added to the vector of {s.q}"
+        goes_on = (
+            "which go on as they are"
+            if every.residual is None
+            else f"which are added to the vector of {s.q}"
+        )
         made = "these are the ones" if every.bias is None else "with the bias they make those"
         return f"There is one head. W_O turns its b into {len(w.added)} numbers; {made} {goes_on}."
     return (

@@ -33,8 +33,13 @@ def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
     """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum, without
     W_Q, W_K and W_V no way from a token to the score, and of one head in all its layers nothing to compare."""
     walked = words.is_alignment(site) or bool(site.projections)
-    without = {"walk": not walked, "matrices": not walked, "scaling": site.similarity.name != "scaled dot",
-               "heads": words.is_alignment(site) or not walked, "several": n_heads == 1 and walked}
+    without = {
+        "walk": not walked,
+        "matrices": not walked,
+        "scaling": site.similarity.name != "scaled dot",
+        "heads": words.is_alignment(site) or not walked,
+        "several": n_heads == 1 and walked,
+    }
     return {view: name for view, name in VIEWS.items() if not without.get(view)}
 
 
@@ -48,7 +53,6 @@ def missing(site: AttentionSite) -> str:
     )
 
 
-
 def conventions(site: AttentionSite) -> dict[str, str]:
     """The two ways to write the matrices; A is a product of Q and K alone only under the (scaled) dot product."""
     return CONVENTIONS if site.similarity.name in ("dot", "scaled dot") else _ROWS_OR_COLUMNS
@@ -57,7 +61,8 @@ def conventions(site: AttentionSite) -> dict[str, str]:
 def quoted(label: Label) -> str:
     """A token inside a sentence, or a step: “cat”, [start], “Elle” (writing “lit”)."""
     read, *written = (
-        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”" for part in label.text.split(ARROW)
+        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”"
+        for part in label.text.split(ARROW)
     )
     return f"{read} (writing {written[0]})" if written else read
 
@@ -67,7 +72,9 @@ def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:
     return t.of(site.query_stream).token, t.of(site.key_stream).token
 
 
-def title(site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float) -> str:
+def title(
+    site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float
+) -> str:
     """What the walk is about: one weight of one head."""
     reader, read = token_names(site, t)
     who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
@@ -86,7 +93,13 @@ def share(weight: float) -> str:
     percent = 100 * weight
     if percent == 0:
         return "nothing"
-    return f"{percent:.0f} %" if 1 <= percent <= 99 or percent == 100 else f"{percent:.2g} %" if percent < 1 else "over 99 %"
+    return (
+        f"{percent:.0f} %"
+        if 1 <= percent <= 99 or percent == 100
+        else f"{percent:.2g} %"
+        if percent < 1
+        else "over 99 %"
+    )
 
 
 def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
@@ -94,12 +107,24 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
     if view == "matrices" and site.similarity.name != "scaled dot":
         return (
             f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "
-            + ("Here every state s(i−1) is laid beside the others; the model had to make them one after the other, because "
-               "each needs the context of the step before. " if words.is_alignment(site) else "")
+            + (
+                "Here every state s(i−1) is laid beside the others; the model had to make them one after the other, because "
+                "each needs the context of the step before. "
+                if words.is_alignment(site)
+                else ""
+            )
             + "Rows and columns are two ways to write the same numbers, turned."
         )
-    d, h, has_bias = site.d_head, site.n_heads, bool(site.projections) and site.projections["W_O"][1] is not None
-    and_terms = f", to which {words.listed([f'a {term.name} term' for term in site.terms])} come" if site.terms else ""
+    d, h, has_bias = (
+        site.d_head,
+        site.n_heads,
+        bool(site.projections) and site.projections["W_O"][1] is not None,
+    )
+    and_terms = (
+        f", to which {words.listed([f'a {term.name} term' for term in site.terms])} come"
+        if site.terms
+        else ""
+    )
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
         "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with every "
@@ -127,7 +152,9 @@ _BIAS = r" + \text{bias}"
 def _added_up(n_heads: int, bias: str) -> str:
     """That concatenating and multiplying is adding up, for so many heads; `bias` is _BIAS where W_O has one."""
     if n_heads == 1:
-        return f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."
+        return (
+            f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."
+        )
     return (
         f"$\\mathrm{{Concat}}(b^1 \\dots b^{{{n_heads}}})\\,W_O{bias} = \\sum_h b^h\\,W_O^h{bias}$: laying "
         f"the {n_heads} results side by side and multiplying by W_O is adding up one part from each head."
@@ -137,12 +164,19 @@ def _added_up(n_heads: int, bias: str) -> str:
 def heads_sentence(every: Heads, query: Label) -> str:
     """Which head adds most at this token, and what the sum is beside the stream it is added to."""
     best = int(every.norms.argmax())
-    stream = "" if every.residual is None else (
-        f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
+    stream = (
+        ""
+        if every.residual is None
+        else (
+            f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
+        )
     )
     alone, has_bias = len(every.norms) == 1, every.bias is not None
-    who, all_ = ("the one head adds", f"{'With the bias that' if has_bias else 'That'} makes") if alone else (
-        f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
+    who, all_ = (
+        ("the one head adds", f"{'With the bias that' if has_bias else 'That'} makes")
+        if alone
+        else (f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
+    )
     return (
         f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
         f"{float(every.total.norm()):.2f}{stream}."

@@ -24,15 +24,43 @@ def choose(run: CurrentRun) -> Choices:
     with which_head.row():
         names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
         if len(names) > 1:
-            _control("Part of the model", _STREAM, names, chosen.row, lambda row: _like(chosen, row, sublayers))
-        firsts = {text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.row == chosen.row}
-        _control("Layer", _LAYER, {name: name for name in firsts}, text.layer_name(chosen), firsts.__getitem__)
-    return Choices(chosen.stream, chosen.layer, int(focus.lock[1:]) if focus.lock.startswith("q") else None, chosen.states)
+            _control(
+                "Part of the model",
+                _STREAM,
+                names,
+                chosen.row,
+                lambda row: _like(chosen, row, sublayers),
+            )
+        firsts = {
+            text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.row == chosen.row
+        }
+        _control(
+            "Layer",
+            _LAYER,
+            {name: name for name in firsts},
+            text.layer_name(chosen),
+            firsts.__getitem__,
+        )
+    return Choices(
+        chosen.stream,
+        chosen.layer,
+        int(focus.lock[1:]) if focus.lock.startswith("q") else None,
+        chosen.states,
+    )
 
 
-def _control(label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]) -> None:
+def _control(
+    label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]
+) -> None:
     """One choice of several; `site` names the attention by which an option is kept."""
-    which_head.one_of(label, key, list(options), value, lambda: choose_layer(site(st.session_state[key])), options.get)
+    which_head.one_of(
+        label,
+        key,
+        list(options),
+        value,
+        lambda: choose_layer(site(st.session_state[key])),
+        options.get,
+    )
 
 
 def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:

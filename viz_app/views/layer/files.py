@@ -21,7 +21,9 @@ COLUMNS = (
 
 def name(view: TokenView, ending: str) -> str:
     """A file name that says whose numbers these are."""
-    whose = file_name(view.run.trace, view.parts[0].sublayer.stack, "layers", f"token{view.position + 1}")
+    whose = file_name(
+        view.run.trace, view.parts[0].sublayer.stack, "layers", f"token{view.position + 1}"
+    )
     return f"{whose}.{ending}"
 
 
@@ -38,9 +40,22 @@ def layers_csv(view: TokenView) -> str:
     model, token = view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
         of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
-        norm = [""] * 4 if part.normed is None else [*mean_and_spread(part.norm_input), *mean_and_spread(part.normed)]
-        fires = ["", ""] if part.firing is None else [int(part.firing.fires.sum()), len(part.firing.pre)]
-        lengths = [float(part.before.norm()), float(part.added.norm()), part.direction, float(part.after.norm())]
+        norm = (
+            [""] * 4
+            if part.normed is None
+            else [*mean_and_spread(part.norm_input), *mean_and_spread(part.normed)]
+        )
+        fires = (
+            ["", ""]
+            if part.firing is None
+            else [int(part.firing.fires.sum()), len(part.firing.pre)]
+        )
+        lengths = [
+            float(part.before.norm()),
+            float(part.added.norm()),
+            part.direction,
+            float(part.after.norm()),
+        ]
         best = []
         if view.log_probs is not None:
             top = view.log_probs[i + 1].topk(n)
@@ -59,14 +74,28 @@ def layers_npz(view: TokenView) -> bytes:
     all layers."""
     arrays: dict[str, np.ndarray] = {}
     for part in view.parts:
-        vectors = {"before": part.before, "added": part.added, "after": part.after, "normed": part.normed}
+        vectors = {
+            "before": part.before,
+            "added": part.added,
+            "after": part.after,
+            "normed": part.normed,
+        }
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
-        arrays |= {f"{counted(part.sublayer.path)}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
+        arrays |= {
+            f"{counted(part.sublayer.path)}.{name}": v.numpy()
+            for name, v in vectors.items()
+            if v is not None
+        }
     if view.log_probs is not None:
         arrays["log_probs"] = view.log_probs.numpy()
     model = view.run.trace.model
-    about = {"token": view.token.text, "position": view.position + 1, "model": model.name, "fingerprint": model.fingerprint}
+    about = {
+        "token": view.token.text,
+        "position": view.position + 1,
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+    }
     return npz_file(arrays | {key: np.array(value) for key, value in about.items()})
 
 

@@ -26,7 +26,9 @@ def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
         with st.container(key="explanation"):
-            st.markdown(text.no_layers(run.scope.model.is_recurrent, instead.name if instead else ""))
+            st.markdown(
+                text.no_layers(run.scope.model.is_recurrent, instead.name if instead else "")
+            )
         return None
     if said := unkept(run):
         with st.container(key="explanation"):
@@ -43,7 +45,9 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     with left, st.container(key="explanation"):
         view = token_view(run, choices)
         parallel = any(part.sublayer.reads for part in view.layer)
-        st.markdown(text.explain(view.layer[0].sublayer, view.output, parallel, run.scope.model.can_write))
+        st.markdown(
+            text.explain(view.layer[0].sublayer, view.output, parallel, run.scope.model.can_write)
+        )
         session = live.session()
 
         def of(make: Callable[[TokenView], str | bytes]) -> Callable[[], str | bytes]:
@@ -53,7 +57,11 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
             return facts(token_view(session.run, choices).run.trace)
 
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This token, CSV", of(files.layers_csv), files.name(view, "csv"), "text/csv", about)
-            ui.download("Its vectors, npz", of(files.layers_npz), files.name(view, "npz"), about=about)
+            ui.download(
+                "This token, CSV", of(files.layers_csv), files.name(view, "csv"), "text/csv", about
+            )
+            ui.download(
+                "Its vectors, npz", of(files.layers_npz), files.name(view, "npz"), about=about
+            )
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -18,8 +18,8 @@ from viz_app.session.live import Pictures
 from viz_app.views.layer import text
 from viz_app.views.layer.token_view import Choices, TokenView, token_view
 
-LISTED = 3          # tokens of what the model would say at each stop
-STRONGEST = 4       # numbers of a feed-forward that are named
+LISTED = 3  # tokens of what the model would say at each stop
+STRONGEST = 4  # numbers of a feed-forward that are named
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,20 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     if said := unkept(run):
         raise InputError(said, run.scope.model.fields[0].name)
     view = token_view(run, choices)
-    return {"layer": layer(view), "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position))}
+    return {
+        "layer": layer(view),
+        "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position)),
+    }
 
 
 def unkept(run: CurrentRun) -> str:
     """Why nothing can be shown of this text; "" if all of it can."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
-    return "" if are_kept(run.scope.model, run.trace) else text.too_long(longest, LARGEST // run.scope.config.d_model)
+    return (
+        ""
+        if are_kept(run.scope.model, run.trace)
+        else text.too_long(longest, LARGEST // run.scope.config.d_model)
+    )
 
 
 def layer(view: TokenView) -> bytes:
@@ -56,12 +63,22 @@ def layer(view: TokenView) -> bytes:
     first, answer = view.layer[0].sublayer, None if best is None else view.label(best)
     header: dict[str, Any] = {
         "title": text.title(view.run.terms, first, view.token, answer, view.output),
-        "allTitle": text.all_title(first, view.token, view.output), "oneTitle": text.one_title(first),
-        "tokens": [label.as_json() for label in view.tokens], "position": view.position,
-        "stops": stops(view, best), "adds": first.adds, "answer": answer and answer.as_json(),
-        "without": "" if view.output else text.no_lens(first.stack, view.reader, first.states, view.answering),
-        "rows": [asdict(row) for row in rows], "firing": firing_sentence(view),
-        **saving(file_name(view.run.trace, first.stack, f"token{view.position + 1}"), facts(view.run.trace)),
+        "allTitle": text.all_title(first, view.token, view.output),
+        "oneTitle": text.one_title(first),
+        "tokens": [label.as_json() for label in view.tokens],
+        "position": view.position,
+        "stops": stops(view, best),
+        "adds": first.adds,
+        "answer": answer and answer.as_json(),
+        "without": ""
+        if view.output
+        else text.no_lens(first.stack, view.reader, first.states, view.answering),
+        "rows": [asdict(row) for row in rows],
+        "firing": firing_sentence(view),
+        **saving(
+            file_name(view.run.trace, first.stack, f"token{view.position + 1}"),
+            facts(view.run.trace),
+        ),
     }
     return pack(header, **arrays)
 
@@ -69,16 +86,29 @@ def layer(view: TokenView) -> bytes:
 def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
     """The stream before the first sublayer and behind each: what was added, how it points, how long the stream is, and what the
     model would say."""
-    rows = [{
-        "name": text.START, "layer": "", "site": "", "chosen": False, "added": None, "direction": None,
-        "length": _length(view.parts[0].before),
-    }]
+    rows = [
+        {
+            "name": text.START,
+            "layer": "",
+            "site": "",
+            "chosen": False,
+            "added": None,
+            "direction": None,
+            "length": _length(view.parts[0].before),
+        }
+    ]
     for part in view.parts:
-        rows.append({
-            "name": text.role(part.sublayer), "layer": text.layer_name(part.sublayer), "site": _site(view, part),
-            "chosen": part.sublayer.layer == view.choices.layer, "added": _length(part.added), "direction": part.direction,
-            "length": _length(part.after),
-        })
+        rows.append(
+            {
+                "name": text.role(part.sublayer),
+                "layer": text.layer_name(part.sublayer),
+                "site": _site(view, part),
+                "chosen": part.sublayer.layer == view.choices.layer,
+                "added": _length(part.added),
+                "direction": part.direction,
+                "length": _length(part.after),
+            }
+        )
     if view.log_probs is not None:
         for row, log_probs in zip(rows, view.log_probs, strict=True):
             best = log_probs.topk(min(LISTED, len(log_probs)))
@@ -101,7 +131,16 @@ def vectors(view: TokenView) -> tuple[list[Row], dict[str, np.ndarray]]:
     def put(kind: str, name: str, vector: Tensor) -> None:
         array = f"row{len(rows)}"
         arrays[array] = vector.numpy()
-        rows.append(Row(kind, name, array, _length(vector), *mean_and_spread(vector), float(vector.abs().max())))
+        rows.append(
+            Row(
+                kind,
+                name,
+                array,
+                _length(vector),
+                *mean_and_spread(vector),
+                float(vector.abs().max()),
+            )
+        )
 
     put("stream", text.BEFORE, view.layer[0].before)
     for part in view.layer:

@@ -10,7 +10,7 @@ from viz_app.views.inside.text import quoted
 
 QUESTION = "A layer, step by step: what does each part of it add?"
 ANSWER = "Attention and feed-forward each add a vector to the token's own."
-BEHIND = "cross"        # how a layer that has no number is called among those that have one
+BEHIND = "cross"  # how a layer that has no number is called among those that have one
 BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
 _ROLES = {
@@ -28,7 +28,10 @@ EXPLANATION = """
 length of what is added, **cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. **Mean** and
 **spread** (standard deviation) are those of the vector's numbers.
 """
-_FORMULAS = {"LayerNorm": "(x − mean) / spread · gain + bias", "RMSNorm": "x / √(mean of x²) · gain"}
+_FORMULAS = {
+    "LayerNorm": "(x − mean) / spread · gain + bias",
+    "RMSNorm": "x / √(mean of x²) · gain",
+}
 _NORMS = {
     "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It "
     "resets the stream's size, however much was added.",
@@ -44,8 +47,11 @@ _LENS = (
     "followed (the “logit lens”, nostalgebraist 2020). Early layers were not trained to be read so; what they seem to say is a "
     "sketch."
 )
-_READ = {NEXT_TOKEN: " to the next token", CLASSES: " to its classes, which this token answers with"}
-_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"      # classes, of a model that writes
+_READ = {
+    NEXT_TOKEN: " to the next token",
+    CLASSES: " to its classes, which this token answers with",
+}
+_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"  # classes, of a model that writes
 
 
 def role(sublayer: Sublayer) -> str:
@@ -57,7 +63,9 @@ def row_name(model: Architecture, sublayer: Sublayer) -> str:
     """What a row of states is called: by itself where the stream has several, else by the stack whose stream it is."""
     if sublayer.states:
         return f"{sublayer.states.capitalize()} stream"
-    return next(other.stack for other in model.sublayers if other.stream == sublayer.stream).capitalize()
+    return next(
+        other.stack for other in model.sublayers if other.stream == sublayer.stream
+    ).capitalize()
 
 
 def layer_name(sublayer: Sublayer) -> str:
@@ -72,17 +80,29 @@ def no_lens(stack: str, reader: str, states: str = "", answering: Label | None =
         return f"What the model would say is asked of the token {quoted(answering)} alone: no other's vector answers."
     if states:
         return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
-    ends = f"its stream ends in vectors that the {reader} reads" if reader else "its stream ends in what the answer is read from"
+    ends = (
+        f"its stream ends in vectors that the {reader} reads"
+        if reader
+        else "its stream ends in what the answer is read from"
+    )
     return f"The {stack} cannot be asked what the model would say: {ends}, and no next token is ever written from it."
 
 
-def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | None, output: str = NEXT_TOKEN) -> str:
+def title(
+    terms: words.Terms,
+    sublayer: Sublayer,
+    token: Label,
+    answer: Label | None,
+    output: str = NEXT_TOKEN,
+) -> str:
     """Whose way through the model is shown, and what the model expects behind it."""
     who = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
     if answer is None:
         along = f" in the {sublayer.states} stream" if sublayer.states else ""
         return f"The way of {who} through the {sublayer.stack}{along}"
-    return f"From {who} to {'the class' if output == CLASSES else 'what follows it'}, {quoted(answer)}"
+    return (
+        f"From {who} to {'the class' if output == CLASSES else 'what follows it'}, {quoted(answer)}"
+    )
 
 
 def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
@@ -120,7 +140,10 @@ def normed_name(sublayer: Sublayer) -> str:
 
 def firing_name(sublayer: Sublayer) -> str:
     """What stands inside a feed-forward."""
-    function, bias = _FUNCTIONS.get(sublayer.activation, "activation"), " + b₁" if sublayer.biased else ""
+    function, bias = (
+        _FUNCTIONS.get(sublayer.activation, "activation"),
+        " + b₁" if sublayer.biased else "",
+    )
     return f"{function}(x·W_gate) ⊙ (x·W_up)" if sublayer.gated else f"{function}(x·W₁{bias})"
 
 
@@ -135,7 +158,9 @@ def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int,
 def explain(sublayer: Sublayer, output: str, parallel: bool = False, writes: bool = True) -> str:
     """What stands under the picture; `output` is what the model is asked of the stream, "" for nothing; `parallel` where all parts
     of a layer read the same; whether the model `writes`."""
-    norm = _NORMS["parallel" if parallel else sublayer.norm].format(norm=sublayer.norm_name, formula=_FORMULAS[sublayer.norm_name])
+    norm = _NORMS["parallel" if parallel else sublayer.norm].format(
+        norm=sublayer.norm_name, formula=_FORMULAS[sublayer.norm_name]
+    )
     read = _READ.get(output, "") + _BESIDE * (output == CLASSES and writes)
     lens = [_LENS.format(read=read)] if output else []
     return "\n\n".join((EXPLANATION.strip(), norm, *lens))
@@ -151,7 +176,8 @@ def no_layers(is_recurrent: bool, instead: str) -> str:
     other = f" Open **{instead}**, a model of the same task that has them." if instead else ""
     why = (
         "This model has no layers of this kind: one recurrent step after the other makes a new state out of the old one and the "
-        "next token, and nothing is added to a stream." if is_recurrent else
-        "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
+        "next token, and nothing is added to a stream."
+        if is_recurrent
+        else "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
     )
     return why + other

@@ -33,7 +33,13 @@ class TokenView:
 
     @cached_property
     def parts(self) -> list[Part]:
-        return parts(self.run.scope.model, self.run.trace, self.choices.stream, self.position, self.choices.states)
+        return parts(
+            self.run.scope.model,
+            self.run.trace,
+            self.choices.stream,
+            self.position,
+            self.choices.states,
+        )
 
     @cached_property
     def layer(self) -> list[Part]:
@@ -49,7 +55,9 @@ class TokenView:
     def reader(self) -> str:
         """The stack that reads this stream besides its own; "" if none does."""
         stream, sites = self.choices.stream, self.run.trace.attention.values()
-        return next((site.stack for site in sites if site.key_stream == stream != site.query_stream), "")
+        return next(
+            (site.stack for site in sites if site.key_stream == stream != site.query_stream), ""
+        )
 
     @property
     def answering(self) -> Label | None:
@@ -75,7 +83,11 @@ class TokenView:
         """One of the classes, or a token that could follow the chosen one."""
         if self.output != NEXT_TOKEN:
             return Label(self.run.trace.outputs[self.output].names[token])
-        return token_label(self.run.scope.tokenizer, token, first=self.position == 0 and not self.run.scope.model.continues)
+        return token_label(
+            self.run.scope.tokenizer,
+            token,
+            first=self.position == 0 and not self.run.scope.model.continues,
+        )
 
 
 def token_view(run: CurrentRun, choices: Choices) -> TokenView:
@@ -98,5 +110,10 @@ def _answering(run: CurrentRun, stream: str) -> int | None:
     model, trace = run.scope.model, run.trace
     if model.continues:
         return len(trace.streams[stream].ids) - 1
-    classes = (output for output in trace.outputs.values() if isinstance(output, ClassProbabilities))
-    return next((output.position for output in classes if output.stream == stream == model.read_stream), None)
+    classes = (
+        output for output in trace.outputs.values() if isinstance(output, ClassProbabilities)
+    )
+    return next(
+        (output.position for output in classes if output.stream == stream == model.read_stream),
+        None,
+    )

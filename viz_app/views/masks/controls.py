@@ -31,13 +31,24 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     painted = first_site(trace, kind)
     with which_head.row():
         which_head.which_head(dict(by_kind(trace)), site, head, partial(state.look_at, kind))
-        _ready_controls(painted.site_kind, kinds(trace)[painted.site_kind], changes.of(kind), [x.name for x in painted.mask.layers])
+        _ready_controls(
+            painted.site_kind,
+            kinds(trace)[painted.site_kind],
+            changes.of(kind),
+            [x.name for x in painted.mask.layers],
+        )
     with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
         second, problem, row = _batch(run)
         _padding_control(painted.site_kind, changes.of(kind))
-        everywhere = {"on_click": state.undo, "args": ([*state.kinds(trace)],), "disabled": changes == Edits()}
+        everywhere = {
+            "on_click": state.undo,
+            "args": ([*state.kinds(trace)],),
+            "disabled": changes == Edits(),
+        }
         st.button("Undo all changes", **everywhere, key="masks-undo")
-        slot = st.container(key="masks-note", width=225)     # not emptied first: the picture below would jump
+        slot = st.container(
+            key="masks-note", width=225
+        )  # not emptied first: the picture below would jump
     return Choices(second, problem, row, changes, kind, site.name, head, tile()), slot
 
 
@@ -49,12 +60,17 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
     st.session_state[_TASK] = scope.task
     chosen = url_state.get(SECOND)
     second = st.text_area(
-        "Second text of the batch", height=68, width=270,
+        "Second text of the batch",
+        height=68,
+        width=270,
         **url_state.bound(SECOND, default_second(scope) if chosen is None else chosen),
         help=text.second_help(scope.model),
     )
     which = st.segmented_control(
-        "Shown", list(WHICH.options), required=True, **url_state.bound(WHICH, url_state.get(WHICH)),
+        "Shown",
+        list(WHICH.options),
+        required=True,
+        **url_state.bound(WHICH, url_state.get(WHICH)),
     )
     problem = _unreadable(run, second)
     if problem or not second.strip():
@@ -89,14 +105,30 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own: list[str
         state.choose(kind, st.session_state[ready], st.session_state[k], own)
 
     st.selectbox(
-        f"Ready-made, {name.lower()}", READY_MADE, key=ready, on_change=take, width=300,
+        f"Ready-made, {name.lower()}",
+        READY_MADE,
+        key=ready,
+        on_change=take,
+        width=300,
         format_func=lambda name: text.ready_label(kind, name, own_choice),
     )
-    st.number_input("k", 1, 512, key=k, on_change=take, disabled=change.ready not in ("window", "block-diagonal"), width=60)
+    st.number_input(
+        "k",
+        1,
+        512,
+        key=k,
+        on_change=take,
+        disabled=change.ready not in ("window", "block-diagonal"),
+        width=60,
+    )
 
 
 def _padding_control(kind: SiteKind, change: MaskChange) -> None:
     """Whether padding is masked."""
     padded = _PADDED.format(kind.name)
     st.session_state[padded] = PADDING not in change.lifted
-    st.toggle("Mask padding", key=padded, on_change=lambda: state.mask_padding(kind.name, st.session_state[padded]))
+    st.toggle(
+        "Mask padding",
+        key=padded,
+        on_change=lambda: state.mask_padding(kind.name, st.session_state[padded]),
+    )

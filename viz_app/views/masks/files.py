@@ -17,11 +17,20 @@ from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.pooling import slabs
 from viz_app.drawing.provenance import site_name
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, kinds, log_prob_change, stream_labels, token_labels
+from viz_app.views.masks.mask_view import (
+    MaskView,
+    additive,
+    alone,
+    first_site,
+    kinds,
+    log_prob_change,
+    stream_labels,
+    token_labels,
+)
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
-GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
+GAIN, LOSS = "#1b3fae", "#b8420f"  # a weight that grew, a weight that shrank
 
 
 def log_probs_csv(view: MaskView) -> str:
@@ -37,10 +46,16 @@ def head_csv(view: MaskView) -> Iterator[str]:
     """A row a cell of the head shown: query, key, may attend and weight, before and after."""
     queries, keys = token_labels(view.after.trace, view.sites[1].kind)
     names = [f"{k} {key.text}" for k, key in enumerate(keys)]
-    yield csv_line(["query", "key", "allowed before", "weight before", "allowed after", "weight after"])
+    yield csv_line(
+        ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
+    )
     for rows in slabs(view.sites[1]):
         how = {"head": view.head, "rows": rows}
-        columns = [part.numpy() for site in view.sites for part in (site.allowed(**how), site.weights(**how))]
+        columns = [
+            part.numpy()
+            for site in view.sites
+            for part in (site.allowed(**how), site.weights(**how))
+        ]
         for q, cells in enumerate(zip(*columns, strict=True), rows.start):
             for name, *cell in zip(names, *cells, strict=True):
                 yield csv_line([f"{q} {queries[q].text}", name, *map(str, cell)])
@@ -58,10 +73,16 @@ def everything_npz(view: MaskView) -> Arrays:
         for kind in kinds(run.trace):
             site = first_site(run.trace, kind.name)
             for x in site.mask.layers:
-                yield f"{kind.name}.{when}.layer.{x.name}", alone(x, site.n_query, site.n_key).numpy()
+                yield (
+                    f"{kind.name}.{when}.layer.{x.name}",
+                    alone(x, site.n_query, site.n_key).numpy(),
+                )
             is_open = allowed(site, 0)
             yield f"{kind.name}.{when}.allowed", is_open
-            yield f"{kind.name}.{when}.additive", replace(is_open, dtype=np.float32, parts=partial(_added, is_open))
+            yield (
+                f"{kind.name}.{when}.additive",
+                replace(is_open, dtype=np.float32, parts=partial(_added, is_open)),
+            )
         for site in run.trace.attention.values():
             if not is_long(site):
                 yield f"{site_name(site)}.{when}", weights(site)
@@ -84,12 +105,23 @@ def masks_svg(view: MaskView) -> str:
     reads = [site.allowed().numpy() for site in (before, after)]
     kind_name = kinds(view.after.trace)[painted.site_kind].lower()
     nothing = np.zeros(mask.shape)
-    pictures = [   # title, kind, what is not hatched, values, the colour of a value
-        (f"Mask, {kind_name} (hatched = may not be read, −∞)", view.kind, mask, nothing, lambda _: ramp(0.18)),
+    pictures = [  # title, kind, what is not hatched, values, the colour of a value
+        (
+            f"Mask, {kind_name} (hatched = may not be read, −∞)",
+            view.kind,
+            mask,
+            nothing,
+            lambda _: ramp(0.18),
+        ),
         ("Before: the model's own masks (0 … 1)", after.kind, reads[0], each[0], ramp),
         ("After: with the changes (0 … 1)", after.kind, reads[1], each[1], ramp),
-        (f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)", after.kind, reads[0] | reads[1],
-         change, lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS)),
+        (
+            f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)",
+            after.kind,
+            reads[0] | reads[1],
+            change,
+            lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS),
+        ),
     ]
     drawn, x, height = [], 10, 0
     for title, kind, shows, values, colour in pictures:
@@ -112,7 +144,13 @@ def masks_svg(view: MaskView) -> str:
 
 
 def _matrix(
-    x0: int, title: str, queries: list[Label], keys: list[Label], shows: np.ndarray, values: np.ndarray, colour: Colour
+    x0: int,
+    title: str,
+    queries: list[Label],
+    keys: list[Label],
+    shows: np.ndarray,
+    values: np.ndarray,
+    colour: Colour,
 ) -> str:
     """One matrix with its title above and its tokens on both sides."""
     left, top = x0 + LEFT, 30 + TOP
@@ -128,7 +166,9 @@ def _matrix(
             )
     for q, label in enumerate(queries):
         y = top + (q + 0.68) * CELL
-        parts.append(f'<text x="{left - 5}" y="{y:g}" text-anchor="end">{escape(label.text)}</text>')
+        parts.append(
+            f'<text x="{left - 5}" y="{y:g}" text-anchor="end">{escape(label.text)}</text>'
+        )
     for k, label in enumerate(keys):
         place = f"translate({left + (k + 0.6) * CELL:g} {top - 6}) rotate(-45)"
         parts.append(f'<text transform="{place}">{escape(label.text)}</text>')

@@ -77,7 +77,9 @@ def log_prob_change(view: MaskView) -> LogProbChange:
     if isinstance(first_output(before.trace), NextToken):
         output = after.trace.next_token
         row = after.trace.streams[output.stream]
-        return LogProbChange(output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs)
+        return LogProbChange(
+            output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs
+        )
     found = compare_outputs(before.trace, after.trace)
     notes = ["the model's own first guess before" * is_guess for is_guess in found.guessed]
     names = [Label(name, note) for name, note in zip(found.names, notes, strict=True)]
@@ -125,8 +127,18 @@ def checks(view: MaskView) -> list[Check]:
             apart += int((together != own).sum())
         touched = max(touched, _largest(site, view.changes.of(site.kind).forbidden))
     return [
-        Check("the mask is all its layers together", float(apart), 0.0, "Cells that differ from the AND of the layers"),
-        Check("forbidden cells are 0", touched, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
+        Check(
+            "the mask is all its layers together",
+            float(apart),
+            0.0,
+            "Cells that differ from the AND of the layers",
+        ),
+        Check(
+            "forbidden cells are 0",
+            touched,
+            0.0,
+            "Largest weight on a cell you forbade, over all layers and heads",
+        ),
     ]
 
 
@@ -134,7 +146,9 @@ def _largest(site: AttentionSite, cells: Sequence[tuple[int, int]]) -> float:
     """The largest weight of any head on these cells; 0 where there are none."""
     found = 0.0
     for rows in slabs(site, heads=site.n_heads):
-        inside = [(q - rows.start, k) for q, k in cells if rows.start <= q < rows.stop and k < site.n_key]
+        inside = [
+            (q - rows.start, k) for q, k in cells if rows.start <= q < rows.stop and k < site.n_key
+        ]
         if inside:
             queries, keys = zip(*inside, strict=True)
             found = max(found, float(site.weights(rows=rows)[:, queries, keys].max()))

@@ -13,10 +13,15 @@ from itertools import groupby
 from models.layers.masks import LOOK_AHEAD, PADDING, SiteKind
 from models.trace.edits import READY_MADE, Cell, MaskChange
 
-LARGEST = 4095          # the last position a cell may name
-MOST_CELLS = 100_000    # that a text may paint
+LARGEST = 4095  # the last position a cell may name
+MOST_CELLS = 100_000  # that a text may paint
 _LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad"}
-_READY = {"causal": "causal", "previous": "previous", "window": "window", "block-diagonal": "blocks"}
+_READY = {
+    "causal": "causal",
+    "previous": "previous",
+    "window": "window",
+    "block-diagonal": "blocks",
+}
 _SPAN = r"(\d{1,4})(?:-(\d{1,4}))?"
 
 
@@ -37,14 +42,18 @@ def choice(kind: SiteKind, change: MaskChange) -> str:
     return "none" if not hides_the_future(kind) or LOOK_AHEAD in change.lifted else "causal"
 
 
-def choose(kind: SiteKind, change: MaskChange, ready: str, k: int, own: Iterable[str] = ()) -> MaskChange:
+def choose(
+    kind: SiteKind, change: MaskChange, ready: str, k: int, own: Iterable[str] = ()
+) -> MaskChange:
     """The same change with another ready-made mask. Where the model's own is look-ahead, none lifts that and whatever else
     but padding is among its `own` layers; the others leave them on."""
     if ready not in READY_MADE:
         raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, not {ready!r}")
     lifts = {LOOK_AHEAD, *own} - {PADDING} if hides_the_future(kind) and ready == "none" else set()
     laid_over = ready if ready != own_choice(kind) else "none"
-    return replace(change, ready=laid_over, k=k, lifted=tuple(sorted({*change.lifted} & {PADDING} | lifts)))
+    return replace(
+        change, ready=laid_over, k=k, lifted=tuple(sorted({*change.lifted} & {PADDING} | lifts))
+    )
 
 
 def mask_padding(change: MaskChange, on: bool) -> MaskChange:
@@ -55,8 +64,15 @@ def mask_padding(change: MaskChange, on: bool) -> MaskChange:
 
 def paint(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
     """The same change with exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
-    state = {(int(q), int(k)): bool(allowed) for q, k, allowed in cells if 0 <= q <= LARGEST and 0 <= k <= LARGEST}
-    forbidden, opened = (tuple(sorted(cell for cell, on in state.items() if on == wanted)) for wanted in (False, True))
+    state = {
+        (int(q), int(k)): bool(allowed)
+        for q, k, allowed in cells
+        if 0 <= q <= LARGEST and 0 <= k <= LARGEST
+    }
+    forbidden, opened = (
+        tuple(sorted(cell for cell, on in state.items() if on == wanted))
+        for wanted in (False, True)
+    )
     return replace(change, forbidden=forbidden, opened=opened)
 
 
@@ -69,9 +85,14 @@ def to_text(change: MaskChange) -> str:
     """The change in a few characters that need no escape in a URL; empty for no change."""
     items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.lifted]
     if change.ready != "none":
-        items.append(_READY[change.ready] + (str(change.k) if change.ready in ("window", "block-diagonal") else ""))
+        items.append(
+            _READY[change.ready]
+            + (str(change.k) if change.ready in ("window", "block-diagonal") else "")
+        )
     for letter, cells in (("f", change.forbidden), ("a", change.opened)):
-        items += [f"{letter}{_span(*rows)}.{_span(*keys)}" for rows, keys in sorted(_rectangles(cells))]
+        items += [
+            f"{letter}{_span(*rows)}.{_span(*keys)}" for rows, keys in sorted(_rectangles(cells))
+        ]
     return "_".join(items)
 
 
@@ -83,11 +104,21 @@ def from_text(text: str) -> MaskChange:
         if item in _LIFTED.values():
             change = replace(change, lifted=tuple(sorted({*change.lifted, names[item]})))
         elif found := re.fullmatch(r"nowindow(\d{1,4})", item):
-            change = replace(change, lifted=tuple(sorted({*change.lifted, MaskChange(ready="window", k=int(found[1])).ready_name})))
+            change = replace(
+                change,
+                lifted=tuple(
+                    sorted({*change.lifted, MaskChange(ready="window", k=int(found[1])).ready_name})
+                ),
+            )
         elif found := re.fullmatch(r"(causal|previous)|(?:(window)|blocks)(\d{1,4})", item):
-            change = replace(change, ready=names[re.sub(r"\d", "", item)], k=max(1, int(found[3] or change.k)))
+            change = replace(
+                change, ready=names[re.sub(r"\d", "", item)], k=max(1, int(found[3] or change.k))
+            )
         elif found := re.fullmatch(rf"([fa]){_SPAN}\.{_SPAN}", item):
-            queries, keys = (range(int(a), int(b or a) + 1) for a, b in ((found[2], found[3]), (found[4], found[5])))
+            queries, keys = (
+                range(int(a), int(b or a) + 1)
+                for a, b in ((found[2], found[3]), (found[4], found[5]))
+            )
             n_cells += len(queries) * len(keys)
             if n_cells <= MOST_CELLS:
                 cells += [(q, k, int(found[1] == "a")) for q in queries for k in keys]

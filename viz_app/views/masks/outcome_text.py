@@ -14,16 +14,26 @@ from viz_app.views.masks.text import changed
 
 
 def story(
-    before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], effect: str, notes: list[str]
+    before: MaskedRun,
+    after: MaskedRun,
+    changes: Edits,
+    names: Mapping[SiteKind, str],
+    effect: str,
+    notes: list[str],
 ) -> list[str]:
     """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
-    output, same = first_output(before.trace), (after.output, after.output_ids) == (before.output, before.output_ids)
+    output, same = (
+        first_output(before.trace),
+        (after.output, after.output_ids) == (before.output, before.output_ids),
+    )
     writes = "answers"
     if isinstance(output, NextToken):
         writes = "writes" if output.is_closed else "goes on with"
     wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    compared = [wrote, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+    compared = (
+        [wrote, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+    )
     lines = [changed(changes, names), compared[0], effect, compared[1], *notes]
     return [line for line in lines if line]
 
@@ -38,7 +48,11 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
     """What the change did to what is told of both runs, of which `trace` is the first, in nats; where that is nothing, how to have
     something."""
     if not log_probs.labels:
-        return NOTHING_HIDDEN if any(isinstance(output, MaskedToken) for output in trace.outputs.values()) else ""
+        return (
+            NOTHING_HIDDEN
+            if any(isinstance(output, MaskedToken) for output in trace.outputs.values())
+            else ""
+        )
     before, after = log_probs.sums
     change = after - before
     said = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
@@ -52,7 +66,11 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
 
 def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
     """When the decoder may see ahead: did that help with the given text, and what does it write; else empty."""
-    ahead = [kind.query_stream for kind in kinds if hides_the_future(kind) and changes.opens_ahead(kind.name)]
+    ahead = [
+        kind.query_stream
+        for kind in kinds
+        if hides_the_future(kind) and changes.opens_ahead(kind.name)
+    ]
     if not ahead:
         return ""
     given = f"given {ahead[0]}"
@@ -67,7 +85,9 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[S
             f"One might expect a lower loss on the {given}; it rises ({loss}): trained with the mask, this model has "
             "not learned to use what lies ahead."
         )
-    comes_out = "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
+    comes_out = (
+        "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
+    )
     return (
         f"The decoder may look ahead. {found} While writing there is nothing ahead to read, yet each new token changes "
         f"what earlier ones see: the text {comes_out}."
@@ -76,7 +96,11 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[S
 
 def nats(value: float) -> str:
     """A number of nats with a true minus sign, three decimals below 1."""
-    return "0.000" if abs(value) < 0.0005 else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+    return (
+        "0.000"
+        if abs(value) < 0.0005
+        else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+    )
 
 
 def _short(text: str, limit: int = 60) -> str:

@@ -25,7 +25,10 @@ from viz_app.views.masks.payloads import Choices, payloads, views
 
 def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
-    ui.headline(text.QUESTION, text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "")
+    ui.headline(
+        text.QUESTION,
+        text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
+    )
     drop_similarity(run)
     if not run.trace.attention:
         ui.run_strip(run.trace, run.terms, run.stale)
@@ -43,12 +46,19 @@ def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     return partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator, slot: DeltaGenerator) -> None:
+def _lay_out(
+    drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator, slot: DeltaGenerator
+) -> None:
     with slot:
         plain(drawn["note masks"], key="note masks")
     with strip:
         plain(drawn["written"], key="written")
-    mask_painter(drawn["mask_painter"], _if_there(run, state.paint), _if_there(run, state.show_kind), choose_tile)
+    mask_painter(
+        drawn["mask_painter"],
+        _if_there(run, state.paint),
+        _if_there(run, state.show_kind),
+        choose_tile,
+    )
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
@@ -73,17 +83,30 @@ def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
     offered = {
         "Masks and head, SVG": (files.masks_svg, f"{name}.masks.svg", "image/svg+xml"),
         "This head, CSV": (files.head_csv, f"{name}.masks.csv", "text/csv"),
-        "Log-probabilities, CSV": (files.log_probs_csv, f"{whose}.log-probabilities.csv", "text/csv"),
+        "Log-probabilities, CSV": (
+            files.log_probs_csv,
+            f"{whose}.log-probabilities.csv",
+            "text/csv",
+        ),
         "Everything, npz": (files.everything_npz, f"{whose}.masks.npz", "application/octet-stream"),
     }
-    if long:        # a cell a weight, of which there are too many
+    if long:  # a cell a weight, of which there are too many
         del offered["Masks and head, SVG"]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in offered.items():
-            ui.download(label, partial(_file, make, now), file_name, mime, lambda: facts(now().after.trace), long)
+            ui.download(
+                label,
+                partial(_file, make, now),
+                file_name,
+                mime,
+                lambda: facts(now().after.trace),
+                long,
+            )
     if long:
         st.caption(text.LONG_TEXT)
 
 
-def _file(make: Callable[[MaskView], ui.FileContent], now: Callable[[], MaskView]) -> ui.FileContent:
+def _file(
+    make: Callable[[MaskView], ui.FileContent], now: Callable[[], MaskView]
+) -> ui.FileContent:
     return make(now())

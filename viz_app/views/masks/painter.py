@@ -16,11 +16,18 @@ from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import outcome_text
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, alone, first_site, kinds, log_prob_change, token_labels
+from viz_app.views.masks.mask_view import (
+    MaskView,
+    alone,
+    first_site,
+    kinds,
+    log_prob_change,
+    token_labels,
+)
 from viz_app.views.masks.notation import painted
 from viz_app.views.masks.part import Part, open_blocks
 
-LARGEST_SIDE = 64       # cells a side of a small matrix
+LARGEST_SIDE = 64  # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
@@ -35,11 +42,18 @@ def masks(view: MaskView, fixed: bool = False) -> bytes:
     strip, cells = _strip(view.after.trace)
     effect, effect_arrays = _effect(view)
     header = {
-        "kind": view.kind, "painted": painted(change), "fixed": fixed,
+        "kind": view.kind,
+        "painted": painted(change),
+        "fixed": fixed,
         "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, view.terms)}",
-        **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
-        "layers": [_named(site.site_kind, x.name) for x in base.layers], "drawn": _named(site.site_kind, DRAWN),
-        "strip": strip, "effect": effect, "story": story(view),
+        **part.header(queries, keys),
+        "queryAxis": axes[0],
+        "keyAxis": axes[1],
+        "layers": [_named(site.site_kind, x.name) for x in base.layers],
+        "drawn": _named(site.site_kind, DRAWN),
+        "strip": strip,
+        "effect": effect,
+        "story": story(view),
     }
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
@@ -58,7 +72,9 @@ def story(view: MaskView) -> list[str]:
         queries, _ = axes_labels(view.after.trace, site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
     effect = outcome_text.effect(log_prob_change(view), view.before.trace)
-    return outcome_text.story(view.before, view.after, view.changes, names, effect, [note for note in notes if note])
+    return outcome_text.story(
+        view.before, view.after, view.changes, names, effect, [note for note in notes if note]
+    )
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -69,18 +85,33 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
         site = first_site(trace, kind.name)
         n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
-        matrices = [(masks_text.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers]
+        matrices = [
+            (masks_text.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers
+        ]
         matrices.append(("all together", site.allowed()))
         pictures = []
         for name, allowed in matrices:
             small = open_blocks(allowed, k)
             rows, cols = small.shape
-            pictures.append({"name": name, "offset": offset, "blocked": int((~allowed).sum()), "cells": allowed.numel()})
+            pictures.append(
+                {
+                    "name": name,
+                    "offset": offset,
+                    "blocked": int((~allowed).sum()),
+                    "cells": allowed.numel(),
+                }
+            )
             parts.append(small.ravel())
             offset += small.size
-        blocks.append({
-            "kind": kind.name, "title": words.kind_title(site), "rows": rows, "cols": cols, "pictures": pictures,
-        })
+        blocks.append(
+            {
+                "kind": kind.name,
+                "title": words.kind_title(site),
+                "rows": rows,
+                "cols": cols,
+                "pictures": pictures,
+            }
+        )
     return blocks, np.concatenate(parts)
 
 
@@ -93,13 +124,24 @@ def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for name, site in (("Before", before), ("After", after)):
         values[name.lower()], values[f"blocked{name}"] = part.weights(site, view.head)
     header = {
-        "title": view.title, "site": view.site, "head": view.head, "kind": after.kind,
+        "title": view.title,
+        "site": view.site,
+        "head": view.head,
+        "kind": after.kind,
         **saving(head_name(view.after.trace, after, view.head), facts(view.after.trace)),
-        **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
-        "scale": next(s for s in DIFFERENCE_SCALES if float(np.abs(difference).max()) <= s or s == 1.0),
-        "given": change.what.capitalize(), "labels": [label.as_json() for label in change.labels],
+        **part.header(queries, keys),
+        "queryAxis": axes[0],
+        "keyAxis": axes[1],
+        "scale": next(
+            s for s in DIFFERENCE_SCALES if float(np.abs(difference).max()) <= s or s == 1.0
+        ),
+        "given": change.what.capitalize(),
+        "labels": [label.as_json() for label in change.labels],
         "outputs": [view.before.output, view.after.output],
         "sums": list(change.sums),
     }
-    logs = {"logBefore": np.array(change.before, np.float32), "logAfter": np.array(change.after, np.float32)}
+    logs = {
+        "logBefore": np.array(change.before, np.float32),
+        "logAfter": np.array(change.after, np.float32),
+    }
     return header, values | logs

@@ -29,15 +29,26 @@ class Part:
     def of(cls, site: AttentionSite, tile: Tile) -> "Part":
         """Round `tile`, or all of it."""
         if tile is None:
-            return cls(site, slice(0, site.n_query), slice(0, site.n_key), block_of(site.n_query, site.n_key))
+            return cls(
+                site,
+                slice(0, site.n_query),
+                slice(0, site.n_key),
+                block_of(site.n_query, site.n_key),
+            )
         return cls(site, *around(site, tile), 1)
 
     def header(self, queries: Sequence[Label], keys: Sequence[Label]) -> dict[str, Any]:
         """What the painter is told of the axes."""
-        rows, columns = in_blocks(queries[self.rows], self.block), in_blocks(keys[self.columns], self.block)
+        rows, columns = (
+            in_blocks(queries[self.rows], self.block),
+            in_blocks(keys[self.columns], self.block),
+        )
         return {
-            "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns], "block": self.block,
-            "first": [self.rows.start, self.columns.start], "size": [self.site.n_query, self.site.n_key],
+            "queries": [label.as_json() for label in rows],
+            "keys": [label.as_json() for label in columns],
+            "block": self.block,
+            "first": [self.rows.start, self.columns.start],
+            "size": [self.site.n_query, self.site.n_key],
         }
 
     def blocked(self, mask: Mask) -> np.ndarray:
@@ -48,7 +59,13 @@ class Part:
         found = []
         for rows in slabs(self.site, self.block):
             bits = self._bits(mask, rows)
-            found.append(np.where(_in_blocks(np.logical_and, bits > 0, self.block), _in_blocks(np.bitwise_or, bits, self.block), 0))
+            found.append(
+                np.where(
+                    _in_blocks(np.logical_and, bits > 0, self.block),
+                    _in_blocks(np.bitwise_or, bits, self.block),
+                    0,
+                )
+            )
         return np.concatenate(found).astype(np.uint8)
 
     def weights(self, site: AttentionSite, head: int) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +96,9 @@ class Part:
     def _bits(self, mask: Mask, rows: slice) -> np.ndarray:
         bits = np.zeros((rows.stop - rows.start, self.site.n_key), np.uint8)
         for i, layer in enumerate(mask.layers[:8]):
-            bits |= (~alone(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(np.uint8) << i
+            bits |= (~alone(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(
+                np.uint8
+            ) << i
         return bits
 
 

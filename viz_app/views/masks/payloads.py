@@ -17,7 +17,7 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView, checks
 from viz_app.views.masks.painter import masks
 
-MOST_WRITTEN = 40       # tokens that a model which continues a text writes to be compared
+MOST_WRITTEN = 40  # tokens that a model which continues a text writes to be compared
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,16 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
     """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
     own, changed = _runs(run, choices)
     before, after = own[choices.row], changed[choices.row]
-    return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms, choices.tile)
+    return own, MaskView(
+        before,
+        after,
+        choices.changes,
+        choices.kind,
+        choices.site,
+        choices.head,
+        run.terms,
+        choices.tile,
+    )
 
 
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
@@ -63,16 +72,28 @@ def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[Mask
     requests = [_request(run, trace, typed=True), *((text, *others(run)) for text in texts)]
     drafts, most = (), MOST_WRITTEN
     if scope.model.translates:
-        drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written_ids(scope, text) for text in texts)), None
+        drafts, most = (
+            (
+                trace.streams[scope.model.writes].ids[1:],
+                *(cache.written_ids(scope, text) for text in texts),
+            ),
+            None,
+        )
     own = cache.masked_runs(scope, tuple(requests), Edits(), drafts, most)
     if choices.changes == Edits():
         return own, own
-    return own, cache.masked_runs(scope, tuple(_request(run, one.trace) for one in own), choices.changes, most=most)
+    return own, cache.masked_runs(
+        scope, tuple(_request(run, one.trace) for one in own), choices.changes, most=most
+    )
 
 
 def others(run: CurrentRun) -> Texts:
     """What a second text of the batch is read with: the other texts that this model cannot do without, as they stand."""
-    return tuple(run.trace.fields[field.name] for field in run.scope.model.text_fields[1:] if not field.optional)
+    return tuple(
+        run.trace.fields[field.name]
+        for field in run.scope.model.text_fields[1:]
+        if not field.optional
+    )
 
 
 def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
@@ -80,6 +101,8 @@ def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
     model, request = run.scope.model, []
     for i, field in enumerate(model.fields):
         again = field.stream in (earlier.stream for earlier in model.fields[:i])
-        own = typed and field.stream == model.writes and not trace.teacher_forced and model.translates
+        own = (
+            typed and field.stream == model.writes and not trace.teacher_forced and model.translates
+        )
         request.append(None if again or own else trace.streams[field.stream])
     return tuple(request)

@@ -12,19 +12,32 @@ from viz_app.session.focus import chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Notation, Text
 from viz_app.views.masks import notation as masks_notation
 
-SECOND, WHICH = Text("masks-second", default=None), Choice("masks-shown", "first", options=("first", "second"))
-PAINTED = Text("mask", is_step=True)    # the kind whose mask is painted; with ".own", beside a head of any kind
-_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}     # in links that are out; others have their kind's
+SECOND, WHICH = (
+    Text("masks-second", default=None),
+    Choice("masks-shown", "first", options=("first", "second")),
+)
+PAINTED = Text(
+    "mask", is_step=True
+)  # the kind whose mask is painted; with ".own", beside a head of any kind
+_NAMES = {
+    "encoder_self": "encoder-mask",
+    "decoder_self": "decoder-mask",
+}  # in links that are out; others have their kind's
 
 
 @cache
 def changes_of(kind: str) -> Notation:
     """The parameter of the changes to the mask of this kind of attention (SiteKind.name)."""
     name = _NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
-    return Notation(name, MaskChange(), True, read=masks_notation.from_text, write=masks_notation.to_text)
+    return Notation(
+        name, MaskChange(), True, read=masks_notation.from_text, write=masks_notation.to_text
+    )
 
 
-CHANGES = {kind: changes_of(kind) for kind in ("encoder_self", "decoder_self", "cross", "self", "content", "query")}
+CHANGES = {
+    kind: changes_of(kind)
+    for kind in ("encoder_self", "decoder_self", "cross", "self", "content", "query")
+}
 
 
 def kinds(trace: Trace) -> dict[str, SiteKind]:
@@ -43,7 +56,9 @@ def _of(kind: str) -> MaskChange:
 
 def choose(kind: SiteKind, ready: str, k: int, own: Collection[str] = ()) -> None:
     """Take a ready-made mask in place of the model's `own` layers, which are given by name."""
-    url_state.keep(changes_of(kind.name), masks_notation.choose(kind, _of(kind.name), ready, k, own))
+    url_state.keep(
+        changes_of(kind.name), masks_notation.choose(kind, _of(kind.name), ready, k, own)
+    )
 
 
 def mask_padding(kind: str, on: bool) -> None:
@@ -68,7 +83,10 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
     kind, _, own = url_state.get(PAINTED).partition(".")
     found = kinds(trace)
     if kind not in found:
-        kind = next((name for name, one in found.items() if masks_notation.hides_the_future(one)), next(iter(found)))
+        kind = next(
+            (name for name, one in found.items() if masks_notation.hides_the_future(one)),
+            next(iter(found)),
+        )
     site, focus = chosen_focus(trace)
     if site.kind != kind and not own:
         sites = [s for s in trace.attention.values() if s.kind == kind]

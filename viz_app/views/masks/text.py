@@ -50,13 +50,30 @@ def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) 
         then = "the context is all zeros, and the step goes on with its token and its state alone."
     else:
         held = "Every layer and head of that kind of attention, and both texts, by position. "
-        held += "" if not can_write else {
-            ("encoder", "self"): f"The {site.key_stream} is read once, so writing meets the same mask at every step.",
-            ("decoder", "self"): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
-            ("decoder", "cross"): "While writing, a prefix of m tokens meets the first m rows of the mask.",
-        }[site.stack, site.role]
-        unknown = "W_O" not in site.projections      # of a model whose heads are not walked
-        bias = ["the bias of W_O, if it has one,"] if unknown else ["the bias of W_O"] * (site.projections["W_O"][1] is not None)
+        held += (
+            ""
+            if not can_write
+            else {
+                (
+                    "encoder",
+                    "self",
+                ): f"The {site.key_stream} is read once, so writing meets the same mask at every step.",
+                (
+                    "decoder",
+                    "self",
+                ): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
+                (
+                    "decoder",
+                    "cross",
+                ): "While writing, a prefix of m tokens meets the first m rows of the mask.",
+            }[site.stack, site.role]
+        )
+        unknown = "W_O" not in site.projections  # of a model whose heads are not walked
+        bias = (
+            ["the bias of W_O, if it has one,"]
+            if unknown
+            else ["the bias of W_O"] * (site.projections["W_O"][1] is not None)
+        )
         left = [*(["its residual stream"] if has_stream else []), *bias]
         then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
     return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
@@ -68,7 +85,11 @@ ALONE = "No second text: the first runs alone, without padding."
 def second_help(model: Model) -> str:
     """What a second text is there for."""
     filled = "The shorter of the two is padded to the length of the longer."
-    return filled if not model.translates else f"{filled} The {model.writes} of this one is what the model writes for it."
+    return (
+        filled
+        if not model.translates
+        else f"{filled} The {model.writes} of this one is what the model writes for it."
+    )
 
 
 def batch(lengths: Sequence[int], stream: str) -> str:
@@ -103,9 +124,11 @@ def reason(kind: SiteKind, name: str) -> str:
         return "the key lies in another block"
     return {
         PADDING: "this key only pads the shorter text; there is nothing to read",
-        LOOK_AHEAD: "the key comes after the query" + "; while a decoder writes, it does not exist yet" * hides_the_future(kind),
+        LOOK_AHEAD: "the key comes after the query"
+        + "; while a decoder writes, it does not exist yet" * hides_the_future(kind),
         "only the previous": "the key is not the one just before the query",
-        ORDER: "the key does not come before the query in the order" + "; its own token does not either" * (kind.role == "query"),
+        ORDER: "the key does not come before the query in the order"
+        + "; its own token does not either" * (kind.role == "query"),
         DRAWN: "you forbade it",
     }.get(name, "")
 
@@ -128,15 +151,21 @@ def ready_label(kind: SiteKind, name: str, own: str) -> str:
     if _is_between_texts(kind):
         key = kind.key_stream
         label = {
-            "none": "none: read everything", "causal": f"{key} places up to its own",
-            "window": f"{key} places at most k from its own", "previous": f"only the {key} place before its own",
+            "none": "none: read everything",
+            "causal": f"{key} places up to its own",
+            "window": f"{key} places at most k from its own",
+            "previous": f"only the {key} place before its own",
             "block-diagonal": f"own block of k {key} places",
         }[name]
     else:
         label = {
-            "none": "none: read everything", "causal": "causal: itself and before",
-            "window": "window: at most k back" if hides_the_future(kind) else "window: at most k away",
-            "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
+            "none": "none: read everything",
+            "causal": "causal: itself and before",
+            "window": "window: at most k back"
+            if hides_the_future(kind)
+            else "window: at most k away",
+            "previous": "only the previous token",
+            "block-diagonal": "block-diagonal: own k tokens",
         }[name]
         label += ", none ahead" * (hides_the_future(kind) and name == "block-diagonal")
     return f"{label} (own)" if name == own else label
@@ -144,8 +173,16 @@ def ready_label(kind: SiteKind, name: str, own: str) -> str:
 
 def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
     """What has been changed, in one line; `names` are those of the kinds there are."""
-    parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind.name)))]
-    return "Changed. " + "; ".join(parts) + "." if parts else "Nothing is changed yet: before and after are the same."
+    parts = [
+        f"{name}: {said}"
+        for kind, name in names.items()
+        if (said := _change(kind, changes.of(kind.name)))
+    ]
+    return (
+        "Changed. " + "; ".join(parts) + "."
+        if parts
+        else "Nothing is changed yet: before and after are the same."
+    )
 
 
 def _change(kind: SiteKind, change: MaskChange) -> str:

@@ -20,9 +20,11 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.url_state import CHECKPOINT
 from viz_app.views.models import text
 
-OPENS = "task"      # the page that a card opens
+OPENS = "task"  # the page that a card opens
 
-Card = tuple[tuple[int, str], dict[str, Any], list[np.ndarray]]     # the group that it stands in, what is said, the masks
+Card = tuple[
+    tuple[int, str], dict[str, Any], list[np.ndarray]
+]  # the group that it stands in, what is said, the masks
 
 
 def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
@@ -30,7 +32,7 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
     in the order of history; and the names of those that cannot be read."""
     found, unreadable, is_told = [], [], False
     for name in checkpoints.available():
-        if name == checkpoints.module():        # nothing is known of it before a run
+        if name == checkpoints.module():  # nothing is known of it before a run
             continue
         try:
             folder = checkpoints.folder(name)
@@ -38,7 +40,7 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
             is_open, of_library = path.resolve() == run.scope.path.resolve(), hub.is_folder(path)
             if not (is_open and of_library):
                 make = library_card if of_library else card
-                drawing = lambda make=make, name=name, folder=folder: make(name, folder)      # noqa: E731
+                drawing = lambda make=make, name=name, folder=folder: make(name, folder)  # noqa: E731
                 found.append(cache.checkpoint_drawing(folder, ("card", name), drawing))
                 is_told |= is_open
         except (CheckpointError, ValueError):
@@ -48,7 +50,9 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
     masks = [mask for *_, own in found for mask in own]
     for _, members in groupby(found, key=lambda one: one[0]):
         together = [said for _, said, _ in members]
-        groups.append({"title": min((said["family"] for said in together), key=len), "cards": together})
+        groups.append(
+            {"title": min((said["family"] for said in together), key=len), "cards": together}
+        )
     cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
     return pack({"groups": groups, "none": text.NO_MASK}, cells=cells.astype(np.uint8)), unreadable
 
@@ -58,10 +62,18 @@ def card(name: str, folder: str) -> Card:
     config, training = config_of(folder_of(folder)), cache.description(folder).training
     drawn: Outline = outline(config)
     said = {
-        "name": name, "family": text.family(family_of(config)), "purpose": text.purpose(name, training), **_record(training),
-        "sizes": text.sizes(config, drawn.n_parameters), "href": _href(name),
+        "name": name,
+        "family": text.family(family_of(config)),
+        "purpose": text.purpose(name, training),
+        **_record(training),
+        "sizes": text.sizes(config, drawn.n_parameters),
+        "href": _href(name),
         "masks": [
-            [text.mask_name(kind), text.mask_title(kind, int((~mask).sum()), mask.numel()), *mask.shape]
+            [
+                text.mask_name(kind),
+                text.mask_title(kind, int((~mask).sum()), mask.numel()),
+                *mask.shape,
+            ]
             for kind, mask in drawn.masks.items()
         ],
     }
@@ -71,7 +83,14 @@ def card(name: str, folder: str) -> Card:
 def library_card(name: str, folder: str) -> Card:
     """A folder of another library, which is not open. Raises CheckpointError."""
     family = cache.description(folder).family
-    said = {"name": name, "family": text.family(family), "purpose": text.UNOPENED, "shown": [], "masks": [], "href": _href(name)}
+    said = {
+        "name": name,
+        "family": text.family(family),
+        "purpose": text.UNOPENED,
+        "shown": [],
+        "masks": [],
+        "href": _href(name),
+    }
     return (family.year, family.name), said, []
 
 
@@ -80,15 +99,22 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
     scope, made = run.scope, run.scope.training
     n = sum(parameter.numel() for parameter in scope.model.parameters())
     return {
-        "name": scope.name, "family": text.family(family_of(scope.config)), **_record(made),
+        "name": scope.name,
+        "family": text.family(family_of(scope.config)),
+        **_record(made),
         "purpose": "" if scope.model.what_it_answers else text.purpose(scope.name, made),
-        "sizes": text.opened_sizes(n, scope.n_ctx), "masks": [],
+        "sizes": text.opened_sizes(n, scope.n_ctx),
+        "masks": [],
         "shown": [words.sentence(line) for line in capabilities(scope, run.trace)],
     }
 
 
 def _record(training: dict[str, Any]) -> dict[str, str]:
-    return {"scores": text.scores(training), "made": words.training_origin(training), "licence": training.get("licence", "")}
+    return {
+        "scores": text.scores(training),
+        "made": words.training_origin(training),
+        "licence": training.get("licence", ""),
+    }
 
 
 def _href(name: str) -> str:

@@ -74,4 +74,8 @@ def mask_name(kind: SiteKind) -> str:
 
 def unreadable(names: list[str]) -> dict:
     """Which of the checkpoints that are offered cannot be read."""
-    return rows("note bad", ("line", f"Not shown, because it cannot be read: {words.listed(names)}.")) if names else rows("note")
+    return (
+        rows("note bad", ("line", f"Not shown, because it cannot be read: {words.listed(names)}."))
+        if names
+        else rows("note")
+    )

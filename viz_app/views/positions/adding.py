@@ -40,7 +40,10 @@ def added(run: CurrentRun) -> None:
     with which_head.row():
         which_head.which_head({site.kind: [site]}, site, head)
         token = st.selectbox(
-            "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, width=320,
+            "Token",
+            range(len(tokens)),
+            format_func=draw_shuffle.numbered(tokens).__getitem__,
+            width=320,
             **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
         )
     with written:
@@ -49,32 +52,71 @@ def added(run: CurrentRun) -> None:
     weight, bias = site.projections["W_Q"]
     both = add_or_concatenate(x, p, weight.T)
     sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
-    own = slice(head * site.d_head, (head + 1) * site.d_head)        # the columns of W_Q that make this head's queries
+    own = slice(
+        head * site.d_head, (head + 1) * site.d_head
+    )  # the columns of W_Q that make this head's queries
     products = {"(x + p)·W": both.added[:, own], "[x; p]·[W; W]": both.concatenated[:, own]}
-    _strips(run, token, {
-        "sum": (sums, f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
-        "product": (products, say.through(config, words.place(site, head)), "dimension of the query"),
-    })
+    _strips(
+        run,
+        token,
+        {
+            "sum": (
+                sums,
+                f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum",
+                "dimension",
+            ),
+            "product": (
+                products,
+                say.through(config, words.place(site, head)),
+                "dimension of the query",
+            ),
+        },
+    )
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.adding(x, p, config.positions))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
+            numbers = {
+                "x": x,
+                "p": p,
+                "W": weight.T,
+                "added": both.added,
+                "concatenated": both.concatenated,
+            }
             file, about = f"{file_name(run.trace, 'added')}.npz", partial(facts, run.trace)
-            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), file, about=about)
+            ui.download(
+                "x, p, W and both products, npz",
+                lambda: files.tensors_npz(numbers),
+                file,
+                about=about,
+            )
     with right:
         sums_up = config.positions != "none" and model.first_reads_sum
-        checks = [*claims.adding(both, x + p), *([claims.queries(both, bias, site.q[0])] if sums_up else [])]
+        checks = [
+            *claims.adding(both, x + p),
+            *([claims.queries(both, bias, site.q[0])] if sums_up else []),
+        ]
         ui.checks_panel(ui.check_rows(checks), words.training_summary(run.scope.training))
 
 
-def _strips(run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]) -> None:
+def _strips(
+    run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]
+) -> None:
     """The pictures side by side, each the vectors of one token, with a title and the name of its axis."""
     colours, file = look(st.context.theme.type), file_name(run.trace, "added")
     note = caption(of_model(run.trace, run.scope.model.fields[0].name))
-    for column, (key, (rows, title, axis)) in zip(st.columns(2, gap="medium"), pictures.items(), strict=True):
-        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis, note)
-        column.plotly_chart(ui.presented(figure), theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
+    for column, (key, (rows, title, axis)) in zip(
+        st.columns(2, gap="medium"), pictures.items(), strict=True
+    ):
+        figure = figures.strips(
+            {name: values[token] for name, values in rows.items()}, colours, title, axis, note
+        )
+        column.plotly_chart(
+            ui.presented(figure),
+            theme=None,
+            key=f"positions-{key}",
+            config=ui.camera(f"{file}.{key}"),
+        )
 
 
 def _why_not_added(model: Model) -> str:

@@ -29,7 +29,14 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
         }
     )
     legend = alt.Legend(
-        orient="bottom", columns=2, title=None, labelLimit=260, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=400, offset=6
+        orient="bottom",
+        columns=2,
+        title=None,
+        labelLimit=260,
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+        symbolSize=400,
+        offset=6,
     )
     colour = alt.Color(
         "dimension:N",
@@ -40,20 +47,37 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
     styles = alt.Scale(domain=list(names), range=LINE_STYLES[: len(names)])
     chart = (
         alt.Chart(data)
-        .mark_line(strokeWidth=1.8, point={"size": 14, "opacity": 1, "strokeDash": [1, 0]} if n <= DOTTED else False)
+        .mark_line(
+            strokeWidth=1.8,
+            point={"size": 14, "opacity": 1, "strokeDash": [1, 0]} if n <= DOTTED else False,
+        )
         .encode(
-            x=alt.X("position:Q", title="position (token)", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False)),
+            x=alt.X(
+                "position:Q",
+                title="position (token)",
+                axis=alt.Axis(format="d"),
+                scale=alt.Scale(nice=False),
+            ),
             y=alt.Y("value:Q", title="value"),
             color=colour,
             strokeDash=alt.StrokeDash("dimension:N", sort=list(names), scale=styles, legend=legend),
-            tooltip=[alt.Tooltip("position:Q"), alt.Tooltip("dimension:N"), alt.Tooltip("value:Q", format=".6f")],
+            tooltip=[
+                alt.Tooltip("position:Q"),
+                alt.Tooltip("dimension:N"),
+                alt.Tooltip("value:Q", format=".6f"),
+            ],
         )
     )
     return titled(chart, title, 430)
 
 
 def wavelength_chart(
-    waves: Tensor, dims: Sequence[int], n: int, title: str, column: str = "dimension", top: float = 100_000
+    waves: Tensor,
+    dims: Sequence[int],
+    n: int,
+    title: str,
+    column: str = "dimension",
+    top: float = 100_000,
 ) -> alt.Chart:
     """How many positions a full turn takes, by dimension or another `column` (log scale, at least to `top`); a rule at the length;
     chosen dims numbered and in the colours of their curves."""
@@ -72,16 +96,23 @@ def wavelength_chart(
         scale=alt.Scale(type="log", domain=[5, max(top, n)], nice=False),
         axis=alt.Axis(format="~s", values=[10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8]),
     )
-    tooltip = [alt.Tooltip("dimension:Q", title=column), alt.Tooltip("wavelength:Q", format=",.5~g")]
+    tooltip = [
+        alt.Tooltip("dimension:Q", title=column),
+        alt.Tooltip("wavelength:Q", format=",.5~g"),
+    ]
     dots = (
-        alt.Chart(data).mark_circle(size=30, opacity=0.9).encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
+        alt.Chart(data)
+        .mark_circle(size=30, opacity=0.9)
+        .encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
     )
     marks = (
         alt.Chart(_chosen_waves(values, dims))
         .mark_circle(size=110, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
     )
-    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(text="dimension:N")
+    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(
+        text="dimension:N"
+    )
     rule, word = _length_rule(n)
     return titled(dots + rule + word + marks + numbers, title, 400)
 
@@ -100,7 +131,11 @@ def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
 
 def _length_rule(n: int) -> tuple[alt.Chart, alt.Chart]:
     """A dashed line at the length, and what it is."""
-    rule = alt.Chart(pd.DataFrame({"n": [n]})).mark_rule(strokeDash=[5, 4], color="#8f96a3").encode(y="n:Q")
+    rule = (
+        alt.Chart(pd.DataFrame({"n": [n]}))
+        .mark_rule(strokeDash=[5, 4], color="#8f96a3")
+        .encode(y="n:Q")
+    )
     word = (
         alt.Chart(pd.DataFrame({"n": [n], "word": [f"the {n} positions shown"]}))
         .mark_text(align="right", baseline="bottom", dy=-3, color="#8f96a3", fontSize=12)
@@ -110,18 +145,36 @@ def _length_rule(n: int) -> tuple[alt.Chart, alt.Chart]:
 
 
 def heatmap(
-    table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62,
-    note: str = "", value: str = "value",
+    table: Tensor,
+    look: Look,
+    title: str,
+    axes: tuple[str, str],
+    height: int = 420,
+    limit: float = 0.0,
+    wrap: int = 62,
+    note: str = "",
+    value: str = "value",
 ) -> go.Figure:
     """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
     `framed`; `value` is what its scale is called."""
     row, column = axes
-    cells = _cells(table, look, limit, value, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
-    sides = {"x": {"title": {"text": column}, "tickformat": "d"}, "y": {"title": {"text": row}, "tickformat": "d"}}
+    cells = _cells(
+        table,
+        look,
+        limit,
+        value,
+        hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>",
+    )
+    sides = {
+        "x": {"title": {"text": column}, "tickformat": "d"},
+        "y": {"title": {"text": row}, "tickformat": "d"},
+    }
     return framed([cells], look, title, height, wrap, note=note, **sides)
 
 
-def _cells(table: Tensor, look: Look, limit: float = 0.0, value: str = "value", **more: object) -> dict:
+def _cells(
+    table: Tensor, look: Look, limit: float = 0.0, value: str = "value", **more: object
+) -> dict:
     values = table.float().numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
     colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, value)}
@@ -129,7 +182,11 @@ def _cells(table: Tensor, look: Look, limit: float = 0.0, value: str = "value", 
 
 
 def similarity_chart(
-    similarity: SimilarityByDistance, look: Look, title: str, domain: tuple[float, float], height: int = 300
+    similarity: SimilarityByDistance,
+    look: Look,
+    title: str,
+    domain: tuple[float, float],
+    height: int = 300,
 ) -> alt.Chart:
     """PE·PEᵀ by distance: the mean over all places as a line, least to largest as a band."""
     data = pd.DataFrame(
@@ -140,11 +197,21 @@ def similarity_chart(
             "largest": similarity.largest.numpy(),
         }
     )
-    x = alt.X("distance:Q", title="distance between two positions", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False))
+    x = alt.X(
+        "distance:Q",
+        title="distance between two positions",
+        axis=alt.Axis(format="d"),
+        scale=alt.Scale(nice=False),
+    )
     scale = alt.Scale(domain=list(domain), nice=True)
-    tooltip = [alt.Tooltip("distance:Q"), *(alt.Tooltip(f"{name}:Q", format=".6g") for name in ("mean", "least", "largest"))]
+    tooltip = [
+        alt.Tooltip("distance:Q"),
+        *(alt.Tooltip(f"{name}:Q", format=".6g") for name in ("mean", "least", "largest")),
+    ]
     base = alt.Chart(data).encode(x=x, tooltip=tooltip)
-    band = base.mark_area(opacity=0.28, color=look.accent).encode(y=alt.Y("least:Q", title="PE·PEᵀ", scale=scale), y2="largest:Q")
+    band = base.mark_area(opacity=0.28, color=look.accent).encode(
+        y=alt.Y("least:Q", title="PE·PEᵀ", scale=scale), y2="largest:Q"
+    )
     line = base.mark_line(strokeWidth=2.2, color=look.accent).encode(y=alt.Y("mean:Q", scale=scale))
     return titled(band + line, title, height)
 
@@ -156,12 +223,16 @@ def similarity_domain(*similarities: SimilarityByDistance) -> tuple[float, float
     return min(low, 0.0), max(high, 1e-9)
 
 
-def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, title: str) -> alt.Chart:
+def plane(
+    table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, title: str
+) -> alt.Chart:
     """One pair of dimensions as a plane. A dot a position; an orange line from where the fixed turn puts
     PE(pos+shift) to where it is. `turned` is R·PE(pos) for each pos; the table has `shift` more rows."""
     n = min(len(turned), PLANE_POINTS)
     x, y = 2 * pair, 2 * pair + 1
-    dots = pd.DataFrame({"x": table[:n, x].numpy(), "y": table[:n, y].numpy(), "position": np.arange(n)})
+    dots = pd.DataFrame(
+        {"x": table[:n, x].numpy(), "y": table[:n, y].numpy(), "position": np.arange(n)}
+    )
     there = table[shift : shift + n]
     misses = pd.DataFrame(
         {
@@ -177,7 +248,11 @@ def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, titl
         "x": alt.X("x:Q", scale=scale, title=f"dimension {x}"),
         "y": alt.Y("y:Q", scale=scale, title=f"dimension {y}"),
     }
-    path = alt.Chart(dots).mark_line(opacity=0.35, strokeWidth=1, color=look.accent).encode(**sides, order="position:Q")
+    path = (
+        alt.Chart(dots)
+        .mark_line(opacity=0.35, strokeWidth=1, color=look.accent)
+        .encode(**sides, order="position:Q")
+    )
     points = (
         alt.Chart(dots)
         .mark_circle(size=34, color=look.accent, opacity=0.9)
@@ -194,6 +269,10 @@ def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, titl
 def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str = "") -> go.Figure:
     """A few vectors under each other as colour strips on one scale, by name; `note` as in `framed`."""
     hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
-    cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
+    cells = _cells(
+        torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover
+    )
     x = {"title": {"text": axis}, "tickformat": "d"}
-    return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110}, note=note)
+    return framed(
+        [cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110}, note=note
+    )

@@ -16,13 +16,19 @@ def formulas(measures: Sequence[FormulaMeasures]) -> list[Check]:
 
 
 def _turns(m: FormulaMeasures) -> Check:
-    sentence = f"R·PE(pos) against PE(pos+{m.shift}) over {m.n_fit} positions, as a share of their length"
+    sentence = (
+        f"R·PE(pos) against PE(pos+{m.shift}) over {m.n_fit} positions, as a share of their length"
+    )
     return Check(f"{NAMES[m.formula]}: a shift is a rotation", m.rotation_miss, 1e-9, sentence)
 
 
 def _zero(table: Tensor, formula: str) -> Check:
-    return Check(f"{NAMES[formula]}: PE(0) is zero", _largest(table[0]), 0.0,
-                 "Largest value in the vector of position 0, which no matrix can move")
+    return Check(
+        f"{NAMES[formula]}: PE(0) is zero",
+        _largest(table[0]),
+        0.0,
+        "Largest value in the vector of position 0, which no matrix can move",
+    )
 
 
 def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> list[Check]:
@@ -32,18 +38,29 @@ def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> lis
     half = (values.shape[1] / 2) ** 0.5
     uneven = _largest(values.norm(dim=1) - half)
     return [
-        Check("all vectors have length √(d/2)", uneven, 1e-9, f"Largest difference from {half:.4g}"),
-        Check("only the distance counts", similarity.spread, 1e-9, "Largest spread of PE·PEᵀ at any one distance"),
+        Check(
+            "all vectors have length √(d/2)", uneven, 1e-9, f"Largest difference from {half:.4g}"
+        ),
+        Check(
+            "only the distance counts",
+            similarity.spread,
+            1e-9,
+            "Largest spread of PE·PEᵀ at any one distance",
+        ),
     ]
 
 
 def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
     """The model's table is what it added in the run, and, if it is sinusoidal, the paper's."""
     gap = _largest(used - own[: len(used)])
-    checks = [Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")]
+    checks = [
+        Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")
+    ]
     if kind == "sinusoidal":
         sentence = f"Largest difference over {len(own)} positions"
-        checks.append(Check("it is the paper's formula", _largest(own - by_formula), 1e-6, sentence))
+        checks.append(
+            Check("it is the paper's formula", _largest(own - by_formula), 1e-6, sentence)
+        )
     return checks
 
 
@@ -51,7 +68,11 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> li
     """Without positions the outputs are only reordered; and the test looked at the very run shown.
 
     Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it."""
-    at = positioned.stages.index("last LayerNorm") - 1 if "last LayerNorm" in positioned.stages else -1
+    at = (
+        positioned.stages.index("last LayerNorm") - 1
+        if "last LayerNorm" in positioned.stages
+        else -1
+    )
     gap, size = _largest(positioned.original[at] - recorded), max(1.0, _largest(recorded))
     moved = "Largest change of any vector at any layer, as a share of its length"
     recorded_as = "Largest difference from the last layer as recorded"
@@ -68,14 +89,32 @@ def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
     first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
     change, size = test.change, max(1.0, _largest(recorded))
     checks = [
-        Check("what is read before cannot change", _largest(change[0, :first]), 1e-6,
-              "Reading forwards: largest change of a state before the first moved token, as a share of its length"),
+        Check(
+            "what is read before cannot change",
+            _largest(change[0, :first]),
+            1e-6,
+            "Reading forwards: largest change of a state before the first moved token, as a share of its length",
+        ),
     ]
     if len(test.stages) > 1:
-        checks.append(Check("nor what is read before, backwards", _largest(change[1, last + 1 :]), 1e-6,
-                            "Reading backwards: largest change of a state after the last moved token"))
+        checks.append(
+            Check(
+                "nor what is read before, backwards",
+                _largest(change[1, last + 1 :]),
+                1e-6,
+                "Reading backwards: largest change of a state after the last moved token",
+            )
+        )
     gap = _largest(test.original - recorded)
-    return [*checks, Check("the same run as on the other pages", gap, 1e-5 * size, "Largest difference from the states recorded")]
+    return [
+        *checks,
+        Check(
+            "the same run as on the other pages",
+            gap,
+            1e-5 * size,
+            "Largest difference from the states recorded",
+        ),
+    ]
 
 
 def adding(both: Concatenated, total: Tensor) -> list[Check]:

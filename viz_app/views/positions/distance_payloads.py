@@ -9,7 +9,12 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.checks import Check, check_used
-from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance, rotated_pair, scores_by_distance
+from models.analysis.scores_by_distance import (
+    RotatedPair,
+    ScoresByDistance,
+    rotated_pair,
+    scores_by_distance,
+)
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing import notes
@@ -61,17 +66,25 @@ class DistanceView:
 
     @cached_property
     def all_pairs(self) -> ScoresByDistance:
-        return scores_by_distance(self.site, self.choices.head, back_only=self.run.scope.model.continues)
+        return scores_by_distance(
+            self.site, self.choices.head, back_only=self.run.scope.model.continues
+        )
 
     @cached_property
     def one_pair(self) -> RotatedPair | None:
         """None of a model that turns nothing."""
         turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
-        return None if turns is None else rotated_pair(self.site, turns, self.choices.head, *self.places)
+        return (
+            None
+            if turns is None
+            else rotated_pair(self.site, turns, self.choices.head, *self.places)
+        )
 
     @property
     def file(self) -> str:
-        return file_name(self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}")
+        return file_name(
+            self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}"
+        )
 
     @property
     def about(self) -> Facts:
@@ -81,7 +94,11 @@ class DistanceView:
 def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
     """The attentions whose tokens read each other, and whose queries and keys are known."""
     kinds = ((kind, sites, sites[0]) for kind, sites in by_kind(run.trace))
-    return {kind: sites for kind, sites, one in kinds if one.query_stream == one.key_stream and one.has_causes}
+    return {
+        kind: sites
+        for kind, sites, one in kinds
+        if one.query_stream == one.key_stream and one.has_causes
+    }
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -91,16 +108,24 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     scores = None if one_pair is None else one_pair.scores()[: len(view.tokens)]
     domain, where = domain_of(all_pairs, scores), words.place(view.site, choices.head)
     drawn: Pictures = {
-        "positions-distance": every_pair(all_pairs, f"{where}: score by distance", domain, view.file, view.about),
-        "positions-explained": notes.rows("explained", *say.distances(all_pairs, one_pair is not None)),
+        "positions-distance": every_pair(
+            all_pairs, f"{where}: score by distance", domain, view.file, view.about
+        ),
+        "positions-explained": notes.rows(
+            "explained", *say.distances(all_pairs, one_pair is not None)
+        ),
         "checks": notes.check_rows(checks(view)),
     }
     if one_pair is None:
         return drawn
     names = [f"{place} {view.tokens[place].text}" for place in (query, key)]
     return drawn | {
-        "choice": token_choice(run.trace, Cell(view.site, choices.head, query, key), run.terms, query + 1),
-        "positions-carried": only_turned(scores, query - key, names, domain, f"{view.file}.turned", view.about),
+        "choice": token_choice(
+            run.trace, Cell(view.site, choices.head, query, key), run.terms, query + 1
+        ),
+        "positions-carried": only_turned(
+            scores, query - key, names, domain, f"{view.file}.turned", view.about
+        ),
     }
 
 
@@ -112,29 +137,56 @@ def checks(view: DistanceView) -> list[Check]:
     return used + claims.rotated_pair(view.one_pair, view.site, view.choices.head, query - key)
 
 
-def every_pair(all_pairs: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts) -> bytes:
+def every_pair(
+    all_pairs: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts
+) -> bytes:
     """The payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
     arrays = {"value": all_pairs.mean, "least": all_pairs.least, "largest": all_pairs.largest}
     numbers = {name: scores.numpy() for name, scores in arrays.items()}
-    counts = {name: getattr(all_pairs, of).numpy().astype(np.int32) for name, of in (("distance", "distance"), ("pairs", "pairs"))}
+    counts = {
+        name: getattr(all_pairs, of).numpy().astype(np.int32)
+        for name, of in (("distance", "distance"), ("pairs", "pairs"))
+    }
     return _pack(title, domain, file, about, **counts, **numbers)
 
 
 def only_turned(
-    scores: Tensor, distance: int, names: Sequence[str], domain: tuple[float, float], file: str, about: Facts
+    scores: Tensor,
+    distance: int,
+    names: Sequence[str],
+    domain: tuple[float, float],
+    file: str,
+    about: Facts,
 ) -> bytes:
     """The same of the score of one query and one key carried to each distance; where they stand in the text is marked."""
     query, key = names
     places = np.arange(len(scores), dtype=np.int32)
     return _pack(
-        f"{query} asks {key}: their score, only turned", domain, file, about, marked=distance, distance=places, value=scores.numpy()
+        f"{query} asks {key}: their score, only turned",
+        domain,
+        file,
+        about,
+        marked=distance,
+        distance=places,
+        value=scores.numpy(),
     )
 
 
 def _pack(
-    title: str, domain: tuple[float, float], file: str, about: Facts, marked: int | None = None, **arrays: np.ndarray
+    title: str,
+    domain: tuple[float, float],
+    file: str,
+    about: Facts,
+    marked: int | None = None,
+    **arrays: np.ndarray,
 ) -> bytes:
-    header = {"title": title, "axes": AXES, "domain": domain, "marked": marked, **saving(file, about)}
+    header = {
+        "title": title,
+        "axes": AXES,
+        "domain": domain,
+        "marked": marked,
+        **saving(file, about),
+    }
     return pack(header, **arrays)
 
 

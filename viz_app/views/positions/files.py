@@ -14,7 +14,10 @@ from viz_app.drawing.export import csv_table, npz_file
 
 def table_csv(table: Tensor) -> str:
     """A row a position, a column a dimension, both counted from 0."""
-    return csv_table(["position \\ dimension", *range(table.shape[1])], ([i, *row] for i, row in enumerate(table.tolist())))
+    return csv_table(
+        ["position \\ dimension", *range(table.shape[1])],
+        ([i, *row] for i, row in enumerate(table.tolist())),
+    )
 
 
 def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDistance) -> bytes:
@@ -89,7 +92,9 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
         *(f"{s}, without" for s in bare.stages),
     ]
     with_, without = positioned.change.T.tolist(), bare.change.T.tolist()
-    return csv_table(head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens)))
+    return csv_table(
+        head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens))
+    )
 
 
 def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
@@ -102,7 +107,10 @@ def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
 
 def angles_csv(turns: Rotation) -> str:
     """A row a position, a column a pair of dimensions: the angle in radians, whole turns counted."""
-    return csv_table(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
+    return csv_table(
+        ["position \\ pair", *range(turns.n_pairs)],
+        ([i, *row] for i, row in enumerate(turns.angles.tolist())),
+    )
 
 
 def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> str:
@@ -112,7 +120,10 @@ def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> 
     if one_pair is not None:
         scores = dict(enumerate(one_pair.scores().tolist()))
         columns.append([scores.get(distance, "") for distance in columns[0]])
-    return csv_table([*names, *["one query and key, turned"] * (one_pair is not None)], zip(*columns, strict=True))
+    return csv_table(
+        [*names, *["one query and key, turned"] * (one_pair is not None)],
+        zip(*columns, strict=True),
+    )
 
 
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:

@@ -16,14 +16,20 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
     d, k = measures[0].table.shape[1], measures[0].shift
     lengths = [m.table.norm(dim=1) for m in measures]
     return [
-        ("Dimensions that move at all (by 0.01 or more)", [f"{m.n_varying} of {d}" for m in measures]),
+        (
+            "Dimensions that move at all (by 0.01 or more)",
+            [f"{m.n_varying} of {d}" for m in measures],
+        ),
         (
             "Length of the vectors, shortest to longest",
             [f"{float(v.min()):.2f} to {float(v.max()):.2f}" for v in lengths],
         ),
         (
             "The two positions hardest to tell apart",
-            ["{} and {}".format(*m.neighbours.closest_pair) + f", {m.neighbours.least:.3f} apart" for m in measures],
+            [
+                "{} and {}".format(*m.neighbours.closest_pair) + f", {m.neighbours.least:.3f} apart"
+                for m in measures
+            ],
         ),
         (
             "Aliased: positions that resemble one further away more than those beside them",
@@ -37,8 +43,14 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             "PE·PEᵀ at one distance differs from place to place by",
             [f"{m.similarity.spread:.2g}" if m.similarity.spread > 1e-6 else "0" for m in measures],
         ),
-        (f"Shift by {k}: turning each pair by its fixed angle misses by", [share(m.rotation_miss) for m in measures]),
-        (f"Shift by {k}: the best single matrix there is misses by", [share(m.best_linear_miss) for m in measures]),
+        (
+            f"Shift by {k}: turning each pair by its fixed angle misses by",
+            [share(m.rotation_miss) for m in measures],
+        ),
+        (
+            f"Shift by {k}: the best single matrix there is misses by",
+            [share(m.best_linear_miss) for m in measures],
+        ),
     ]
 
 
@@ -48,7 +60,15 @@ def measured_table(measures: Sequence[FormulaMeasures]) -> str:
         "| Measured | " + " | ".join(NAMES[m.formula] for m in measures) + " |",
         "|---" * (len(measures) + 1) + "|",
     ]
-    return "\n".join([*lines, *("| " + " | ".join([what, *values]) + " |" for what, values in measured_rows(measures))])
+    return "\n".join(
+        [
+            *lines,
+            *(
+                "| " + " | ".join([what, *values]) + " |"
+                for what, values in measured_rows(measures)
+            ),
+        ]
+    )
 
 
 def measured_note(m: FormulaMeasures) -> str:
@@ -72,7 +92,9 @@ def verdict(m: FormulaMeasures) -> str:
     elif m.formula != "sin-sin":
         said.append(f"{m.n_varying} of {d} dimensions take part.")
     if m.neighbours.aliased:
-        said.append(f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them.")
+        said.append(
+            f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them."
+        )
     if m.rotation_miss < 1e-6:
         said.append(
             f"A step of {m.shift} is the same rotation at every position. That might make it easy for a head to learn “look "
@@ -85,7 +107,9 @@ def verdict(m: FormulaMeasures) -> str:
             "vectors' length."
         )
     if m.similarity.spread > 1e-6:
-        said.append("How alike two positions are depends on where they stand, not only on their distance.")
+        said.append(
+            "How alike two positions are depends on where they stand, not only on their distance."
+        )
     else:
         said.append("How alike two positions are depends on their distance alone.")
     return " ".join(said)

@@ -6,7 +6,10 @@ from models.analysis.permutation_test import ShuffleTest
 from models.architectures import Model
 from viz_app.views.positions.shuffle import UNRELATED, change_text
 
-SAME, SAME_FLOAT = 1e-6, 1e-4     # of a vector's length: no change, and no change but rounding through every layer
+SAME, SAME_FLOAT = (
+    1e-6,
+    1e-4,
+)  # of a vector's length: no change, and no change but rounding through every layer
 
 RECURRENT = (
     "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the one read before and a "
@@ -51,14 +54,18 @@ _TURNED = (
 )
 
 
-NOTHING_ASKED = (
-    "What becomes of its answer is shown as soon as it has one: hide a token on the page Task, type [MASK], or type a second text."
-)
+NOTHING_ASKED = "What becomes of its answer is shown as soon as it has one: hide a token on the page Task, type [MASK], or type a second text."
 
 
 def not_shuffled(model: Model) -> str:
     """Why there is no shuffle test for a model that goes on with a text, has no vectors of places, or was made by somebody else."""
-    vectors = _OWN_VECTORS if model.positions is not None else _TURNED if model.rotation(2) is not None else _NO_VECTORS
+    vectors = (
+        _OWN_VECTORS
+        if model.positions is not None
+        else _TURNED
+        if model.rotation(2) is not None
+        else _NO_VECTORS
+    )
     if model.continues:
         return _NOT_SHUFFLED + vectors
     return _NOT_OURS + vectors if not model.positions_can_go else _RELATIVE
@@ -79,10 +86,17 @@ def answer_sentence(where: str, what: str, label: str, answer: str) -> str:
 def recurrent(test: ShuffleTest) -> str:
     """What the shuffle test found in an RNN's encoder, in words."""
     if test.order == tuple(range(len(test.order))):
-        return RECURRENT + "Nothing can change places here: besides the end mark there is only one token. Type more words."
-    found = ", ".join(f"{name} {100 * float(mean):.0f} %" for name, mean in zip(test.stages, test.mean, strict=True))
+        return (
+            RECURRENT
+            + "Nothing can change places here: besides the end mark there is only one token. Type more words."
+        )
+    found = ", ".join(
+        f"{name} {100 * float(mean):.0f} %"
+        for name, mean in zip(test.stages, test.mean, strict=True)
+    )
     same = ", ".join(
-        f"{name} {int((change < SAME).sum())}" for name, change in zip(test.stages, test.change, strict=True)
+        f"{name} {int((change < SAME).sum())}"
+        for name, change in zip(test.stages, test.change, strict=True)
     )
     ways = "Reading forwards, a state can only change from the first moved place on" + (
         "; reading backwards, only up to the last one" if len(test.stages) > 1 else ""
@@ -94,27 +108,32 @@ def recurrent(test: ShuffleTest) -> str:
     )
 
 
-def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str = "the end mark") -> str:
+def shuffled(
+    positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str = "the end mark"
+) -> str:
     """What the shuffle test found, in words; `fixed` is what keeps its place."""
     n = len(positioned.order)
     if positioned.order == tuple(range(n)):
-        return (
-            f"Nothing can change places here: besides {fixed} there is only one token. Type more words on the left."
-        )
+        return f"Nothing can change places here: besides {fixed} there is only one token. Type more words on the left."
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = change_text(float(bare.largest.max()))
-    rounding = "" if exact == "0" else " That is rounding, because sums are added up in another order."
+    rounding = (
+        "" if exact == "0" else " That is rounding, because sums are added up in another order."
+    )
     where = "as it enters the model" if place == "input" else f"after {place}"
     same = float(bare.largest.max()) < SAME_FLOAT
     if kind == "none":
         return (
             "This model has no position vectors. Its encoder cannot know the order of the source: reordering the tokens only "
             f"reorders its vectors (largest change {exact} of their length).{rounding}"
-            if same else f"This model has no position vectors; yet a vector changed by {exact} of its length."
+            if same
+            else f"This model has no position vectors; yet a vector changed by {exact} of its length."
         )
     without = (
         f"every vector is the same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
-        f"{rounding}" if same else f"a vector still changed by {exact} of its length: more than rounding explains."
+        f"{rounding}"
+        if same
+        else f"a vector still changed by {exact} of its length: more than rounding explains."
     )
     return (
         f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what it was "
@@ -127,14 +146,20 @@ def through(config: object, head: str) -> str:
     title = f"Both through W_Q of {head[:1].lower()}{head[1:]}, without its bias: the same numbers"
     if config.positions == "none":
         return f"{title} (this model itself adds no p)"
-    return f"{title} (in this model LayerNorm comes between)" if getattr(config, "norm", "post") == "pre" else title
+    return (
+        f"{title} (in this model LayerNorm comes between)"
+        if getattr(config, "norm", "post") == "pre"
+        else title
+    )
 
 
 def adding(x: Tensor, p: Tensor, kind: str) -> str:
     """Why adding is a projection of concatenating, for vectors of these sizes."""
     d = x.shape[1]
     lent = (
-        " This model adds no positions; p here is the paper's table, which it does not use." if kind == "none" else ""
+        " This model adds no positions; p here is the paper's table, which it does not use."
+        if kind == "none"
+        else ""
     )
     return (
         f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "

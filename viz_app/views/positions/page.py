@@ -33,7 +33,10 @@ def positions(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     ui.headline(say.QUESTION, say.answer(run.scope.model))
     drop_similarity(run)
     section = st.segmented_control(
-        "Section", list(SECTIONS), required=True, label_visibility="collapsed",
+        "Section",
+        list(SECTIONS),
+        required=True,
+        label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
     return SECTIONS[section](run)

@@ -25,7 +25,7 @@ from viz_app.views.positions.distance_payloads import Choices, DistanceView, pay
 from viz_app.views.positions.tables import LENGTH
 
 QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
-HEIGHT = 280        # px: what the pictures mean is in sight with them
+HEIGHT = 280  # px: what the pictures mean is in sight with them
 
 
 def rotation(run: CurrentRun) -> None:
@@ -34,28 +34,50 @@ def rotation(run: CurrentRun) -> None:
     if model.rotation(2) is None:
         st.markdown(say.NONE)
         return
-    n = st.slider("Length (positions)", LENGTH.low, LENGTH.high, step=4, **url_state.bound(LENGTH, url_state.get(LENGTH)))
+    n = st.slider(
+        "Length (positions)",
+        LENGTH.low,
+        LENGTH.high,
+        step=4,
+        **url_state.bound(LENGTH, url_state.get(LENGTH)),
+    )
     turns = model.rotation(n)
     about = {"size": say.size(n, turns.n_pairs)} | of_model(trace)
     name = file_name(trace, "rotation")
     left, right = st.columns([1.3, 1], gap="medium")
     title = f"By which angle each pair is turned at each position: {run.scope.name}"
     figure = draw.heatmap(
-        say.within_half_a_turn(turns.angles), look(st.context.theme.type), title, ("position", "pair of dimensions"), HEIGHT, 0.5,
-        note=caption(about), value="turns",
+        say.within_half_a_turn(turns.angles),
+        look(st.context.theme.type),
+        title,
+        ("position", "pair of dimensions"),
+        HEIGHT,
+        0.5,
+        note=caption(about),
+        value="turns",
     )
-    left.plotly_chart(ui.presented(figure), theme=None, key="positions-rotation", config=ui.camera(name))
+    left.plotly_chart(
+        ui.presented(figure), theme=None, key="positions-rotation", config=ui.camera(name)
+    )
     title = "How many positions one full turn takes, by pair of dimensions"
     waves = turns.wavelengths
     top = max([100_000, *waves[waves < draw.NEVER].tolist()])
-    chart = draw.wavelength_chart(waves, (), n, title, "pair of dimensions", top).properties(height=HEIGHT)
+    chart = draw.wavelength_chart(waves, (), n, title, "pair of dimensions", top).properties(
+        height=HEIGHT
+    )
     right.altair_chart(ui.presented(chart), key="positions-rotation-waves")
     site = next(site for site in trace.attention.values() if site.has_causes)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.rotation(turns, site.d_head, n))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("The angles in radians, CSV", lambda: files.angles_csv(turns), f"{name}.csv", "text/csv", lambda: about)
+            ui.download(
+                "The angles in radians, CSV",
+                lambda: files.angles_csv(turns),
+                f"{name}.csv",
+                "text/csv",
+                lambda: about,
+            )
     with right:
         ui.checks_panel(ui.check_rows(claims.rotation(turns, site.dtype)), "")
 
@@ -70,7 +92,9 @@ def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         return None
     site, focus = chosen_focus(run.trace)
     site = site if site.kind in kinds else next(iter(kinds.values()))[0]
-    choices = Choices(site.name, min(focus.head, site.n_heads - 1), url_state.get(QUERY), url_state.get(KEY))
+    choices = Choices(
+        site.name, min(focus.head, site.n_heads - 1), url_state.get(QUERY), url_state.get(KEY)
+    )
     with which_head.row():
         which_head.which_head(kinds, site, choices.head)
     ui.run_strip(run.trace, run.terms, run.stale)
@@ -97,8 +121,11 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         plain(drawn["positions-explained"], key="positions-explained")
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
-                "Scores by distance, CSV", lambda: _csv(DistanceView(session.run, choices)),
-                f"{DistanceView(run, choices).file}.csv", "text/csv", lambda: facts(session.run.trace),
+                "Scores by distance, CSV",
+                lambda: _csv(DistanceView(session.run, choices)),
+                f"{DistanceView(run, choices).file}.csv",
+                "text/csv",
+                lambda: facts(session.run.trace),
             )
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -16,9 +16,7 @@ NO_SCORES = (
     "run lays open."
 )
 BAND = "Line: mean over all pairs of the text at this distance. Band: least to largest."
-CARRIED = (
-    "This query and this key as they were before they were turned, turned to each distance. Orange: where they stand in the text."
-)
+CARRIED = "This query and this key as they were before they were turned, turned to each distance. Orange: where they stand in the text."
 
 
 def size(n: int, n_pairs: int) -> str:
@@ -36,10 +34,16 @@ def rotation(turns: Rotation, d_head: int, n: int) -> str:
     """What is turned, and how fast."""
     pairs, waves = turns.n_pairs, turns.wavelengths
     rest = d_head - 2 * pairs
-    what = f"the first {2 * pairs} of its {d_head} numbers" if rest else f"all of its {d_head} numbers"
+    what = (
+        f"the first {2 * pairs} of its {d_head} numbers" if rest else f"all of its {d_head} numbers"
+    )
     left = f" The other {rest} are left as they are, the same at every position." if rest else ""
     stretched = float(turns.stretch.max())
-    longer = f" Each pair is also made {stretched:.4g} times as long." if abs(stretched - 1) > 1e-6 else ""
+    longer = (
+        f" Each pair is also made {stretched:.4g} times as long."
+        if abs(stretched - 1) > 1e-6
+        else ""
+    )
     return (
         f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. Pair i is "
         f"dimensions i and i + {pairs}.{left}{longer} The fastest pair comes round once in {length(float(waves.min()))} positions, "
@@ -55,10 +59,16 @@ def distances(scores: ScoresByDistance, turns: bool) -> list[tuple[str, str]]:
     behind = hides if int(scores.distance.min()) == 0 else ""
     rows = [
         ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
-        ("line", f"By how far apart they stand. Content and position are both in these scores.{behind}"),
+        (
+            "line",
+            f"By how far apart they stand. Content and position are both in these scores.{behind}",
+        ),
     ]
     alone = [
         ("lead", "Only turned: one query and one key"),
-        ("line", "The tokens stay the same, only the positions change: what the line does is the rotation and nothing else."),
+        (
+            "line",
+            "The tokens stay the same, only the positions change: what the line does is the rotation and nothing else.",
+        ),
     ]
     return rows + alone * turns

@@ -19,22 +19,41 @@ def shuffle(source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[st
     stage, from 0 (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` gives."""
     parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens change places"}]
     parts += [
-        {"kind": "map", "title": title, "stages": test.stages, "array": f"map{i}"} for i, (title, test) in enumerate(maps.items())
+        {"kind": "map", "title": title, "stages": test.stages, "array": f"map{i}"}
+        for i, (title, test) in enumerate(maps.items())
     ]
     order = next(iter(maps.values())).order
-    return _pack(source, order, parts, saved, **{f"map{i}": test.change.T.numpy() for i, test in enumerate(maps.values())})
+    return _pack(
+        source,
+        order,
+        parts,
+        saved,
+        **{f"map{i}": test.change.T.numpy() for i, test in enumerate(maps.values())},
+    )
 
 
 def by_stage(source: Encoding, named: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
     """The mean change at each stage of each test."""
     stages, *_ = (test.stages for test in named.values())
     title = "Mean change at the encoder's input and after each layer"
-    part = {"kind": "bars", "title": title, "stages": stages, "names": list(named), "array": "means"}
-    return _pack(source, (), [part], saved, means=np.stack([test.mean.numpy() for test in named.values()]))
+    part = {
+        "kind": "bars",
+        "title": title,
+        "stages": stages,
+        "names": list(named),
+        "array": "means",
+    }
+    return _pack(
+        source, (), [part], saved, means=np.stack([test.mean.numpy() for test in named.values()])
+    )
 
 
 def _pack(
-    source: Encoding, order: Sequence[int], parts: list[dict[str, Any]], saved: Mapping[str, str], **arrays: np.ndarray
+    source: Encoding,
+    order: Sequence[int],
+    parts: list[dict[str, Any]],
+    saved: Mapping[str, str],
+    **arrays: np.ndarray,
 ) -> bytes:
     header = {
         "title": "The shuffle test: " + "; ".join(part["title"].lower() for part in parts), **saved,
@@ -50,4 +69,10 @@ def numbered(tokens: Sequence[str]) -> list[str]:
 
 def change_text(value: float) -> str:
     """A change as people read it: two decimals, or its order of magnitude where it is only rounding."""
-    return "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}".replace("e-0", "e-")
+    return (
+        "0"
+        if value == 0
+        else f"{value:.2f}"
+        if value >= 0.005
+        else f"{value:.0e}".replace("e-0", "e-")
+    )

@@ -4,7 +4,13 @@ import torch
 
 from models.analysis.checks import Check
 from models.analysis.output_comparison import compare_outputs
-from models.analysis.permutation_test import ShuffleTest, encoder_stages, movable, new_order, reordered
+from models.analysis.permutation_test import (
+    ShuffleTest,
+    encoder_stages,
+    movable,
+    new_order,
+    reordered,
+)
 from models.architectures import Model
 from models.tokenizers.encoding import Encoding
 from viz_app.drawing import notes
@@ -19,25 +25,34 @@ from viz_app.views.positions import files as files
 from viz_app.views.positions import order_text as say
 from viz_app.views.positions import shuffle as draw_shuffle
 
-FILE = "shuffle-test"       # what its files are called, behind the model's name
+FILE = "shuffle-test"  # what its files are called, behind the model's name
 
 
 def can_shuffle(model: Model) -> bool:
     """Whether it reads a text all at once and tells the order of its tokens by vectors of their places, or by a recurrence."""
     reads_all = not model.can_write and not model.continues
-    return model.positions_can_go and (model.translates or (reads_all and model.positions is not None))
+    return model.positions_can_go and (
+        model.translates or (reads_all and model.positions is not None)
+    )
 
 
 def pictures(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> Pictures:
     """All that the section's components show of a run: by these models, in this order."""
     source, found, about = row_of(run), tests_of(run, models, how, seed), facts(run.trace)
-    titled, file = dict(zip(_titles(found), found.values(), strict=True)), file_name(run.trace, FILE)
+    titled, file = (
+        dict(zip(_titles(found), found.values(), strict=True)),
+        file_name(run.trace, FILE),
+    )
     stages = {}
     if len(found) > 1:
-        stages["positions-stages"] = draw_shuffle.by_stage(source, found, saving(f"{file}.stages", about))
+        stages["positions-stages"] = draw_shuffle.by_stage(
+            source, found, saving(f"{file}.stages", about)
+        )
     return {
         "positions-shuffle": draw_shuffle.shuffle(source, titled, saving(file, about)),
-        "positions-explained": notes.rows("explained", *_found(run, *found.values()), *_answers(run, how, seed)),
+        "positions-explained": notes.rows(
+            "explained", *_found(run, *found.values()), *_answers(run, how, seed)
+        ),
         "checks": notes.check_rows(_checks(run, *found.values())),
         **stages,
     }
@@ -52,10 +67,14 @@ def order_of(row: Encoding, how: str, seed: int) -> tuple[int, ...]:
     return new_order(len(row.ids), how, seed, movable(row))
 
 
-def tests_of(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
+def tests_of(
+    run: CurrentRun, models: dict[str, Model], how: str, seed: int
+) -> dict[str, ShuffleTest]:
     row = row_of(run)
     order = order_of(row, how, seed)
-    return {name: cache.shuffle(run.scope, name, model, row, order) for name, model in models.items()}
+    return {
+        name: cache.shuffle(run.scope, name, model, row, order) for name, model in models.items()
+    }
 
 
 def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
@@ -66,19 +85,34 @@ def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
         return [("line", say.NOTHING_ASKED)]
     row, lines = row_of(run), []
     other = reordered(row, order_of(row, how, seed))
-    for where, scope in ((draw_shuffle.WITH, run.scope), (draw_shuffle.WITHOUT, cache.without_positions(run.scope))):
+    for where, scope in (
+        (draw_shuffle.WITH, run.scope),
+        (draw_shuffle.WITHOUT, cache.without_positions(run.scope)),
+    ):
         for what, asked in (("as typed", row), ("reordered", other)):
-            lines.append(("line", say.answer_sentence(where, what, *notes.answer_line(cache.row_trace(scope, asked)))))
+            lines.append(
+                (
+                    "line",
+                    say.answer_sentence(
+                        where, what, *notes.answer_line(cache.row_trace(scope, asked))
+                    ),
+                )
+            )
     return lines
 
 
 def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
     if len(tests) == 1:
         return ["The encoder's states: how far each moved"]
-    return ["With positions: how far each vector moved", "Positions switched off: how far each moved"]
+    return [
+        "With positions: how far each vector moved",
+        "Positions switched off: how far each moved",
+    ]
 
 
-def _found(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
+def _found(
+    run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None
+) -> list[tuple[str, str]]:
     if bare:
         fixed = "the end mark" if run.scope.model.translates else "special tokens"
         return [("line", say.shuffled(test, bare, run.scope.config.positions, fixed))]
@@ -88,7 +122,11 @@ def _found(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) 
 
 def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
     stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
-    return claims.shuffled(test, bare, stages[-1][0]) if bare else claims.recurrent(test, torch.cat(stages))
+    return (
+        claims.shuffled(test, bare, stages[-1][0])
+        if bare
+        else claims.recurrent(test, torch.cat(stages))
+    )
 
 
 def csv_of(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:

@@ -50,7 +50,12 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         else:
             plain(drawn["positions-explained"], key="positions-explained")
         if writing:
-            _writes(scope, payloads.row_of(run).ids, payloads.order_of(payloads.row_of(run), how, seed), models)
+            _writes(
+                scope,
+                payloads.row_of(run).ids,
+                payloads.order_of(payloads.row_of(run), how, seed),
+                models,
+            )
     with right:
         if "positions-stages" in drawn:
             plain(drawn["positions-explained"], key="positions-explained")
@@ -58,8 +63,10 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(payloads.tests_of, models=models, how=how, seed=seed)
             ui.download(
-                "The changes, CSV", lambda: payloads.csv_of(session.run, *tests(session.run).values()),
-                f"{file_name(run.trace, payloads.FILE)}.csv", "text/csv",
+                "The changes, CSV",
+                lambda: payloads.csv_of(session.run, *tests(session.run).values()),
+                f"{file_name(run.trace, payloads.FILE)}.csv",
+                "text/csv",
                 lambda: facts(session.run.trace),
             )
         ui.checks_panel(drawn["checks"], words.training_summary(scope.training))
@@ -70,22 +77,32 @@ def _order_controls(model: Model) -> tuple[str, int, bool]:
     """How the tokens are reordered, which of the shuffles, and whether the model, if it writes, is to write from them."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         how = st.segmented_control(
-            "New order of the tokens", list(ORDERS), required=True, **url_state.bound(ORDER, url_state.get(ORDER)),
+            "New order of the tokens",
+            list(ORDERS),
+            required=True,
+            **url_state.bound(ORDER, url_state.get(ORDER)),
             help=say.order_help(model),
         )
         seed = st.number_input(
-            "Which shuffle", SEED.low, SEED.high, width=150, disabled=how != "shuffled",
+            "Which shuffle",
+            SEED.low,
+            SEED.high,
+            width=150,
+            disabled=how != "shuffled",
             **url_state.bound(SEED, url_state.get(SEED)),
         )
         writing = model.can_write and st.toggle(
-            "Let the model write from each", **url_state.bound(WRITING, url_state.get(WRITING)),
+            "Let the model write from each",
+            **url_state.bound(WRITING, url_state.get(WRITING)),
             help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
             "as well.",
         )
     return how, int(seed), writing
 
 
-def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named: dict[str, Model]) -> None:
+def _writes(
+    scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named: dict[str, Model]
+) -> None:
     """What each of these models writes from the text as typed and reordered."""
     reordered = [source[i] for i in order]
     for where, model in named.items() if len(named) > 1 else [("the model", *named.values())]:

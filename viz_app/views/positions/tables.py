@@ -9,7 +9,12 @@ from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation, similarity_by_distance
+from models.analysis.position_measures import (
+    FormulaMeasures,
+    SimilarityByDistance,
+    rotation,
+    similarity_by_distance,
+)
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
 from viz_app import ui, words
 from viz_app.drawing.look import look
@@ -24,11 +29,17 @@ from viz_app.views.positions import files as files
 from viz_app.views.positions import measured_text as measured
 from viz_app.views.positions import text as say
 
-SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
+SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]  # of d_model
 FIRST_DIMS = (0, 1, 8, 16, 24)
 TABLE = Choice("positions-table", say.NAMES["paper"], options=tuple(say.NAMES.values()))
-D_MODEL, LENGTH = Choice("positions-d_model", 64, False, tuple(SIZES)), Whole("positions-length", 100, low=4, high=512)
-SHIFT, PAIR = Whole("positions-shift", 5, low=1, high=32), Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1)
+D_MODEL, LENGTH = (
+    Choice("positions-d_model", 64, False, tuple(SIZES)),
+    Whole("positions-length", 100, low=4, high=512),
+)
+SHIFT, PAIR = (
+    Whole("positions-shift", 5, low=1, high=32),
+    Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1),
+)
 DIMS = Several("positions-dims", FIRST_DIMS, most=len(draw.LINES))
 
 
@@ -50,16 +61,23 @@ def curves(run: CurrentRun) -> None:
     """Chosen dimensions along the positions, and every dimension's wavelength."""
     view = _pick(run)
     n, d_model = view.table.shape
-    dims = sorted(st.multiselect(
-        "Dimensions drawn", list(range(d_model)), max_selections=DIMS.most, placeholder="Choose up to eight dimensions",
-        **url_state.bound(DIMS, [i for i in url_state.get(DIMS) if i < d_model]),
-    ))
+    dims = sorted(
+        st.multiselect(
+            "Dimensions drawn",
+            list(range(d_model)),
+            max_selections=DIMS.most,
+            placeholder="Choose up to eight dimensions",
+            **url_state.bound(DIMS, [i for i in url_state.get(DIMS) if i < d_model]),
+        )
+    )
     left, right = st.columns([1.7, 1], gap="medium")
     of_sine = "paper" if view.formula == say.OWN else view.formula
     waves = [None if view.waves is None else float(view.waves[i]) for i in dims]
     names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
     title = f"What each place is told: {view.owner}, {d_model} dimensions"
-    left.altair_chart(ui.presented(draw.curves(view.table, dims, names, title)), key="positions-curves")
+    left.altair_chart(
+        ui.presented(draw.curves(view.table, dims, names, title)), key="positions-curves"
+    )
     if view.waves is None:
         right.markdown(say.NO_WAVES)
     else:
@@ -78,14 +96,24 @@ def maps(run: CurrentRun) -> None:
     title, note = f"Position by dimension: {view.owner}", caption(_model_facts(run, view))
     figure = draw.heatmap(view.table, colours, title, ("position", "dimension"), wrap=46, note=note)
     left.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(run, view, "map")),
+        ui.presented(figure),
+        theme=None,
+        key="positions-map",
+        config=ui.camera(_name(run, view, "map")),
     )
     title, products = "PE·PEᵀ: how alike two places are", view.table @ view.table.T
-    figure = draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note)
-    middle.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(run, view, "products")),
+    figure = draw.heatmap(
+        products, colours, title, ("position", "other position"), wrap=46, note=note
     )
-    chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
+    middle.plotly_chart(
+        ui.presented(figure),
+        theme=None,
+        key="positions-products",
+        config=ui.camera(_name(run, view, "products")),
+    )
+    chart = draw.similarity_chart(
+        similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370
+    )
     right.altair_chart(ui.presented(chart), key="positions-similarity")
     right.caption(say.BAND)
     _foot(run, view)
@@ -96,13 +124,19 @@ def misprints(run: CurrentRun) -> None:
     one, two, three, four = st.columns(4, gap="medium")
     d_model, n = _sizes(three, four)
     shift = one.slider(
-        "Shift k (positions)", SHIFT.low, SHIFT.high, help=say.SHIFT_HELP, **url_state.bound(SHIFT, url_state.get(SHIFT))
+        "Shift k (positions)",
+        SHIFT.low,
+        SHIFT.high,
+        help=say.SHIFT_HELP,
+        **url_state.bound(SHIFT, url_state.get(SHIFT)),
     )
     pair = 0
     if d_model > 2:
         pairs = list(range(d_model // 2))
         pair = two.select_slider(
-            "Pair of dimensions drawn", pairs, **url_state.bound(PAIR, min(url_state.get(PAIR), pairs[-1]))
+            "Pair of dimensions drawn",
+            pairs,
+            **url_state.bound(PAIR, min(url_state.get(PAIR), pairs[-1])),
         )
     measures = [cache.formula_measures(formula, n, d_model, shift) for formula in FORMULAS]
     domain = draw.similarity_domain(*(m.similarity for m in measures))
@@ -116,8 +150,19 @@ def misprints(run: CurrentRun) -> None:
     name = f"formulas.{n}x{d_model}.shift{shift}"
     size = {"formulas": ", ".join(FORMULAS), "size": say.size(n, d_model), "shift": f"{shift}"}
     with left, st.container(horizontal=True, gap="small", key="downloads"):
-        ui.download("These numbers, CSV", lambda: files.measures_csv(measures), f"{name}.csv", "text/csv", lambda: size)
-        ui.download("Tables and rotations, npz", lambda: files.measures_npz(measures), f"{name}.npz", about=lambda: size)
+        ui.download(
+            "These numbers, CSV",
+            lambda: files.measures_csv(measures),
+            f"{name}.csv",
+            "text/csv",
+            lambda: size,
+        )
+        ui.download(
+            "Tables and rotations, npz",
+            lambda: files.measures_npz(measures),
+            f"{name}.npz",
+            about=lambda: size,
+        )
     with right:
         ui.checks_panel(ui.check_rows(claims.formulas(measures)), "")
 
@@ -132,9 +177,13 @@ def _said(m: FormulaMeasures) -> None:
 def _map(m: FormulaMeasures) -> None:
     title = f"{say.NAMES[m.formula]}: position by dimension"
     note = caption({"size": say.size(*m.table.shape)})
-    figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0, 46, note)
+    figure = draw.heatmap(
+        m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0, 46, note
+    )
     name = ".".join((readable(m.formula), "x".join(map(str, m.table.shape)), "positions", "map"))
-    st.plotly_chart(ui.presented(figure), theme=None, key=f"positions-map-{m.formula}", config=ui.camera(name))
+    st.plotly_chart(
+        ui.presented(figure), theme=None, key=f"positions-map-{m.formula}", config=ui.camera(name)
+    )
 
 
 def _similarity(m: FormulaMeasures, domain: tuple[float, float]) -> None:
@@ -160,13 +209,23 @@ def _pick(run: CurrentRun) -> TableView:
         st.markdown(say.TABLES_ONLY)
     left, middle, right = st.columns([2.2, 1, 1], gap="medium")
     names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
-    formula = names[left.segmented_control(
-        "Table", list(names), required=True, help=say.own_help(kind),
-        **url_state.bound(TABLE, url_state.one_of(TABLE, list(names), TABLE.default)),
-    )]
+    formula = names[
+        left.segmented_control(
+            "Table",
+            list(names),
+            required=True,
+            help=say.own_help(kind),
+            **url_state.bound(TABLE, url_state.one_of(TABLE, list(names), TABLE.default)),
+        )
+    ]
     d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
-        return TableView(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
+        return TableView(
+            formula,
+            formula_table(formula, n, d_model),
+            wavelengths(formula, d_model),
+            say.WHOSE[formula],
+        )
     table = own_table(run)[:n].double()
     waves = wavelengths("paper", config.d_model) if config.positions == "sinusoidal" else None
     return TableView(formula, table, waves, f"{config.positions} positions of {run.scope.name}")
@@ -182,17 +241,27 @@ def _kind(run: CurrentRun) -> str:
     return getattr(run.scope.config, "positions", "none")
 
 
-def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None) -> tuple[int, int]:
+def _sizes(
+    left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
+) -> tuple[int, int]:
     """d_model and length; a `fixed` d_model is the model's, and there is no knob for it."""
     if fixed is None:
         d_model = left.select_slider(
-            "d_model (dimensions)", SIZES, **url_state.bound(D_MODEL, url_state.get(D_MODEL)),
+            "d_model (dimensions)",
+            SIZES,
+            **url_state.bound(D_MODEL, url_state.get(D_MODEL)),
             help="How many numbers a position vector has.",
         )
     else:
-        d_model = left.number_input("d_model of this model", value=fixed, key=f"positions-own-{fixed}", disabled=True)
+        d_model = left.number_input(
+            "d_model of this model", value=fixed, key=f"positions-own-{fixed}", disabled=True
+        )
     length = right.slider(
-        "Length (positions)", LENGTH.low, LENGTH.high, step=4, **url_state.bound(LENGTH, url_state.get(LENGTH))
+        "Length (positions)",
+        LENGTH.low,
+        LENGTH.high,
+        step=4,
+        **url_state.bound(LENGTH, url_state.get(LENGTH)),
     )
     return d_model, length
 
@@ -204,21 +273,33 @@ def _foot(run: CurrentRun, view: TableView) -> None:
     with left, st.container(key="explanation"):
         st.markdown(say.explanation(view.formula, _kind(run)))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This table, CSV", lambda: files.table_csv(view.table), f"{name}.csv", "text/csv", about)
             ui.download(
-                "Table and similarity, npz", lambda: files.table_npz(view.table, view.waves, view.similarity),
-                f"{name}.npz", about=about,
+                "This table, CSV",
+                lambda: files.table_csv(view.table),
+                f"{name}.csv",
+                "text/csv",
+                about,
+            )
+            ui.download(
+                "Table and similarity, npz",
+                lambda: files.table_npz(view.table, view.waves, view.similarity),
+                f"{name}.npz",
+                about=about,
             )
         st.caption(say.PICTURES)
     with right:
-        ui.checks_panel(ui.check_rows(_checks(run, view)), words.training_summary(run.scope.training))
+        ui.checks_panel(
+            ui.check_rows(_checks(run, view)), words.training_summary(run.scope.training)
+        )
 
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
     """A file name: the model's where the table is its own, else the formula's and its size."""
     if view.formula == say.OWN:
         return file_name(run.trace, "positions", *parts)
-    return ".".join((readable(view.formula), "x".join(map(str, view.table.shape)), "positions", *parts))
+    return ".".join(
+        (readable(view.formula), "x".join(map(str, view.table.shape)), "positions", *parts)
+    )
 
 
 def _about(run: CurrentRun, view: TableView) -> Facts:
@@ -229,7 +310,11 @@ def _about(run: CurrentRun, view: TableView) -> Facts:
 
 def _model_facts(run: CurrentRun, view: TableView) -> Facts:
     """The same without what was asked: the table is the same for every text."""
-    return {name: said for name, said in _about(run, view).items() if name in {"table", "size", *of_model(run.trace)}}
+    return {
+        name: said
+        for name, said in _about(run, view).items()
+        if name in {"table", "size", *of_model(run.trace)}
+    }
 
 
 def _checks(run: CurrentRun, view: TableView) -> list[Check]:

@@ -8,13 +8,22 @@ from viz_app.views.positions.order_text import RECURRENT
 
 QUESTION = "Positions: how does it know the order?"
 OWN = "model"  # picked beside the formulas: the table of the loaded checkpoint
-NAMES = {"paper": "The paper's", "2^i": "Misprint 2ⁱ", "sin-sin": "Misprint sin, sin", OWN: "This model's own"}
+NAMES = {
+    "paper": "The paper's",
+    "2^i": "Misprint 2ⁱ",
+    "sin-sin": "Misprint sin, sin",
+    OWN: "This model's own",
+}
 LATEX = {
     "paper": r"\sin\frac{pos}{10000^{2i/d}},\;\;\cos\frac{pos}{10000^{2i/d}}",
     "2^i": r"\sin\frac{pos}{10000^{\mathbf{2^i}/d}},\;\;\cos\frac{pos}{10000^{\mathbf{2^i}/d}}",
     "sin-sin": r"\sin\frac{pos}{10000^{2i/d}},\;\;\mathbf{\sin}\frac{pos}{10000^{(\mathbf{2i+1})/d}}",
 }
-WHOSE = {"paper": "the paper's formula", "2^i": "the misprint 2ⁱ", "sin-sin": "the misprint with sine twice"}
+WHOSE = {
+    "paper": "the paper's formula",
+    "2^i": "the misprint 2ⁱ",
+    "sin-sin": "the misprint with sine twice",
+}
 WHAT = {
     "paper": "Dimensions come in pairs, a sine and a cosine of one wavelength. From pair to pair the wavelength grows "
     "by the same factor, from 2π towards 10000·2π positions.",
@@ -29,9 +38,7 @@ NO_WAVES = (
     "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula says "
     "how. Look at the map: are neighbouring places alike?"
 )
-BAND = (
-    "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
-)
+BAND = "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES = "Each picture has its own download in its upper right corner, when the pointer is on it."
 TABLES_ONLY = RECURRENT + (
@@ -53,7 +60,9 @@ def answer(model: Model) -> str:
         )
     alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     if model.continues:
-        alone = "The look-ahead mask tells a little: each token sees as many others as stand before it."
+        alone = (
+            "The look-ahead mask tells a little: each token sees as many others as stand before it."
+        )
     added = "every place has a vector of its own, added to the token that stands there."
     return f"{alone} {'This model has no position vectors. In others, ' if model.config.positions == 'none' else 'So '}{added}"
 
@@ -65,7 +74,11 @@ def size(n: int, d_model: int) -> str:
 
 def own_help(kind: str) -> str:
     """What the loaded model's positions are, beside the picker."""
-    return "This model has no position vectors." if kind == "none" else f"This model's positions are {kind}."
+    return (
+        "This model has no position vectors."
+        if kind == "none"
+        else f"This model's positions are {kind}."
+    )
 
 
 def explanation(formula: str, kind: str) -> str:
@@ -73,8 +86,12 @@ def explanation(formula: str, kind: str) -> str:
     if formula != OWN:
         text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
         if kind == "learned":
-            text += f" The loaded model learned its vectors instead: pick “{NAMES[OWN]}” to see them."
-        return text + (" The loaded model has no position vectors at all." if kind == "none" else "")
+            text += (
+                f" The loaded model learned its vectors instead: pick “{NAMES[OWN]}” to see them."
+            )
+        return text + (
+            " The loaded model has no position vectors at all." if kind == "none" else ""
+        )
     if kind == "learned":
         return (
             "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is "
@@ -93,7 +110,13 @@ def dimension(formula: str, dim: int, wavelength: float | None) -> str:
 
 def length(wavelength: float) -> str:
     """A wavelength in positions."""
-    return "endless" if wavelength >= NEVER else f"{wavelength:,.1f}" if wavelength < 100 else f"{wavelength:,.0f}"
+    return (
+        "endless"
+        if wavelength >= NEVER
+        else f"{wavelength:,.1f}"
+        if wavelength < 100
+        else f"{wavelength:,.0f}"
+    )
 
 
 def turns(waves: Tensor, n: int) -> str:
@@ -104,5 +127,3 @@ def turns(waves: Tensor, n: int) -> str:
         f"{full} of {len(waves)} dimensions come round at least once in {n} positions and tell near places apart; the slower ones "
         f"tell far places apart.{rest}"
     )
-
-

@@ -18,7 +18,7 @@ from viz_app.views.task.choices import Choices
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import Drawn
 
-PERPLEXITY = "text perplexity"      # of the scores of models.tasks.classify
+PERPLEXITY = "text perplexity"  # of the scores of models.tasks.classify
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def classes(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) 
     }  # fmt: skip
     p = [each.output.probabilities for each in runs]
     ranks = [1 + (one[None] > one[:, None]).sum(-1) for one in p]
-    arrays = {"p": np.concatenate([one.numpy() for one in p]), "ranks": np.concatenate([one.numpy() for one in ranks])}
+    arrays = {
+        "p": np.concatenate([one.numpy() for one in p]),
+        "ranks": np.concatenate([one.numpy() for one in ranks]),
+    }
     return pack(header, p=arrays["p"], ranks=arrays["ranks"].astype(np.int32))
 
 
@@ -81,12 +84,21 @@ def check_probabilities(runs: list[LambdaRun]) -> Check:
     worst = 0.0
     for each in runs:
         powers = np.exp(each.output.logits.double().numpy() - float(each.output.logits.max()))
-        worst = max(worst, float(np.abs(powers / powers.sum() - each.output.probabilities.numpy()).max()))
-    return Check("the classes' probabilities are softmax of their logits", worst, 1e-6, "Largest difference, worked out by hand")
+        worst = max(
+            worst, float(np.abs(powers / powers.sum() - each.output.probabilities.numpy()).max())
+        )
+    return Check(
+        "the classes' probabilities are softmax of their logits",
+        worst,
+        1e-6,
+        "Largest difference, worked out by hand",
+    )
 
 
 def _score(scores: dict[str, Any]) -> str:
     """The first of a model's scores, over how many cases, and its perplexity there."""
     names = [name for name in scores if name != "cases"][:1]
-    summary = words.score_summary({name: scores[name] for name in (*names, "cases") if name in scores})
+    summary = words.score_summary(
+        {name: scores[name] for name in (*names, "cases") if name in scores}
+    )
     return text.score(summary, scores.get(PERPLEXITY))

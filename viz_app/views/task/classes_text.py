@@ -12,5 +12,9 @@ def score(measured: str, perplexity: object) -> str:
     """How good the run is, and how well it still tells the next token of the same texts, if its record says so."""
     if not measured:
         return "No score was measured."
-    told = f"; perplexity of their text {perplexity:,.0f}" if isinstance(perplexity, int | float) else ""
+    told = (
+        f"; perplexity of their text {perplexity:,.0f}"
+        if isinstance(perplexity, int | float)
+        else ""
+    )
     return f"{measured[:1].upper()}{measured[1:]}{told}."

@@ -48,7 +48,9 @@ def hide(positions: Sequence[int]) -> None:
     row, parameter = run.trace.streams[field.stream], url_state.CHOSEN[field.name]
     beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
     places = hidable(row, run.scope.tokenizer.mask_id)
-    chosen = sorted({*beyond, *(position for position in positions if position in places)})[: url_state.MOST_POSITIONS]
+    chosen = sorted({*beyond, *(position for position in positions if position in places)})[
+        : url_state.MOST_POSITIONS
+    ]
     url_state.keep(parameter, tuple(chosen) or None)
 
 
@@ -64,7 +66,11 @@ def _attention(run: CurrentRun, output: Output) -> Focus:
     if not sites:
         return Focus()
     site, head = answering(trace, output.stream, chosen_focus(trace)[1])
-    kinds = {kind: found for kind, each in by_kind(trace) if (found := [one for one in each if one.name in sites])}
+    kinds = {
+        kind: found
+        for kind, each in by_kind(trace)
+        if (found := [one for one in each if one.name in sites])
+    }
     with which_head.row():
         which_head.which_head(kinds, site, head)
         if isinstance(output, TokenInOrder):
@@ -83,7 +89,10 @@ def _choose_order(run: CurrentRun, output: TokenInOrder) -> None:
         st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
     st.button("Shuffle", key="order shuffle", on_click=_shuffle)
     st.button(
-        "The paper's 3 → 2 → 4 → 1", key="order figure", on_click=_put_figure, args=(figure,),
+        "The paper's 3 → 2 → 4 → 1",
+        key="order figure",
+        on_click=_put_figure,
+        args=(figure,),
         help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
     )
 
@@ -93,13 +102,19 @@ def _note_order(n: int) -> None:
     refused = st.session_state.get(_REFUSED)
     wrong = refused[1] if refused else _linked()
     chosen = url_state.get(url_state.CHOSEN[_field()])
-    ui.note(st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order")
+    ui.note(
+        st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order"
+    )
 
 
 def _linked() -> str:
     """That an address asked for an order, and why it is none."""
     why = url_state.unfit(url_state.CHOSEN[_field()])
-    return f"In this page's address the {why[0]}. The tokens are predicted from left to right." if why else ""
+    return (
+        f"In this page's address the {why[0]}. The tokens are predicted from left to right."
+        if why
+        else ""
+    )
 
 
 def put_order(order: Sequence[int]) -> None:
@@ -109,7 +124,9 @@ def put_order(order: Sequence[int]) -> None:
 
 
 def _field() -> str:
-    return next(field.name for field in live.session().run.scope.model.fields if field.kind == ORDER)
+    return next(
+        field.name for field in live.session().run.scope.model.fields if field.kind == ORDER
+    )
 
 
 def _output() -> TokenInOrder:

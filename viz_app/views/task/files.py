@@ -6,7 +6,14 @@ import io
 from collections.abc import Callable, Sequence
 
 from models.analysis.distributions import entropy, expectation
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    Span,
+    TokenInOrder,
+)
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
@@ -15,7 +22,7 @@ from viz_app.views.task.masked import guesses, own_labels
 from viz_app.views.task.next_token import next_token_view
 from viz_app.views.task.span import answer_text, candidates
 
-ALL = 20        # spans in a table
+ALL = 20  # spans in a table
 
 
 def next_token_csv(run: CurrentRun, choices: Choices) -> str:
@@ -30,7 +37,15 @@ def next_token_csv(run: CurrentRun, choices: Choices) -> str:
             label, probability, surprisal, rank = named[i]
             following = [f"{i + 1} {label.text}", str(probability), str(surprisal), str(rank)]
         rows.append([i, f"{i} {token.text}", *following, str(entropies[i])])
-    columns = ("position", "token", "next token", "probability", "surprisal (bits)", "rank", "entropy (bits)")
+    columns = (
+        "position",
+        "token",
+        "next token",
+        "probability",
+        "surprisal (bits)",
+        "rank",
+        "entropy (bits)",
+    )
     return _csv(run, columns, rows)
 
 
@@ -42,9 +57,21 @@ def masked_csv(run: CurrentRun, choices: Choices) -> str:
         hidden = "" if guess.hidden is None else own[guess.position].text
         for token, each in zip(guess.ids, guess.each, strict=True):
             expected = token_label(run.scope.tokenizer, token).text
-            place = [guess.position, f"{guess.position} {hidden or '[MASK]'}", f"{token} {expected}"]
+            place = [
+                guess.position,
+                f"{guess.position} {hidden or '[MASK]'}",
+                f"{token} {expected}",
+            ]
             rows.append([*place, each.probability, each.surprisal, each.rank, guess.entropy])
-    columns = ("position", "hidden token", "id and expected token", "probability", "surprisal (bits)", "rank", "entropy (bits)")
+    columns = (
+        "position",
+        "hidden token",
+        "id and expected token",
+        "probability",
+        "surprisal (bits)",
+        "rank",
+        "entropy (bits)",
+    )
     return _csv(run, columns, rows)
 
 
@@ -74,16 +101,38 @@ def in_order_csv(run: CurrentRun, choices: Choices) -> str:
     for turn, i in enumerate(output.order, 1):
         mine = expectation(output.log_probs[i], output.labels[i])
         first = token_label(run.scope.tokenizer, int(best.indices[i])).text
-        rows.append([turn, i, f"{i} {tokens[i].text}", mine.probability, mine.surprisal, mine.rank, entropy(output.log_probs[i]),
-                     f"{int(best.indices[i])} {first}", float(best.values[i].exp())])
-    columns = ("turn", "position", "token", "probability", "surprisal (bits)", "rank", "entropy (bits)", "id and expected token",
-               "its probability")
+        rows.append(
+            [
+                turn,
+                i,
+                f"{i} {tokens[i].text}",
+                mine.probability,
+                mine.surprisal,
+                mine.rank,
+                entropy(output.log_probs[i]),
+                f"{int(best.indices[i])} {first}",
+                float(best.values[i].exp()),
+            ]
+        )
+    columns = (
+        "turn",
+        "position",
+        "token",
+        "probability",
+        "surprisal (bits)",
+        "rank",
+        "entropy (bits)",
+        "id and expected token",
+        "its probability",
+    )
     return _csv(run, columns, rows)
 
 
 TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
-    NextToken: ("All positions, CSV", next_token_csv), MaskedToken: ("All guesses, CSV", masked_csv),
-    ClassProbabilities: ("All classes, CSV", classes_csv), Span: ("The spans, CSV", span_csv),
+    NextToken: ("All positions, CSV", next_token_csv),
+    MaskedToken: ("All guesses, CSV", masked_csv),
+    ClassProbabilities: ("All classes, CSV", classes_csv),
+    Span: ("The spans, CSV", span_csv),
     TokenInOrder: ("The predictions, CSV", in_order_csv),
 }
 

@@ -17,15 +17,22 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
-LISTED = 10         # tokens of the distribution at the chosen position
-STREAMS = {"content": "Content stream: itself, and what came before", "query": "Query stream: what came before, not itself"}
+LISTED = 10  # tokens of the distribution at the chosen position
+STREAMS = {
+    "content": "Content stream: itself, and what came before",
+    "query": "Query stream: what came before, not itself",
+}
 
 
 def in_order(run: CurrentRun, output: TokenInOrder, choices: Choices) -> Drawn:
     """The picture of an output that says what was expected at each position, and what must hold of it."""
     site, head = answering(run.trace, output.stream, choices.focus)
     position = shown_position(output, choices.position)
-    checks = [*check_softmax(output.logits, output.log_probs), check_row(site, head, position), check_order(run.trace, output)]
+    checks = [
+        *check_softmax(output.logits, output.log_probs),
+        check_row(site, head, position),
+        check_order(run.trace, output),
+    ]
     return {"order": _payload(run, output, position, site, head)}, checks
 
 
@@ -42,10 +49,17 @@ def check_order(trace: Trace, output: TokenInOrder) -> Check:
         for i, row in enumerate(site.allowed().tolist()):
             sees = {j for j in turn if turn[j] < turn[i] or (j == i and site.role == "content")}
             wrong += len(sees ^ {j for j, is_open in enumerate(row) if is_open})
-    return Check("both masks are those of the order", float(wrong), 0.0, "Cells of all layers that are not as the order says")
+    return Check(
+        "both masks are those of the order",
+        float(wrong),
+        0.0,
+        "Cells of all layers that are not as the order says",
+    )
 
 
-def _payload(run: CurrentRun, output: TokenInOrder, position: int, site: AttentionSite, head: int) -> bytes:
+def _payload(
+    run: CurrentRun, output: TokenInOrder, position: int, site: AttentionSite, head: int
+) -> bytes:
     tokenizer, own = run.scope.tokenizer, labels(run.trace.streams[output.stream])
     before = output.order[: output.order.index(position)]
     log_probs, label = output.log_probs[position], output.labels[position]
@@ -53,7 +67,10 @@ def _payload(run: CurrentRun, output: TokenInOrder, position: int, site: Attenti
     ids = best.indices.tolist()
     listed = ids if label in ids else [*ids, label]
     each, mine = [expectation(log_probs, one) for one in listed], expectation(log_probs, label)
-    masks = {role: next(one for one in run.trace.attention.values() if one.role == role) for role in STREAMS}
+    masks = {
+        role: next(one for one in run.trace.attention.values() if one.role == role)
+        for role in STREAMS
+    }
     row_header, row = reading(run, site, head, position)
     top = output.log_probs.max(-1)
     header: dict[str, Any] = {
@@ -71,8 +88,10 @@ def _payload(run: CurrentRun, output: TokenInOrder, position: int, site: Attenti
         "reading": row_header,
     }  # fmt: skip
     arrays = {
-        "surprisal": output.surprisal.numpy(), "best": top.values.exp().numpy(),
-        "p": np.array([one.probability for one in each], np.float32), "ranks": np.array([one.rank for one in each], np.int32),
+        "surprisal": output.surprisal.numpy(),
+        "best": top.values.exp().numpy(),
+        "p": np.array([one.probability for one in each], np.float32),
+        "ranks": np.array([one.rank for one in each], np.int32),
         **{role: one.allowed().numpy().astype(np.uint8) for role, one in masks.items()},
     }
     return pack(header, **arrays, **row)

@@ -18,8 +18,11 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
-LISTED, LISTED_EACH = 10, 5     # tokens listed at the only [MASK] of one text; at each of several, or where a picture follows
-MOST = 8                        # masks whose distributions are shown
+LISTED, LISTED_EACH = (
+    10,
+    5,
+)  # tokens listed at the only [MASK] of one text; at each of several, or where a picture follows
+MOST = 8  # masks whose distributions are shown
 
 
 @dataclass(frozen=True)
@@ -28,26 +31,34 @@ class Guess:
 
     position: int
     hidden: int | None
-    ids: tuple[int, ...]           # listed, the most probable first; a hidden one that is not among them last
-    each: tuple[Expectation, ...]     # of the listed
+    ids: tuple[
+        int, ...
+    ]  # listed, the most probable first; a hidden one that is not among them last
+    each: tuple[Expectation, ...]  # of the listed
     of_hidden: Expectation | None
-    n_best: int                    # how many of the listed are the most probable ones
-    mass: float                    # of those
-    entropy: float                 # bits
+    n_best: int  # how many of the listed are the most probable ones
+    mass: float  # of those
+    entropy: float  # bits
 
 
 def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
     """What is expected at each [MASK] of the row, of the first MOST."""
     n = LISTED if len(output.positions) == 1 and 1 not in row.segments else LISTED_EACH
     found = []
-    for position, hidden, log_probs in zip(output.positions, output.labels, output.log_probs, strict=True):
+    for position, hidden, log_probs in zip(
+        output.positions, output.labels, output.log_probs, strict=True
+    ):
         best = log_probs.topk(min(n, len(log_probs)))
         ids = best.indices.tolist()
         listed = ids if hidden is None or hidden in ids else [*ids, hidden]
         each = tuple(expectation(log_probs, one) for one in listed)
         of_hidden = None if hidden is None else expectation(log_probs, hidden)
         mass = float(best.values.exp().sum())
-        found.append(Guess(position, hidden, tuple(listed), each, of_hidden, len(ids), mass, entropy(log_probs)))
+        found.append(
+            Guess(
+                position, hidden, tuple(listed), each, of_hidden, len(ids), mass, entropy(log_probs)
+            )
+        )
         if len(found) == MOST:
             break
     return found
@@ -69,7 +80,12 @@ def check_hidden(run: CurrentRun, output: MaskedToken) -> Check:
     """What was hidden was not read."""
     row, mask = run.trace.streams[output.stream], run.scope.tokenizer.mask_id
     wrong = sum(row.ids[position] != mask for position in output.positions)
-    return Check("the model read [MASK] there", float(wrong), 0.0, "Places of a guess at which it read anything else")
+    return Check(
+        "the model read [MASK] there",
+        float(wrong),
+        0.0,
+        "Places of a guess at which it read anything else",
+    )
 
 
 def own_labels(run: CurrentRun, output: MaskedToken) -> list[Label]:

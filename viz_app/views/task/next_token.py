@@ -18,8 +18,8 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
-LISTED = 10         # tokens of the distribution at the chosen place
-ALTERNATIVES = 3    # at every place of a text that the model wrote
+LISTED = 10  # tokens of the distribution at the chosen place
+ALTERNATIVES = 3  # at every place of a text that the model wrote
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
 
 def chosen_position(output: Output, position: int) -> int | None:
     """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
-    is_open_end = isinstance(output, NextToken) and not output.is_closed and position == len(output.labels)
+    is_open_end = (
+        isinstance(output, NextToken) and not output.is_closed and position == len(output.labels)
+    )
     return None if is_open_end else position
 
 
@@ -76,7 +78,9 @@ def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
     """The picture of an output that says what follows each token, and what must hold of it."""
     view = next_token_view(run, choices)
     site, head = answering(run.trace, output.stream, choices.focus)
-    checks = check_expectations(output) + ([] if site is None else [check_row(site, head, view.position)])
+    checks = check_expectations(output) + (
+        [] if site is None else [check_row(site, head, view.position)]
+    )
     return {"answers": answers(view, site, head)}, checks
 
 
@@ -89,11 +93,15 @@ def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes
         "title": text.title(run.terms, output, field, run.trace.teacher_forced),
         "opening": None if output.is_closed else view.tokens[0].as_json(),
         "places": [label.as_json() for label in following] + [None] * (not output.is_closed),
-        "position": view.position, "most": math.log2(output.logits.shape[1]), "scale": text.scale(output),
-        "alternatives": [], "summary": text.summary(expected),
+        "position": view.position,
+        "most": math.log2(output.logits.shape[1]),
+        "scale": text.scale(output),
+        "alternatives": [],
+        "summary": text.summary(expected),
     }
     arrays = {
-        "surprisal": expected.surprisal.numpy(), "probability": expected.probability.numpy(),
+        "surprisal": expected.surprisal.numpy(),
+        "probability": expected.probability.numpy(),
         "rank": expected.rank.numpy().astype(np.int32),
     }
     if output.is_closed:
@@ -113,8 +121,14 @@ def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
     best = view.output.log_probs.topk(n + 1)
     named, probabilities = [], []
     for place, (label, log_probs) in enumerate(zip(view.output.labels, best.values, strict=True)):
-        others = [(i, p) for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True) if i != label][:n]
-        named.append([token_label(view.tokenizer, i, first=place == 0).as_json() for i, _ in others])
+        others = [
+            (i, p)
+            for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True)
+            if i != label
+        ][:n]
+        named.append(
+            [token_label(view.tokenizer, i, first=place == 0).as_json() for i, _ in others]
+        )
         probabilities.append([p for _, p in others])
     return named, np.array(probabilities, np.float32)
 
@@ -126,7 +140,10 @@ def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndar
     ids, mine = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
     listed = ids if mine is None or mine in ids else [*ids, mine]
     p = output.log_probs[i, listed].exp()
-    named = [token_label(view.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
+    named = [
+        token_label(view.tokenizer, one, first=output.is_closed and i == 0).as_json()
+        for one in listed
+    ]
     header = {
         "title": text.answer_title(view.tokens[i].text, view.tokens[i].special),
         "rows": [[one, label, view.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],

@@ -59,7 +59,13 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         st.markdown(text.EXPLANATIONS[type(output)])
         session, (label, table) = live.session(), files.TABLES[type(output)]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            about = lambda: facts(session.run.trace)      # noqa: E731
-            ui.download(label, lambda: table(session.run, choices), f"{file_name(run.trace, 'task')}.csv", "text/csv", about)
+            about = lambda: facts(session.run.trace)  # noqa: E731
+            ui.download(
+                label,
+                lambda: table(session.run, choices),
+                f"{file_name(run.trace, 'task')}.csv",
+                "text/csv",
+                about,
+            )
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

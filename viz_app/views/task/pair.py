@@ -24,11 +24,19 @@ def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn
     segments = row.segments or (0,) * len(row.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
-        "title": text.PAIR_TITLE if run.trace.outputs.get(run.scope.model.of_two) is output else text.CLASS_TITLE,
-        "rows": [[i, [name, "", False], "most probable" * (name == output.predicted)] for i, name in enumerate(output.names)],
-        "fact": text.class_fact(output), "reading": said, "segments": list(segments),
+        "title": text.PAIR_TITLE
+        if run.trace.outputs.get(run.scope.model.of_two) is output
+        else text.CLASS_TITLE,
+        "rows": [
+            [i, [name, "", False], "most probable" * (name == output.predicted)]
+            for i, name in enumerate(output.names)
+        ],
+        "fact": text.class_fact(output),
+        "reading": said,
+        "segments": list(segments),
         "blocks": [
-            text.block(name, float(shares[i]) if len(shares) else None) for i, name in enumerate(text.BLOCKS[: max(segments) + 1])
+            text.block(name, float(shares[i]) if len(shares) else None)
+            for i, name in enumerate(text.BLOCKS[: max(segments) + 1])
         ],
         "token": labels(row)[output.position].text,
     }
@@ -36,12 +44,19 @@ def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn
     checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
     if site is not None:
         checks += [check_row(site, head, output.position), check_shares(shares)]
-    return {"pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **arrays)}, checks
+    return {
+        "pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **arrays)
+    }, checks
 
 
 def check_shares(shares: np.ndarray) -> Check:
     """Every token belongs to one of the texts."""
-    return Check("the texts share the whole row", abs(float(shares.sum()) - 1), 1e-5, "Difference of their shares' sum from 1")
+    return Check(
+        "the texts share the whole row",
+        abs(float(shares.sum()) - 1),
+        1e-5,
+        "Difference of their shares' sum from 1",
+    )
 
 
 def waiting() -> bytes:

@@ -3,7 +3,14 @@
 from collections.abc import Callable
 
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    Span,
+    TokenInOrder,
+)
 from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures

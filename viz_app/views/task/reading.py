@@ -12,7 +12,9 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.task import text
 
-Drawn = tuple[Pictures, list[Check]]        # what the page's components show of one output, and what must hold of it
+Drawn = tuple[
+    Pictures, list[Check]
+]  # what the page's components show of one output, and what must hold of it
 
 
 def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
@@ -43,7 +45,10 @@ def reading(
     """The attention row of the token at this position: what is said of it, and its arrays under names that begin with `prefix`."""
     if site is None:
         empty = {"title": "", "note": text.NO_ATTENTION, "keys": [], "blocked": [], "own": -1}
-        return empty, {f"{prefix}weights": np.zeros(0, np.float32), f"{prefix}allowed": np.zeros(0, np.uint8)}
+        return empty, {
+            f"{prefix}weights": np.zeros(0, np.float32),
+            f"{prefix}allowed": np.zeros(0, np.uint8),
+        }
     row = slice(position, position + 1)
     allowed = site.allowed(0, head, row)[0]
     keys = labels(run.trace.streams[site.key_stream])
@@ -51,10 +56,18 @@ def reading(
     token = labels(run.trace.streams[site.query_stream])[position]
     header = {
         "title": text.reading_title(site, head, run.terms, token.text, token.special),
-        "note": text.READING, "keys": [label.as_json() for label in keys], "own": position if own else -1,
-        "blocked": [[] if is_open else site.blocked_by(position, k, head=head) for k, is_open in enumerate(allowed.tolist())],
+        "note": text.READING,
+        "keys": [label.as_json() for label in keys],
+        "own": position if own else -1,
+        "blocked": [
+            [] if is_open else site.blocked_by(position, k, head=head)
+            for k, is_open in enumerate(allowed.tolist())
+        ],
     }
-    arrays = {"weights": site.weights(head, rows=row)[0].numpy(), "allowed": allowed.numpy().astype(np.uint8)}
+    arrays = {
+        "weights": site.weights(head, rows=row)[0].numpy(),
+        "allowed": allowed.numpy().astype(np.uint8),
+    }
     return header, {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
@@ -66,5 +79,9 @@ def check_row(site: AttentionSite, head: int, *positions: int) -> Check:
         total = float(site.weights(head, rows=row).sum()) - float(site.allowed(0, head, row).any())
         worst = max(worst, abs(total)) if total == total else total
     if len(positions) == 1:
-        return Check("the attention row sums to 1", worst, 1e-5, "Difference of the row's weights from 1")
-    return Check("the attention rows sum to 1", worst, 1e-5, "Largest difference of a row's weights from 1")
+        return Check(
+            "the attention row sums to 1", worst, 1e-5, "Difference of the row's weights from 1"
+        )
+    return Check(
+        "the attention rows sum to 1", worst, 1e-5, "Largest difference of a row's weights from 1"
+    )

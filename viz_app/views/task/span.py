@@ -20,9 +20,9 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
-LISTED = 5          # spans
-MOST_ROWS = 3       # tokens of an answer whose rows are shown
-LEAST = -12.0       # nats: what is less probable looks the same
+LISTED = 5  # spans
+MOST_ROWS = 3  # tokens of an answer whose rows are shown
+LEAST = -12.0  # nats: what is less probable looks the same
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Candidate:
 
     start: int
     end: int
-    log_prob: float     # ln p(start) + ln p(end), nats
+    log_prob: float  # ln p(start) + ln p(end), nats
 
 
 def places(output: Span) -> range:
@@ -44,7 +44,10 @@ def candidates(output: Span, n: int = LISTED) -> list[Candidate]:
     """The most probable spans, the best first."""
     width, flat = len(output.start_logits), output.log_probs.flatten()
     best = flat.topk(min(n, int(flat.isfinite().sum())))
-    return [Candidate(i // width, i % width, p) for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+    return [
+        Candidate(i // width, i % width, p)
+        for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
 
 
 def answer_text(row: Encoding, start: int, end: int) -> str:
@@ -66,16 +69,29 @@ def span(run: CurrentRun, output: Span, choices: Choices) -> Drawn:
 
 def check_best(output: Span) -> Check:
     """No span whose end does not come before its start is more probable than the answer; all of them are tried."""
-    start, end = (logits.double().log_softmax(-1).tolist() for logits in (output.start_logits, output.end_logits))
+    start, end = (
+        logits.double().log_softmax(-1).tolist()
+        for logits in (output.start_logits, output.end_logits)
+    )
     best = max(start[i] + max(end[i:]) for i in range(len(start)))
     gap = best - (start[output.start] + end[output.end])
-    return Check("no span is more probable", gap, 1e-5, "ln p by which the best of all spans, tried one by one, exceeds the answer")
+    return Check(
+        "no span is more probable",
+        gap,
+        1e-5,
+        "ln p by which the best of all spans, tried one by one, exceeds the answer",
+    )
 
 
-def _payload(run: CurrentRun, output: Span, site: AttentionSite | None, head: int, read: list[int]) -> bytes:
+def _payload(
+    run: CurrentRun, output: Span, site: AttentionSite | None, head: int, read: list[int]
+) -> bytes:
     row, inside = run.trace.streams[output.stream], places(output)
     own = labels(row)
-    start, end = (logits.float().log_softmax(-1)[inside.start : inside.stop] for logits in (output.start_logits, output.end_logits))
+    start, end = (
+        logits.float().log_softmax(-1)[inside.start : inside.stop]
+        for logits in (output.start_logits, output.end_logits)
+    )
     best = candidates(output)
     first, last = row.offsets[inside.start][0], row.offsets[inside.stop - 1][1]
     answer = row.offsets[output.start][0], row.offsets[output.end][1]

@@ -7,7 +7,14 @@ from typing import Any
 
 from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    Span,
+    TokenInOrder,
+)
 from viz_app import words
 from viz_app.drawing.notes import arrows
 
@@ -15,7 +22,10 @@ QUESTION = "Task: what is this model for, and what does it answer?"
 UNKNOWN = "The text ends here: nothing follows yet."
 READING = "Shaded by weight, 0 to 1; hatched tokens are masked. Another layer or head: choose above, or on the page Attention."
 NO_ATTENTION = "This model has no attention: no row of weights says what its answer read."
-CONTINUES, WRITES = "says of every token how probable it is as the next", "reads one text and writes another"
+CONTINUES, WRITES = (
+    "says of every token how probable it is as the next",
+    "reads one text and writes another",
+)
 ANSWERS = "reads a text whole and answers in one step"
 NO_PICTURE = (
     "**This model does not write**, so there is no next token to be surprised by: it reads the whole text, in both directions, and "
@@ -64,12 +74,23 @@ the content stream (fig. 1 there).
 **The token that answers** is the one that is predicted: from the last vector of its query stream the model makes the logits. Its
 attention row says what one head of that stream read for it.
 """
-EXPLANATIONS = {NextToken: _NEXT, MaskedToken: _MASKED, ClassProbabilities: _CLASS, Span: _SPAN, TokenInOrder: _IN_ORDER}
+EXPLANATIONS = {
+    NextToken: _NEXT,
+    MaskedToken: _MASKED,
+    ClassProbabilities: _CLASS,
+    Span: _SPAN,
+    TokenInOrder: _IN_ORDER,
+}
 
 MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
 TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
-PAIR_TITLE, CLASS_TITLE = "Does the second text follow the first?", "What does the model take the text for?"
-ONE_TEXT = "One text alone. Type a second one on the left: the model says whether it follows the first."
+PAIR_TITLE, CLASS_TITLE = (
+    "Does the second text follow the first?",
+    "What does the model take the text for?",
+)
+ONE_TEXT = (
+    "One text alone. Type a second one on the left: the model says whether it follows the first."
+)
 BLOCKS = ("First text", "Second text")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
@@ -81,7 +102,9 @@ def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str
     does = terms.purpose or (ANSWERS if not writes else WRITES if output.is_closed else CONTINUES)
     scores = found if isinstance(found := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]
-    measured = words.score_summary({name: scores[name] for name in (*first, "cases") if name in scores})
+    measured = words.score_summary(
+        {name: scores[name] for name in (*first, "cases") if name in scores}
+    )
     return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 
@@ -120,7 +143,9 @@ def answer_title(before: str, special: bool) -> str:
     return f"Expected after {before if special else f'“{before}”'}"
 
 
-def fact(token: str, probability: float, surprisal: float, rank: int, n_vocabulary: int, mark: str) -> str:
+def fact(
+    token: str, probability: float, surprisal: float, rank: int, n_vocabulary: int, mark: str
+) -> str:
     """What really stands there, and how probable it was."""
     return (
         f"{mark.capitalize()}: “{token}”, probability {percent(probability)}, rank {rank:,} of {n_vocabulary:,}, "
@@ -151,7 +176,10 @@ def guess_title(name: str, i: int, n: int) -> str:
 
 def class_fact(output: ClassProbabilities) -> str:
     """The probability of every class, and the most probable one."""
-    each = ", ".join(f"P({name}) = {percent(float(p))}" for name, p in zip(output.names, output.probabilities, strict=True))
+    each = ", ".join(
+        f"P({name}) = {percent(float(p))}"
+        for name, p in zip(output.names, output.probabilities, strict=True)
+    )
     return f"{each}: most probable is “{output.predicted}”."
 
 
@@ -204,7 +232,9 @@ def predicted_from(tokens: Sequence[str]) -> str:
     return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from where they and it stand."
 
 
-def reading_title(site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool) -> str:
+def reading_title(
+    site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool
+) -> str:
     """Which row of attention is shown."""
     name = token if special else f"“{token}”"
     return f"{words.place(site, head)}: what {name} reads of {terms.of(site.key_stream).text}"
@@ -217,7 +247,15 @@ def bits(value: float) -> str:
 
 def choices(value: float) -> str:
     """A number of equally likely tokens."""
-    return "∞" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    return (
+        "∞"
+        if math.isinf(value)
+        else f"{value:,.0f}"
+        if value >= 100
+        else f"{value:.2f}"
+        if value < 10
+        else f"{value:.1f}"
+    )
 
 
 def percent(p: float) -> str:
