@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -78,23 +79,44 @@ def named(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def read_bytes(path: Path) -> bytes:
-    largest = LARGEST.get(path.name, LARGEST[WEIGHTS])
+def read_bytes(path: Path, largest: int | None = None) -> bytes:
+    """Return what a regular file holds, if that is at most `largest` bytes (default: the limit of its name).
+
+    Raises CheckpointError, at once where it is no regular file: reading a pipe or a device may never end."""
+    largest = LARGEST.get(path.name, LARGEST[WEIGHTS]) if largest is None else largest
     try:
-        size = min(path.stat().st_size, largest) + 1
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise CheckpointError(f"{path}: not a regular file")
+            if status.st_size > largest:
+                raise _too_large(path, largest)
+            size = status.st_size + 1
             content = (
                 _read_reporting(file, size) if path.suffix == ".safetensors" else file.read(size)
             )
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > largest:
-        raise CheckpointError(f"{path}: larger than the {largest:,} bytes that are read of it")
+    except (ValueError, MemoryError) as error:  # ValueError: a null character in the path
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path}: cannot be read ({str(error) or 'out of memory'})") from None
+    if len(content) > largest:  # grown since
+        raise _too_large(path, largest)
     return content
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for a pipe's other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _too_large(path: Path, largest: int) -> CheckpointError:
+    return CheckpointError(f"{path}: larger than the {largest:,} bytes that are read of it")
+
+
 def _read_reporting(file: BinaryIO, size: int) -> bytes:
-    """So many bytes of a file of weights, told to whoever watches."""
+    """Read `size` bytes of a file of weights and report the progress."""
     content = BytesIO()  # which hands out what it holds without a copy
     while part := file.read(min(CHUNK, size - content.tell())):
         content.write(part)
@@ -102,16 +124,29 @@ def _read_reporting(file: BinaryIO, size: int) -> bytes:
     return content.getvalue()
 
 
-def read_json(path: Path, content: bytes | None = None) -> dict[str, Any]:
+def read_json(
+    path: Path,
+    content: bytes | None = None,
+    *,
+    largest: int | None = None,
+    finite: bool = True,
+) -> dict[str, Any]:
+    """Parse the JSON object in a file, or in its `content` if that was read before; NaN and infinity only if not `finite`.
+
+    Raises CheckpointError, whatever the file holds."""
     try:
         found = json.loads(
-            (read_bytes(path) if content is None else content).decode("utf-8"),
-            parse_constant=_no_number,
+            (read_bytes(path, largest) if content is None else content).decode("utf-8"),
+            parse_constant=_no_number if finite else None,
         )
     except CheckpointError:
         raise
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
+    except RecursionError:
+        raise CheckpointError(f"{path}: not readable as JSON (nested too deeply)") from None
+    except (ValueError, MemoryError) as error:
+        raise CheckpointError(
+            f"{path}: not readable as JSON ({str(error) or 'out of memory'})"
+        ) from None
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: wanted a JSON object")
     return found

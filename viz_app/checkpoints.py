@@ -5,15 +5,14 @@ A shared app compares a name with the list of what it offers and never with the 
 looks like, says what lies on this machine.
 """
 
-import json
 import os
 from pathlib import Path
 
 import models
 from models import Scope
 from models.checkpoint import CheckpointError
-from models.checkpoint_files import CONFIG, FILES
-from models.hub.files import LARGEST_CONFIG
+from models.checkpoint_files import FILES
+from models.hub.files import config
 from models.hub.own_module import scope_of
 
 # environment variables, set by command.py
@@ -133,10 +132,9 @@ def _leads_out(name: str) -> bool:
 def _is_model(folder: Path) -> bool:
     """Whether its configuration says what kind of model this is. One that cannot be read is said to be so when it is picked."""
     try:
-        config = json.loads((folder / CONFIG).read_bytes()[:LARGEST_CONFIG])
-    except (OSError, ValueError, RecursionError):
+        return bool(config(folder).keys() & KINDS)
+    except CheckpointError:
         return True
-    return isinstance(config, dict) and bool(config.keys() & KINDS)
 
 
 def _is_within(path: Path, root: Path) -> bool:

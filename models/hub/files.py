@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from models.checkpoint_files import read_json
 from models.errors import CheckpointError
 
 LARGEST_CONFIG = 2**20  # bytes
+LARGEST_INDEX = 2**25
 LARGEST_HEADER = 10**8  # bytes, the format's own limit
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -39,7 +41,7 @@ INDEX = "model.safetensors.index.json"
 
 def config(folder: Path) -> dict[str, Any]:
     """config.json. Raises CheckpointError."""
-    return _json(folder / "config.json")
+    return read_json(folder / "config.json", largest=LARGEST_CONFIG, finite=False)
 
 
 def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None) -> None:
@@ -57,7 +59,7 @@ def weight_files(folder: Path) -> list[Path]:
     """The files of its weights: one, or the shards that an index names, safetensors before others. Raises CheckpointError where
     one is missing."""
     if (folder / INDEX).is_file():
-        shards = _json(folder / INDEX).get("weight_map")
+        shards = read_json(folder / INDEX, largest=LARGEST_INDEX).get("weight_map")
         if not isinstance(shards, dict) or not all(
             isinstance(name, str) and Path(name).name == name for name in shards.values()
         ):
@@ -115,21 +117,3 @@ def free_memory(device: torch.device) -> int:
         )
     except (OSError, StopIteration, ValueError, IndexError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read ({error.strerror})") from None
-    if path.name == "config.json" and len(content) > LARGEST_CONFIG:
-        raise CheckpointError(
-            f"{path.name} is larger than the {LARGEST_CONFIG:,} bytes that are read of it"
-        )
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{path.name} is not readable as JSON") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path.name} is not a JSON object")
-    return found

@@ -4,7 +4,7 @@ no code of the folder's own is run, and nothing is fetched."""
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,15 +32,13 @@ INSTALL = 'this is a Hugging Face checkpoint, for which transformers has to be i
 
 
 def is_folder(folder: Path) -> bool:
-    """Whether this is a folder of transformers' and not one of ours."""
-    with contextlib.suppress(OSError, ValueError):
-        config = json.loads((folder / CONFIG).read_bytes()[: files.LARGEST_CONFIG])
-        return (
-            isinstance(config, dict)
-            and "architecture" not in config
-            and ("model_type" in config or "architectures" in config)
-        )
-    return False
+    """Return True if config.json describes a transformers model, False if it is of our own format or missing.
+
+    Raises CheckpointError if it cannot be read."""
+    if not os.path.lexists(folder / CONFIG):
+        return False
+    config = files.config(folder)
+    return "architecture" not in config and ("model_type" in config or "architectures" in config)
 
 
 def describe(folder: Path) -> Description:
@@ -102,7 +100,8 @@ def _named(folder: Path) -> Iterator[None]:
     except loading.Cancelled:
         raise
     except CheckpointError as error:
-        raise CheckpointError(f"{folder}: {error}") from None
+        named = str(error).startswith(str(folder))
+        raise CheckpointError(str(error) if named else f"{folder}: {error}") from None
     except Exception as error:  # the library raises what it likes
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CheckpointError(f"{folder}: {first[:300]}") from None
