@@ -46,7 +46,7 @@ class HubTokenizer(Tokenizer):
         self._of_bytes = '"ByteLevel"' in json.dumps(
             json.loads(self.backend.to_str()).get("decoder")
         )
-        self.frames = _frames(library)
+        self.frames = _frames(self.backend)
 
     @property
     def vocab_size(self) -> int:
@@ -102,19 +102,20 @@ class HubTokenizer(Tokenizer):
             return token
 
 
-def _frames(library: Any) -> dict[str, tuple[int, ...]]:
-    """What this tokenizer's template puts before and behind one text, and, of two, before and behind the second. The second has
-    no frame where the template does not begin as with one text alone."""
-    (before, after), (first, between, last) = _template(library, "a"), _template(library, "a", "a")
+def _frames(backend: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
+    """Return the special tokens that the template puts around one text and, in a pair, around the second.
+
+    The second text has no frame if the template of a pair does not begin like that of one text alone."""
+    (before, after), (first, between, last) = _template(backend, "a"), _template(backend, "a", "a")
     frames = {OPENING: before, CLOSING: after}
     if first == before and between[: len(after)] == after:
         frames |= {SECOND_OPENING: between[len(after) :], SECOND_CLOSING: last}
     return frames
 
 
-def _template(library: Any, *texts: str) -> list[tuple[int, ...]]:
-    """The special tokens before, between and behind texts."""
-    encoded = library.backend_tokenizer.encode(*texts)
+def _template(backend: tokenizers.Tokenizer, *texts: str) -> list[tuple[int, ...]]:
+    """Return the special tokens before, between and after the texts; `backend` must not pad or truncate."""
+    encoded = backend.encode(*texts)
     gaps: list[tuple[int, ...]] = [() for _ in range(len(texts) + 1)]
     last = [
         max(i for i, text in enumerate(encoded.sequence_ids) if text == n)
