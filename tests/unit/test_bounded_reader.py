@@ -31,7 +31,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "deep": (write(DEEP), "nested too deeply"),
     "deep in an entry": (write(b'{"model_type": ' + DEEP), "nested too deeply"),
     "a pipe": (os.mkfifo, "not a regular file"),
-    "a folder": (Path.mkdir, "not a regular file"),
+    "a folder": (Path.mkdir, "cannot be read"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     "12 GB": (sparse, "larger than the"),
     "a link in a circle": (lambda path: path.symlink_to(path.name), "cannot be read"),
