@@ -4,14 +4,15 @@ The fragment makes an edit cheap: a key typed in the sidebar reruns it alone, no
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from viz_app import ui, words
-from viz_app.components.live import live as listen
-from viz_app.components.tools import tools
+from viz_app.components.catalogue import LIVE, TOOLS
+from viz_app.components.mounting import show
 from viz_app.session import live, process, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -82,17 +83,19 @@ def _page(view: View) -> None:
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
     fields = [field.name for field in session.scope.model.text_fields] if session.scope else []
-    tools(url_state.get(ui.PRESENT), fields, partial(url_state.keep, ui.PRESENT))
-    lines = session.scope is not None and holds_lines(session.scope)
+    presents = {"presents": url_state.get(ui.PRESENT), "fields": fields}
+    show(TOOLS, presents, on_present=partial(url_state.keep, ui.PRESENT))
     if unfit := url_state.unfit():
         with st.sidebar:
             ui.note(st.empty(), UNFIT.format("; ".join(unfit)), bad=True, key="address")
-    listen(
-        token=session.token,
-        path=live.path(),
-        is_open=session.is_open,
-        pause=session.pause,
-        fields=fields,
-        lines=lines,
-        address=url_state.postpone() if session.opening else url_state.publish(),
-    )
+    address = url_state.postpone() if session.opening else url_state.publish()
+    listening = {
+        "token": session.token,
+        "path": live.path(),
+        "open": session.is_open,
+        "pause": session.pause,
+        "fields": fields,
+        "lines": session.scope is not None and holds_lines(session.scope),
+        "address": asdict(address),
+    }
+    show(LIVE, listening)

@@ -7,7 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import PLAIN
+from viz_app.components.mounting import show
 from viz_app.drawing import export, provenance
 from viz_app.drawing.cells import Tile, is_long
 from viz_app.drawing.frame import Chart, larger
@@ -41,7 +42,7 @@ FileContent = str | bytes | Iterator[str] | Arrays  # a whole file, the lines of
 def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
     """A line of small print under a control, or the error that belongs to it."""
     with slot:
-        plain(small_print(text, bad), key=f"note {key}")
+        show(PLAIN, small_print(text, bad), key=f"note {key}")
 
 
 def headline(question: str, answer: str) -> None:
@@ -52,7 +53,7 @@ def headline(question: str, answer: str) -> None:
 
 def run_strip(trace: Trace, terms: words.Terms, stale: bool) -> None:
     """What the model read and what it wrote, prominently, in a strip of fixed height."""
-    plain(strip(trace, terms, stale), key="written")
+    show(PLAIN, strip(trace, terms, stale), key="written")
 
 
 def nothing(is_opening: bool = False) -> None:
@@ -67,8 +68,8 @@ def nothing(is_opening: bool = False) -> None:
 
 def checks_panel(checks: dict, trained: str) -> None:
     """The checks of what is on the screen, as `check_rows` puts them."""
-    plain(checks, key="checks")
-    plain(small_print(trained), key="trained")
+    show(PLAIN, checks, key="checks")
+    show(PLAIN, small_print(trained), key="trained")
 
 
 def downloads(

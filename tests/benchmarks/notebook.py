@@ -12,7 +12,7 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
 from models.tokenizers.base import Tokenizer
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
-from viz_app.components.overview import component
+from viz_app.components.catalogue import OVERVIEW
 from viz_app.notebook import heads
 
 LAYERS, HEADS, TOKENS, D_HEAD, ROUNDS = 12, 12, 128, 64, 5
@@ -41,7 +41,7 @@ def measure() -> list[Result]:
         == LAYERS * HEADS * TOKENS**2
     )
     drawn, ran = in_turns(lambda: heads(trace).html, run, ROUNDS)
-    script = 4 / 3 * len(gzip.compress("".join(component.files.values()).encode()))
+    script = 4 / 3 * len(gzip.compress("".join(OVERVIEW.files.values()).encode()))
     size = f"picture of {LAYERS} × {HEADS} heads, {TOKENS} tokens"
     return [
         Result(f"{size}: MB of HTML beside its script", ((len(heads(trace)._repr_html_()) - script) / 1e6,), "≤ 1",

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from viz_app.components import assemble, head, overview, stamped
+from viz_app.components import stamped
+from viz_app.components.catalogue import HEAD, OVERVIEW
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack
 
 PARTS = {
-    "head": assemble("head", *head.SCRIPTS),
-    "overview": assemble("overview", *overview.SCRIPTS),
+    "head": HEAD.files,
+    "overview": OVERVIEW.files,
 }
 COLOURS = {
     "--st-background-color": "#ffffff",

@@ -1,10 +1,8 @@
 """What all components share: editions, live answers, payloads, numbers as text, and what their wrappers tell Python."""
 
-import functools
-import importlib
 import json
-import runpy
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,11 +14,11 @@ from drawn import mixed
 from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of
 
 from viz_app import components
-from viz_app.components import stamped
+from viz_app.components import mounting, stamped
+from viz_app.components.catalogue import COMPONENTS
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack, unpack
-from viz_app.session.url_state import Address
 
 STANDS = {"query": "", "steps": 0, "found": ""}
 SOCKET = """() => {
@@ -794,22 +792,18 @@ def test_the_walk_begins_at_the_stage_it_is_given_and_stays_where_it_has_gone(st
         )
 
 
-# --- what the wrappers tell Python
+# --- events that reach Python
 
 
-@functools.cache
-def wrapper(name: str) -> dict[str, Any]:
-    """The wrapper of a component with a mount of our own, which notes what it is called with."""
-    importlib.import_module(f"viz_app.components.{name}")
-    with mock.patch.object(components, "register", return_value=mounted):
-        return runpy.run_path(str(Path(components.__file__).parent / name / "__init__.py"))
-
-
-CALLS: list[dict[str, Any]] = []
-
-
-def mounted(**how: Any) -> None:
-    CALLS.append(how)
+def shown(name: str, data: bytes | dict, **handlers: Callable) -> dict[str, Any]:
+    """Show a component and return what Streamlit's part of it is called with."""
+    calls: list[dict[str, Any]] = []
+    with (
+        mock.patch.object(mounting, "_registered", return_value=lambda **how: calls.append(how)),
+        mock.patch.object(mounting, "session", return_value=mock.Mock(edition=(0, 0))),
+    ):
+        mounting.show(COMPONENTS[name], data, **handlers)
+    return calls[0]
 
 
 @pytest.mark.parametrize(
@@ -858,48 +852,39 @@ def mounted(**how: Any) -> None:
 )
 def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: list) -> None:
     heard: list[tuple] = []
-    function = wrapper(name)[name]
-    listeners = [one for one in function.__annotations__ if one.startswith("on_")]
-    CALLS.clear()
-    function(
-        b"payload", **{one: (lambda *a, one=one: heard.append((one, *a))) for one in listeners}
-    )
-    (call,) = CALLS
+    handlers = {
+        one: lambda *arguments, one=one: heard.append((one, *arguments))
+        for one in COMPONENTS[name].events
+    }
+    call = shown(name, b"payload", **handlers)
     assert call["key"] == name
-    assert call["data"] == b"payload"
-    assert len([one for one in call if one.startswith("on_")]) == len(
-        [one for one in call if one not in ("key", "data")]
-    )
+    assert call["data"] == stamped(b"payload", name, (0, 0))
     with mock.patch.object(st, "session_state", {name: value}):
         call[trigger]()
     assert heard == told
 
 
-def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
-    for name, given, expected in (
-        ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
-        ("by_distance", (b"d", "my-key"), {"key": "my-key", "data": b"d"}),
-        ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
-    ):  # fmt: skip
-        CALLS.clear()
-        wrapper(name)[name](*given)
-        assert [expected] == CALLS
-    CALLS.clear()
-    wrapper("live")["live"](
-        token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3, "a=c")
-    )
-    shown = {
-        "token": "token",
-        "path": "/live",
-        "open": True,
-        **BOXES,
-        "address": {"query": "a=b", "steps": 3, "found": "a=c"},
-    }
-    assert [{"key": "live", "data": shown}] == CALLS
-    assert rows("note", ("a", "b"), ("c", "d")) == {
-        "look": "note",
-        "rows": [["a", "b"], ["c", "d"]],
-    }
+@pytest.mark.parametrize(
+    "message", [7, "text", [], {}, {"query": "x"}, {"position": None}, {"cells": 3, "kind": 1}]
+)
+def test_a_malformed_message_raises_nothing(message: object) -> None:
+    for name, component in COMPONENTS.items():
+        call = shown(name, b"payload", **{one: lambda *arguments: None for one in component.events})
+        for event in component.events.values():
+            with mock.patch.object(st, "session_state", {name: {event.trigger: message}}):
+                call[f"on_{event.trigger}_change"]()
+
+
+def test_a_component_is_shown_with_a_handler_for_each_event_and_no_other() -> None:
+    with pytest.raises(TypeError, match="on_pick"):
+        shown("heads", b"payload")
+    with pytest.raises(TypeError, match="on_lock"):
+        shown("maps", b"payload", on_lock=print)
+
+
+def test_every_folder_with_scripts_is_a_component() -> None:
+    folders = {path.parent.name for path in Path(components.__file__).parent.glob("*/*.html")}
+    assert folders == set(COMPONENTS)
 
 
 def test_what_is_shown_is_stamped_with_its_key_and_edition() -> None:

@@ -15,14 +15,15 @@ from models.checkpoint import Checkpoint
 from models.decoding.runs import Method
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
-from viz_app.components import assemble, stamped, stepper
+from viz_app.components import stamped
+from viz_app.components.catalogue import STEPPER
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.payloads import Choices, Place, given_ids
 from viz_app.views.decoding.payloads import story as told
 from viz_app.views.decoding.shown_attention import reading
 
-PART = assemble("stepper", *stepper.SCRIPTS, styles=("parts.css",))
+PART = STEPPER.files
 TOKENIZER = Tokenizer.characters("abcde")
 
 

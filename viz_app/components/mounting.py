@@ -1,7 +1,7 @@
 """Components on a page that Streamlit draws."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import streamlit as st
@@ -10,17 +10,40 @@ from viz_app.components import Component, stamped
 from viz_app.session.live import session
 
 
-def mount(component: Component, *, key: str, data: bytes | dict, **on: Any) -> Any:
-    """Show the component on the page; what it shows is stamped with the session's edition."""
-    return _shown(component)(key=key, data=stamped(data, key, session().edition), **on)
+def show(component: Component, data: bytes | dict, key: str = "", **handlers: Callable) -> None:
+    """Show `data` in a component, under its own name as the key if none is given.
+
+    `handlers` are called with the arguments that the component's events carry, one handler for each event. Raises TypeError if
+    they are not the handlers of this component.
+    """
+    if handlers.keys() != component.events.keys():
+        raise TypeError(
+            f"{component.name} has the events {sorted(component.events)}, not {sorted(handlers)}"
+        )
+    key = key or component.name
+    answers = {
+        f"on_{trigger}_change": partial(_handle, component, key, trigger, handlers)
+        for trigger in {event.trigger for event in component.events.values()}
+    }
+    _registered(component)(key=key, data=stamped(data, key, session().edition), **answers)
 
 
-def news(key: str, name: str) -> Any:
-    """What the component of this key has sent under a name, None if nothing."""
-    return st.session_state[key].get(name)
+def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Callable]) -> None:
+    """Call the handlers of the events in the message that came under this trigger. A browser can send anything: a message that
+    is not of the expected form has no effect."""
+    message = st.session_state[key].get(trigger)
+    if message is None:
+        return
+    for name, event in component.events.items():
+        if event.trigger == trigger and event.is_in(message):
+            try:
+                arguments = event.arguments(message)
+            except (KeyError, TypeError, ValueError):
+                continue
+            handlers[name](*arguments)
 
 
 @cache
-def _shown(component: Component) -> Callable[..., Any]:
-    """Registered once, the first time it is shown."""
+def _registered(component: Component) -> Callable[..., Any]:
+    """Return the Streamlit component, registered the first time it is shown."""
     return st.components.v2.component(f"attnscope_{component.name}", **component.files)

@@ -18,9 +18,7 @@ from dataclasses import replace
 from models.analysis.head_measures import MEASURES
 from models.analysis.joined_words import WordSite, is_joined, join_words
 from models.trace import AttentionSite, Trace
-from viz_app.components import head as head_part
-from viz_app.components import overview as overview_part
-from viz_app.components import several as several_part
+from viz_app.components import catalogue
 from viz_app.drawing import head as drawn_head
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.overview import overview
@@ -50,7 +48,7 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     kind = kind or sites[0].kind
     terms = _terms(run)
     site, number = sharpest_head(run, kind)
-    glance = Part(overview_part.component, overview(run, terms, site, number))
+    glance = Part(catalogue.OVERVIEW, overview(run, terms, site, number))
     title, about = f"All heads of {run.model.name}", caption(facts(run))
     every = [(one, n) for one in run.attention.values() for n in range(one.n_heads)]
     if sum(one.n_query * one.n_key for one, _ in every) > MOST_WEIGHTS:
@@ -63,7 +61,7 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
         Answer("pick", _named(one, n), shows=1, payload=drawn_head.head(run, one, n, terms))
         for one, n in every
     ]
-    first = Part(head_part.component, drawn_head.head(run, run.attention[site], number, terms))
+    first = Part(catalogue.HEAD, drawn_head.head(run, run.attention[site], number, terms))
     return Picture(title, about, [glance, first], answers, theme, HEAD)
 
 
@@ -106,7 +104,7 @@ def head(
     return Picture(
         title,
         caption(facts(run)),
-        [Part(head_part.component, drawn(hide_sinks))],
+        [Part(catalogue.HEAD, drawn(hide_sinks))],
         answers,
         theme,
         HEAD,
@@ -150,7 +148,7 @@ def lines(
         ),
         Answer("news", takes=("query",)),
     ]
-    part = Part(several_part.component, several(group, _terms(run), None))
+    part = Part(catalogue.SEVERAL, several(group, _terms(run), None))
     return Picture(
         f"Lines of several heads of {run.model.name}",
         caption(facts(run)),

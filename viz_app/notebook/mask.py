@@ -4,7 +4,7 @@ from models.analysis.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.outputs import NextToken
 from viz_app import words
-from viz_app.components import mask_painter as painter_part
+from viz_app.components.catalogue import MASK_PAINTER
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.picture import Answer, Part, Picture
@@ -44,7 +44,7 @@ def mask(
     return Picture(
         f"Masks of {run.model.name}",
         caption(facts(run)),
-        [Part(painter_part.component, first)],
+        [Part(MASK_PAINTER, first)],
         answers,
         theme,
         860,

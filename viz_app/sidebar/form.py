@@ -14,7 +14,8 @@ from models.architectures.base import Field
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import PLAIN
+from viz_app.components.mounting import show
 from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
@@ -154,7 +155,7 @@ def _texts(session: LiveSession) -> bool:
     trace, notes = respond.read(session, *texts)
     for field, slot in zip(fields, slots, strict=True):
         with slot:
-            plain(notes[field.name], key=f"note {field.name}")
+            show(PLAIN, notes[field.name], key=f"note {field.name}")
     return trace is not None
 
 

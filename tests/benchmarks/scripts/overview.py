@@ -10,8 +10,9 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
 from models.tokenizers.base import Tokenizer
 from viz_app import words
-from viz_app.components.overview import overview
-from viz_app.drawing.overview import overview as payload
+from viz_app.components.catalogue import OVERVIEW
+from viz_app.components.mounting import show
+from viz_app.drawing.overview import overview
 from viz_app.session import process
 
 LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
@@ -37,7 +38,12 @@ def runs() -> list[Trace]:
 def page() -> None:
     text = st.text_input("Text", key="source", live="0ms")
     st.text(text or "nothing typed yet")
-    overview(payload(runs()[len(text)], words.terms("", "random")), lambda site, head: None)
+    show(
+        OVERVIEW,
+        overview(runs()[len(text)], words.terms("", "random")),
+        on_pick=lambda site, head: None,
+        on_join=lambda is_on: None,
+    )
 
 
 process.prepare()

@@ -8,7 +8,8 @@ import streamlit as st
 from models import CheckpointError
 from models.trace import AttentionSite, Trace
 from viz_app import checkpoints, ui, words
-from viz_app.components.player import player
+from viz_app.components.catalogue import PLAYER
+from viz_app.components.mounting import show
 from viz_app.drawing.cells import Tile, cells, strengths
 from viz_app.drawing.export import legend, what_is_drawn
 from viz_app.drawing.look import look
@@ -40,7 +41,12 @@ def choose(run: CurrentRun) -> int | None:
             **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
-        player(steps, step, partial(url_state.keep, _STEP), key="growth-player")
+        show(
+            PLAYER,
+            {"steps": list(steps), "step": step},
+            "growth-player",
+            on_step=partial(url_state.keep, _STEP),
+        )
         slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)

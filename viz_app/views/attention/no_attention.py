@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
 from viz_app import ui, words
-from viz_app.components.plain import plain
-from viz_app.components.states import states as show_states
+from viz_app.components.catalogue import PLAIN, STATES
+from viz_app.components.mounting import show
 from viz_app.drawing import states
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -26,9 +26,9 @@ def no_attention(
     read and written. `step` is one of the training, None for the last. Returns how its pictures are made of another run."""
     drawn, session = without_attention(run, step), live.session()
     with written:
-        plain(drawn["written"], key="written")
+        show(PLAIN, drawn["written"], key="written")
     name = file_name(at_step(run, step).trace, "encoder-states")
-    show_states(drawn["states"])
+    show(STATES, drawn["states"])
     explained, checked = st.columns([1.4, 1], gap="medium")
 
     def now() -> Trace:

@@ -7,9 +7,8 @@ import streamlit as st
 
 from models.trace import AttentionSite, Trace
 from viz_app import ui, words
-from viz_app.components.head import head
-from viz_app.components.overview import overview
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import HEAD, OVERVIEW, PLAIN
+from viz_app.components.mounting import show
 from viz_app.drawing.labels import writes
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
@@ -43,7 +42,7 @@ def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     choices = Choices(step, name, focus, controls.tile(), controls.scale(), controls.joins())
     drawn = payloads(run, choices)
     with strip:
-        plain(drawn["written"], key="written")
+        show(PLAIN, drawn["written"], key="written")
     note_similarity(drawn)
     _lay_out(drawn, run, choices, site.name)
     return partial(payloads, choices=choices)
@@ -57,9 +56,15 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
     site, session = shown_as(trace).attention[site_name], live.session()
     all_heads, one_head = st.columns(widths(trace), gap="medium")
     with all_heads:
-        overview(drawn["overview"], pick_head, controls.choose_words)
+        show(OVERVIEW, drawn["overview"], on_pick=pick_head, on_join=controls.choose_words)
     with one_head:
-        head(drawn["head"], lock_token, controls.choose_scale, controls.choose_tile)
+        show(
+            HEAD,
+            drawn["head"],
+            on_lock=lock_token,
+            on_look=controls.choose_scale,
+            on_tile=controls.choose_tile,
+        )
         explanation, checks = st.columns([1.2, 1], gap="medium")
         with explanation, st.container(key="explanation"):
             st.markdown(_explanation(run, trace, site, focus.head))

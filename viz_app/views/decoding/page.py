@@ -6,9 +6,8 @@ from functools import partial
 import streamlit as st
 
 from viz_app import ui, words
-from viz_app.components.beam_tree import beam_tree
-from viz_app.components.plain import plain
-from viz_app.components.stepper import stepper
+from viz_app.components.catalogue import BEAM_TREE, PLAIN, STEPPER
+from viz_app.components.mounting import show
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live
@@ -51,17 +50,17 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     choices = choose(run)
     drawn = payloads(run, choices)
     with strip:
-        plain(drawn["written"], key="written")
+        show(PLAIN, drawn["written"], key="written")
     _lay_out(drawn, run, choices)
     return partial(payloads, choices=choices)
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     if "beam_tree" in drawn:
-        beam_tree(drawn["beam_tree"], state.choose_node)
+        show(BEAM_TREE, drawn["beam_tree"], on_node=state.choose_node)
     if "note decoding" in drawn:
-        plain(drawn["note decoding"], key="note decoding")
-    stepper(drawn["stepper"], state.go, state.force, state.let_go)
+        show(PLAIN, drawn["note decoding"], key="note decoding")
+    show(STEPPER, drawn["stepper"], on_step=state.go, on_force=state.force, on_free=state.let_go)
     left, right = st.columns(2, gap="medium")
     with left:
         with st.container(key="explanation"):

@@ -8,7 +8,8 @@ from models import Scope
 from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
 from viz_app import ui, which_head, words
-from viz_app.components.maps import maps
+from viz_app.components.catalogue import MAPS
+from viz_app.components.mounting import show
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts, saving
@@ -83,7 +84,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         first.streams["target"],
         saving(name, _both(first, second)),
     )
-    maps(draw.alignments(two, source, target, saved), key="from-rnn-pair")
+    show(MAPS, draw.alignments(two, source, target, saved), key="from-rnn-pair")
     steps = [label.text for label in step_labels(target, is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):

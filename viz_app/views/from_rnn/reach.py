@@ -5,7 +5,8 @@ from functools import partial
 import streamlit as st
 
 from viz_app import ui, words
-from viz_app.components.maps import maps
+from viz_app.components.catalogue import MAPS
+from viz_app.components.mounting import show
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
@@ -37,7 +38,8 @@ def reach(run: CurrentRun) -> None:
         return
     name = file_name(run.trace, "what-reaches-what")
     about = partial(facts, run.trace)
-    maps(
+    show(
+        MAPS,
         draw.influence(four_layers.layers, four_layers.source, scale, saving(name, about())),
         key="from-rnn-maps",
     )

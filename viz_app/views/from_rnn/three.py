@@ -9,7 +9,8 @@ from models import Scope
 from models.analysis.fixed_vector import check_fixed_vector, fixed_vector
 from models.tokenizers.base import SPECIALS
 from viz_app import ui, words
-from viz_app.components.versions import versions
+from viz_app.components.catalogue import VERSIONS
+from viz_app.components.mounting import show
 from viz_app.drawing.labels import labels
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
@@ -49,7 +50,8 @@ def three(run: CurrentRun) -> None:
     reference = typed or draw.nearest(references(source.text), written)
     fixed = there.get(say.TITLES[0])
     neck = None if fixed is None else _bottleneck(fixed, run)
-    versions(
+    show(
+        VERSIONS,
         draw.versions(source.text, written, reference, say.TYPED if typed else say.KNOWN, neck),
         key="from-rnn-versions",
     )

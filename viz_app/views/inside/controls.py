@@ -8,7 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 from models.analysis.head_measures import MEASURES
 from models.layers.similarity import SIMILARITIES
 from viz_app import which_head, words
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import PLAIN
+from viz_app.components.mounting import show
 from viz_app.drawing.notes import small_print
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live, url_state
@@ -165,14 +166,15 @@ def choose_similarity(run: CurrentRun) -> str:
 def note_similarity(drawn: Pictures) -> None:
     """Draw what `similarity.note` has put among the pictures."""
     if similarity.NOTE in drawn:
-        plain(drawn[similarity.NOTE], key=similarity.NOTE)
+        show(PLAIN, drawn[similarity.NOTE], key=similarity.NOTE)
 
 
 def drop_similarity(run: CurrentRun) -> None:
     """On a page that shows a model with its own similarity: say so where another was chosen, and let that go."""
     if name := other_similarity(run):
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="dropped"):
-            plain(
+            show(
+                PLAIN,
                 small_print(words.similarity_dropped(name, run.scope.model.similarity)),
                 key="note dropped",
             )

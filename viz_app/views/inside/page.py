@@ -8,11 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
 from viz_app import ui, words
-from viz_app.components.choice import choice
-from viz_app.components.heads import heads
-from viz_app.components.matrices import matrices
-from viz_app.components.several import several
-from viz_app.components.walk import walk
+from viz_app.components.catalogue import CHOICE, HEADS, MATRICES, SEVERAL, WALK
+from viz_app.components.mounting import show
 from viz_app.drawing import provenance
 from viz_app.drawing.stamp import facts
 from viz_app.session import live
@@ -65,15 +62,21 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
     note_similarity(drawn)
     if "choice" in drawn:
         with tokens:
-            choice(drawn["choice"], choose_weight)
+            show(CHOICE, drawn["choice"], on_choose=choose_weight)
     if view == "walk":
-        walk(drawn["walk"], choose_weight, keep_stage)
+        show(WALK, drawn["walk"], on_choose=choose_weight, on_stage=keep_stage)
     elif view == "matrices":
-        matrices(drawn["matrices"], choose_weight)
+        show(MATRICES, drawn["matrices"], on_choose=choose_weight)
     elif view == "several":
-        several(drawn["several"], partial(choose_head, choices), choose_measure, hold_query)
+        show(
+            SEVERAL,
+            drawn["several"],
+            on_head=partial(choose_head, choices),
+            on_measure=choose_measure,
+            on_query=hold_query,
+        )
     elif view == "heads":
-        heads(drawn["heads"], lambda head: pick_head(site.name, head))
+        show(HEADS, drawn["heads"], on_pick=lambda head: pick_head(site.name, head))
     else:
         _scaling(compared.trace, cell)
     left, right = st.columns(2, gap="medium")

@@ -6,7 +6,8 @@ from functools import partial
 import streamlit as st
 
 from viz_app import ui, words
-from viz_app.components.layer import layer as picture
+from viz_app.components.catalogue import LAYER
+from viz_app.components.mounting import show
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, reference_models
 from viz_app.session.current_run import CurrentRun
@@ -40,7 +41,7 @@ def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
-    picture(drawn["layer"], choose_layer, partial(choose_token, choices))
+    show(LAYER, drawn["layer"], on_layer=choose_layer, on_token=partial(choose_token, choices))
     left, right = st.columns([1.2, 1], gap="medium")
     with left, st.container(key="explanation"):
         view = token_view(run, choices)

@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.analysis.head_sum import residual
 from viz_app import ui, words
-from viz_app.components.mask_painter import mask_painter
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import MASK_PAINTER, PLAIN
+from viz_app.components.mounting import show
 from viz_app.drawing import provenance
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.stamp import facts
@@ -50,14 +50,15 @@ def _lay_out(
     drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator, slot: DeltaGenerator
 ) -> None:
     with slot:
-        plain(drawn["note masks"], key="note masks")
+        show(PLAIN, drawn["note masks"], key="note masks")
     with strip:
-        plain(drawn["written"], key="written")
-    mask_painter(
+        show(PLAIN, drawn["written"], key="written")
+    show(
+        MASK_PAINTER,
         drawn["mask_painter"],
-        _if_there(run, state.paint),
-        _if_there(run, state.show_kind),
-        choose_tile,
+        on_paint=_if_there(run, state.paint),
+        on_kind=_if_there(run, state.show_kind),
+        on_tile=choose_tile,
     )
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")

@@ -2,8 +2,8 @@
 it is none of those offered or nothing is known of it before it is opened."""
 
 from viz_app import ui
-from viz_app.components.cards import cards as show
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import CARDS, PLAIN
+from viz_app.components.mounting import show
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.models import text
 from viz_app.views.models.payloads import cards
@@ -13,5 +13,5 @@ def models(run: CurrentRun) -> None:
     """Draw the page, which is the same whatever was typed."""
     ui.headline(text.QUESTION, text.ANSWER)
     payload, unreadable = cards(run)
-    show(payload)
-    plain(text.unreadable(unreadable), key="note models")
+    show(CARDS, payload)
+    show(PLAIN, text.unreadable(unreadable), key="note models")

@@ -6,9 +6,8 @@ from functools import partial
 import streamlit as st
 
 from viz_app import ui, which_head, words
-from viz_app.components.by_distance import by_distance
-from viz_app.components.choice import choice
-from viz_app.components.plain import plain
+from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
+from viz_app.components.mounting import show
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, facts, of_model
@@ -104,21 +103,21 @@ def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     if "choice" in drawn:
-        choice(drawn["choice"], _choose_pair)
+        show(CHOICE, drawn["choice"], on_choose=_choose_pair)
     left, right = st.columns(2, gap="medium")
     with left:
-        by_distance(drawn["positions-distance"], key="positions-distance")
+        show(BY_DISTANCE, drawn["positions-distance"], key="positions-distance")
         st.caption(say.BAND)
     with right:
         if "positions-carried" in drawn:
-            by_distance(drawn["positions-carried"], key="positions-carried")
+            show(BY_DISTANCE, drawn["positions-carried"], key="positions-carried")
             st.caption(say.CARRIED)
         else:
             st.markdown(say.NONE)
     left, right = st.columns(2, gap="medium")
     session = live.session()
     with left:
-        plain(drawn["positions-explained"], key="positions-explained")
+        show(PLAIN, drawn["positions-explained"], key="positions-explained")
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
                 "Scores by distance, CSV",

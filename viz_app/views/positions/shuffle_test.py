@@ -10,8 +10,8 @@ from models.analysis.permutation_test import ORDERS, without_positions
 from models.architectures import Model
 from models.decoding import greedy
 from viz_app import ui, words
-from viz_app.components.plain import plain
-from viz_app.components.shuffle import shuffle as draw
+from viz_app.components.catalogue import PLAIN, SHUFFLE
+from viz_app.components.mounting import show
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
 from viz_app.session import live, url_state
@@ -42,13 +42,13 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
     made = partial(payloads.pictures, models=models, how=how, seed=seed)
     drawn = made(run)
-    draw(drawn["positions-shuffle"], key="positions-shuffle")
+    show(SHUFFLE, drawn["positions-shuffle"], "positions-shuffle")
     left, right = st.columns([1.3, 1], gap="medium")
     with left:
         if "positions-stages" in drawn:
-            draw(drawn["positions-stages"], key="positions-stages")
+            show(SHUFFLE, drawn["positions-stages"], "positions-stages")
         else:
-            plain(drawn["positions-explained"], key="positions-explained")
+            show(PLAIN, drawn["positions-explained"], key="positions-explained")
         if writing:
             _writes(
                 scope,
@@ -58,7 +58,7 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             )
     with right:
         if "positions-stages" in drawn:
-            plain(drawn["positions-explained"], key="positions-explained")
+            show(PLAIN, drawn["positions-explained"], key="positions-explained")
         session = live.session()
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(payloads.tests_of, models=models, how=how, seed=seed)

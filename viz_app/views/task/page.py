@@ -7,13 +7,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app import ui, words
-from viz_app.components.answers import answers
-from viz_app.components.classes import classes
-from viz_app.components.guesses import guesses
-from viz_app.components.order import order
-from viz_app.components.pair import pair
-from viz_app.components.plain import plain
-from viz_app.components.span import span
+from viz_app.components import Component
+from viz_app.components.catalogue import ANSWERS, CLASSES, GUESSES, ORDER, PAIR, PLAIN, SPAN
+from viz_app.components.mounting import show
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -26,11 +22,15 @@ from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
 from viz_app.views.task.payloads import has_picture, payloads
 
-# key of a picture → the component that shows it, in the order of the page
-COMPONENTS: dict[str, Callable[[bytes], None]] = {
-    "classes": lambda data: classes(data, choose_run), "guesses": lambda data: guesses(data, hide), "pair": pair, "span": span,
-    "answers": lambda data: answers(data, choose_position), "order": lambda data: order(data, put_order, choose_position),
-}  # fmt: skip
+# the components of the page in their order, with the handlers of their events
+COMPONENTS: dict[Component, dict[str, Callable]] = {
+    CLASSES: {"on_choose": choose_run},
+    GUESSES: {"on_hide": hide},
+    PAIR: {},
+    SPAN: {},
+    ANSWERS: {"on_choose": choose_position},
+    ORDER: {"on_order": put_order, "on_choose": choose_position},
+}
 
 
 def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
@@ -49,10 +49,10 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator) -> None:
     with strip:
-        plain(drawn["written"], key="written")
-    for key, show in COMPONENTS.items():
-        if key in drawn:
-            show(drawn[key])
+        show(PLAIN, drawn["written"], key="written")
+    for component, handlers in COMPONENTS.items():
+        if component.name in drawn:
+            show(component, drawn[component.name], **handlers)
     left, right = st.columns([1.2, 1], gap="medium")
     output = first_output(run.trace)
     with left, st.container(key="explanation"):

@@ -1,0 +1,222 @@
+"""Every browser part: its scripts, the styles it borrows, and its events. Adding a part is a folder and one entry here."""
+
+from collections.abc import Callable
+from typing import Any
+
+from viz_app.components import Component, Event
+
+Arguments = Callable[[Any], tuple[Any, ...]]
+
+SIGNED, TABLE = "../walk/signed.js", "../walk/table.js"
+BARS, READING = "../stepper/bars.js", "../answers/reading.js"
+STEPPER_STYLE, READING_STYLE = "../stepper/parts.css", "../answers/reading.css"
+
+
+def _whole(*names: str) -> Arguments:
+    """Arguments from the whole numbers under these names."""
+    return lambda message: tuple(int(message[name]) for name in names)
+
+
+def _text(name: str) -> Arguments:
+    return lambda message: (str(message[name]),)
+
+
+def _several(name: str) -> Arguments:
+    """One argument: the list of whole numbers under this name."""
+    return lambda message: ([int(value) for value in message[name]],)
+
+
+def _flag(value: object) -> tuple[bool]:
+    return (bool(value),)
+
+
+def _tile(message: dict) -> tuple[tuple[int, int] | None]:
+    """The (query, key) around which a long text is shown, None for the whole text."""
+    return ((int(message["query"]), int(message["key"])) if "query" in message else None,)
+
+
+def _cells(message: dict) -> tuple[str, list[tuple[int, int, int]]]:
+    """The kind of attention and all its painted cells: (query, key, 0 = blocked or 1 = allowed)."""
+    cells = [(int(query), int(key), int(allowed)) for query, key, allowed in message["cells"]]
+    return str(message["kind"]), cells
+
+
+PICKED = {"on_choose": Event("pick", _whole("query", "key"))}
+
+# Lines of text from users, files and models, set as text and never as HTML.
+PLAIN = Component("plain", ("plain.js",), common="live")
+
+# Invisible: listens to the text boxes, asks for new pictures at every key, writes the address (viz_app/session/live.py).
+LIVE = Component("live", ("boxes.js", "live.js"))
+
+# The buttons at the right of the navigation, and what the field's words mean.
+TOOLS = Component(
+    "tools", ("link.js", "glossary.js", "tools.js"), events={"on_present": Event("present", _flag)}
+)
+
+# All heads at a glance; `on_pick(site, head)`, `on_join(whether sub-words are merged)`.
+OVERVIEW = Component(
+    "overview",
+    ("grid.js", "overview.js"),
+    events={
+        "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
+        "on_join": Event("join", lambda join: (bool(join["on"]),)),
+    },
+)
+
+# One head as heatmap and as lines; `on_lock("q3" | "k0" | "")`, `on_look(scale, hides sinks)`, `on_tile((query, key) | None)`.
+HEAD = Component(
+    "head",
+    ("scale.js", "heatmap.js", "lines.js", "head.js"),
+    events={
+        "on_lock": Event("lock", _text("token")),
+        "on_look": Event("look", lambda look: (str(look["scale"]), bool(look["hides"]))),
+        "on_tile": Event("tile", _tile),
+    },
+)
+
+# The states of a recurrence: a row a token, a column a dimension; framed, the part that is passed on.
+STATES = Component("states", (SIGNED, "states.js"))
+
+# Play and pause beside a slider over training steps; `on_step(step)`.
+PLAYER = Component(
+    "player", ("player.js",), events={"on_step": Event("step", lambda step: (int(step),))}
+)
+
+# The next token at each position: positions to click, one distribution, the tokens it attended to; `on_choose(position)`.
+ANSWERS = Component(
+    "answers",
+    (BARS, "reading.js", "strip.js", "answers.js"),
+    (STEPPER_STYLE, "reading.css"),
+    {"on_choose": Event("pick", _whole("position"))},
+)
+
+# Class probabilities of runs that differ in λ alone; `on_choose(checkpoint)`.
+CLASSES = Component(
+    "classes",
+    (BARS, "classes.js"),
+    (STEPPER_STYLE,),
+    {"on_choose": Event("pick", _text("name"))},
+)
+
+# Tokens to mask by a click and the guesses for each [MASK]; `on_hide(all masked positions)`.
+GUESSES = Component(
+    "guesses",
+    (BARS, READING, "guesses.js"),
+    (STEPPER_STYLE, READING_STYLE),
+    {"on_hide": Event("pick", _several("hidden"))},
+)
+
+# Tokens in the order in which they are predicted; `on_order(the whole new order)`, `on_choose(position)`.
+ORDER = Component(
+    "order",
+    (BARS, READING, "visibility.js", "order.js"),
+    (STEPPER_STYLE, READING_STYLE),
+    {
+        "on_order": Event("pick", _several("order"), field="order"),
+        "on_choose": Event("pick", _whole("position"), field="position"),
+    },
+)
+
+# Class probabilities of a text or of two texts, and the attention of the token they are read from.
+PAIR = Component("pair", (BARS, READING, "pair.js"), (STEPPER_STYLE, READING_STYLE))
+
+# Start × end of an answer: a map of all spans, the most probable ones, the answer in its context.
+SPAN = Component("span", (BARS, READING, "map.js", "span.js"), (STEPPER_STYLE, READING_STYLE))
+
+# Query and key tokens to click, shaded by the chosen query's weights; key −1 asks for the strongest.
+CHOICE = Component("choice", ("choice.js",), events=PICKED)
+
+# The walk inside one head, a slider over its stages; `on_choose(query, key)`, `on_stage(stage)`.
+WALK = Component(
+    "walk",
+    ("signed.js", "table.js", "walk.js"),
+    events={
+        "on_stage": Event("news", _whole("stage"), field="stage"),
+        "on_choose": Event("news", _whole("query", "key"), field="key"),
+    },
+)
+
+# One head as matrix products; a click in the scores or in the output chooses a weight.
+MATRICES = Component("matrices", (SIGNED, TABLE, "matrices.js"), events=PICKED)
+
+# What each head adds to the residual stream at one token; `on_pick(head)`.
+HEADS = Component(
+    "heads", (SIGNED, TABLE, "heads.js"), events={"on_pick": Event("pick", _whole("head"))}
+)
+
+# Lines of several heads, and all heads ranked by a measure; `on_head(number)`, `on_measure(name)`, `on_query(query or −1)`.
+SEVERAL = Component(
+    "several",
+    (SIGNED, TABLE, "ranking.js", "strands.js", "several.js"),
+    events={
+        "on_head": Event("news", _whole("head"), field="head"),
+        "on_measure": Event("news", _text("measure"), field="measure"),
+        "on_query": Event("news", _whole("query"), field="query"),
+    },
+)
+
+# One token through all layers of a stack, and one layer in full; `on_layer(site)`, `on_token(position)`.
+LAYER = Component(
+    "layer",
+    (SIGNED, TABLE, "rows.js", "stops.js", "vectors.js", "layer.js"),
+    events={
+        "on_layer": Event("news", _text("site"), field="site"),
+        "on_token": Event("news", _whole("token"), field="token"),
+    },
+)
+
+# The shuffle test: tokens change places, their vectors move.
+SHUFFLE = Component("shuffle", ("shuffle.js",))
+
+# A quantity by distance: the mean as a line, the range as a band.
+BY_DISTANCE = Component("by_distance", ("by_distance.js",))
+
+# All masks of a run, one to paint on, and the effect; `on_paint(kind, cells)`, `on_kind(kind)`, `on_tile((query, key) | None)`.
+MASK_PAINTER = Component(
+    "mask_painter",
+    (SIGNED, "board.js", "strip.js", "brush.js", "effect.js", "mask_painter.js"),
+    events={
+        "on_paint": Event("paint", _cells),
+        "on_kind": Event("kind", _text("kind")),
+        "on_tile": Event("tile", _tile),
+    },
+)
+
+# Two decoding runs side by side; `on_step(position)`, `on_force(position, token id)`, `on_free()`.
+STEPPER = Component(
+    "stepper",
+    (
+        *("wording.js", SIGNED, "chips.js", "vectors.js", "bars.js", "fork.js", "lanes.js"),
+        *("cost.js", "panel.js", "stepper.js"),
+    ),
+    ("parts.css",),
+    {
+        "on_step": Event("step", _whole("position")),
+        "on_force": Event("force", _whole("position", "id")),
+        "on_free": Event("free", lambda _: ()),
+    },
+)
+
+# The beam as a tree; `on_node(step, rank)`.
+BEAM_TREE = Component(
+    "beam_tree",
+    ("../stepper/chips.js", BARS, "tree.js", "beam_tree.js"),
+    (STEPPER_STYLE,),
+    {"on_node": Event("node", _whole("step", "rank"))},
+)
+
+# Heatmaps side by side over the same two rows of tokens, with bars beside the rows.
+MAPS = Component("maps", ("maps.js",))
+
+# The outputs of several models for one text, differences marked; below them the fixed vector.
+VERSIONS = Component("versions", (SIGNED, "../stepper/vectors.js", "versions.js"), (STEPPER_STYLE,))
+
+# A card for each checkpoint, with a link that opens it.
+CARDS = Component("cards", ("cards.js",))
+
+COMPONENTS = {
+    component.name: component
+    for component in list(globals().values())
+    if isinstance(component, Component)
+}
