@@ -1,17 +1,35 @@
-"""All benchmarks of one thread, as one table. Run alone: those of the app, which need a browser (repaint, overview, opening,
-clients), and hub, for which all cores work."""
+"""All benchmarks that run on one thread, as one table; with --short each one in seconds, those of the app included.
+
+    python -m tests.benchmarks [--short]
+
+Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients), hub,
+which uses all cores, and own_data, which needs a file of sentence pairs. The short forms show that each benchmark still runs: the
+exit status is 1 if one raises an error, and no figure is judged.
+"""
+
+import argparse
+import sys
+import time
+import traceback
+from types import ModuleType
 
 from tests.benchmarks import (
+    clients,
     decoding,
+    hub,
     marian,
     notebook,
+    opening,
+    overview,
+    own_data,
     recording,
     recurrent,
+    repaint,
     training,
     transformers_training,
     two_streams,
 )
-from tests.benchmarks.side_by_side import print_table
+from tests.benchmarks.side_by_side import Result, print_table
 
 MODULES = (
     recording,
@@ -23,6 +41,34 @@ MODULES = (
     two_streams,
     notebook,
 )
+ALONE = (hub, own_data, clients, overview, opening, repaint)
+
+
+def _attempt(module: ModuleType, results: list[Result]) -> bool:
+    """Run a benchmark in its short form and report how that ended; False if it raised an error."""
+    start, name = time.perf_counter(), module.__name__.rpartition(".")[2]
+    try:
+        results += module.measure(short=True)
+    except Exception:
+        traceback.print_exc()
+        print(f"{name}: failed", file=sys.stderr)
+        return False
+    print(f"{name}: runs ({time.perf_counter() - start:.1f} s)", flush=True)
+    return True
+
+
+def main() -> int:
+    """Measure, print the table, return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="run every benchmark in seconds")
+    results: list[Result] = []
+    if not parser.parse_args().short:
+        print_table([result for module in MODULES for result in module.measure()])
+        return 0
+    succeeded = [_attempt(module, results) for module in (*MODULES, *ALONE)]
+    print_table(results)
+    return 0 if all(succeeded) else 1
+
 
 if __name__ == "__main__":
-    print_table([result for module in MODULES for result in module.measure()])
+    sys.exit(main())

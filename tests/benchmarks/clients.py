@@ -1,13 +1,18 @@
-"""Thirty people editing once a second, beside one: how long an answer takes, and whether everyone gets their own.
+"""Many people editing once a second, beside one: how long an answer takes, what it costs the server, and whether everyone gets
+their own.
+
+    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15]
 
 The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive by Streamlit's
 protocol, ask the live socket at each edit, and commit the text to Streamlit when they have rested. An answer is timed until
 the picture of the head has come back; its tokens and weights are then held against models' own.
 """
 
+import argparse
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,14 +21,15 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
 import models
-from tests.benchmarks.serving import APP, served
+from tests.benchmarks.serving import APP, Server, serving
 from tests.benchmarks.side_by_side import Result, print_table
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import unpack
 from viz_app.session.live import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
-N_CLIENTS, SECONDS, EVERY = 30, 15, 1.0
+CROWDS, SECONDS, EVERY = (30, 100), 15, 1.0
+PATIENCE, PAUSE = 120, 0.25  # s until the model must be open, and between two looks at it
 
 
 @dataclass
@@ -42,10 +48,13 @@ class Client:
     answers: list[tuple[str, bytes]] = field(default_factory=list)
 
     async def arrive(self) -> None:
-        """The runs of the page until its model stands open."""
-        while not await self.commit(""):
-            pass
+        """Run the page until its model is open. Raises TimeoutError after PATIENCE seconds."""
+        await asyncio.wait_for(self._model_opens(), PATIENCE)
         self.live = await self.open()
+
+    async def _model_opens(self) -> None:
+        while not await self.commit(""):
+            await asyncio.sleep(PAUSE)
 
     async def open(self) -> ClientConnection:
         """A live socket of this session."""
@@ -84,10 +93,11 @@ class Client:
             self.answers.append((text, answer))
         return answer
 
-    async def keep_editing(self, seconds: float) -> None:
-        """An edit a second; a late answer delays the next edit, as it would a person who waits for the picture."""
+    async def keep_editing(self, seconds: float, delay: float) -> None:
+        """Make an edit a second from `delay` on; a late answer delays the next edit, as it would a person who waits for the
+        picture."""
         end = time.perf_counter() + seconds
-        await asyncio.sleep(EVERY * (self.number % N_CLIENTS) / N_CLIENTS)
+        await asyncio.sleep(delay)
         while (start := time.perf_counter()) < end:
             await self.edit(f"Tom has {self.number} books and {len(self.answers)} cats.")
             await asyncio.sleep(max(0.0, start + EVERY - time.perf_counter()))
@@ -118,7 +128,9 @@ async def crowd(address: str, first: int, n: int, seconds: float) -> list[Client
         await client.arrive()
         await client.edit(f"Tom has {client.number} dogs.")
         client.seconds.clear()
-    await asyncio.gather(*(client.keep_editing(seconds) for client in clients))
+    await asyncio.gather(
+        *(client.keep_editing(seconds, EVERY * i / n) for i, client in enumerate(clients))
+    )
     for client in clients:
         await client.live.close()
         await client.socket.close()
@@ -142,35 +154,55 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
     return wrong
 
 
-def measure() -> list[Result]:
-    """One client, thirty, one again; its two phases count together. No number comes twice, so that no text does."""
-    with served(APP) as address:
-        phases = [
-            asyncio.run(crowd(address, first, n, SECONDS))
-            for first, n in ((0, 1), (1, N_CLIENTS), (N_CLIENTS + 1, 1))
-        ]
-    one, many = (
-        np.array([s for c in clients for s in c.seconds])
-        for clients in (phases[0] + phases[2], phases[1])
-    )
-    answers = sum(len(client.answers) for clients in phases for client in clients)
-    wrong = strangers(
-        [client for clients in phases for client in clients], models.load(CHECKPOINT, device="cpu")
-    )
-    in_ms = [
-        f"{1e3 * np.percentile(s, 50):.0f} and {1e3 * np.percentile(s, 95):.0f} ms"
-        for s in (one, many)
-    ]
-    return [
+@dataclass(frozen=True)
+class Phase:
+    """One crowd: how long each edit took, the clients with their answers, and the server's processor time, arrivals included."""
+
+    clients: list[Client]
+    seconds: np.ndarray
+    cpu_seconds: float
+
+    def __str__(self) -> str:
+        p50, p95 = 1e3 * np.percentile(self.seconds, (50, 95))
+        return f"{p50:.0f} and {p95:.0f} ms"
+
+
+def phase(server: Server, first: int, n: int, seconds: float) -> Phase:
+    """Let n clients edit for so many seconds."""
+    before = server.cpu_seconds()
+    clients = asyncio.run(crowd(server.address, first, n, seconds))
+    times = np.array([s for client in clients for s in client.seconds])
+    return Phase(clients, times, server.cpu_seconds() - before)
+
+
+def measure(
+    short: bool = False, crowds: Sequence[int] = CROWDS, seconds: float = SECONDS
+) -> list[Result]:
+    """One client, then each crowd. No number comes twice, so that no text does."""
+    crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
+    with serving(APP) as server:
+        one, *many = (
+            phase(server, sum((1, *crowds)[:i]), n, seconds) for i, n in enumerate((1, *crowds))
+        )
+    everyone = [client for phase in (one, *many) for client in phase.clients]
+    wrong = strangers(everyone, models.load(CHECKPOINT, device="cpu"))
+    results = [
         Result(
-            f"{N_CLIENTS} clients over one: p95 of an edit",
-            (np.percentile(many, 95) / np.percentile(one, 95),),
-            "≤ 10",
-            f"one {in_ms[0]}, {N_CLIENTS} {in_ms[1]} (p50 and p95), {len(many) / SECONDS:.1f} edits/s",
-        ),
-        Result(f"answers with another's numbers, of {answers}", (float(wrong),), "0"),
+            f"{n} clients: p95 of an edit over one's p50",
+            (np.percentile(crowd.seconds, 95) / np.percentile(one.seconds, 50),),
+            "≤ 2" if n <= 30 else "",
+            f"one {one}, {n} {crowd} (p50 and p95), {len(crowd.seconds) / seconds:.1f} edits/s, "
+            f"{1e3 * crowd.cpu_seconds / len(crowd.seconds):.0f} ms of CPU each",
+        )
+        for n, crowd in zip(crowds, many, strict=True)
     ]
+    answers = sum(len(client.answers) for client in everyone)
+    return [*results, Result(f"answers with another's numbers, of {answers}", (float(wrong),), "0")]
 
 
 if __name__ == "__main__":
-    print_table(measure())
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, nargs="+", default=CROWDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    options = parser.parse_args()
+    print_table(measure(crowds=options.clients, seconds=options.seconds))

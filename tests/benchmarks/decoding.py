@@ -37,7 +37,7 @@ def late_over_early(seconds: Sequence[float]) -> float:
     return median(seconds[80:100]) / median(seconds[5:25])
 
 
-def measure(rounds: int = 12) -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """One thread, eng-fra's sizes."""
     torch.set_num_threads(1)
     model = Transformer(ENG_FRA).eval()
@@ -46,7 +46,7 @@ def measure(rounds: int = 12) -> list[Result]:
     def run(use_cache: bool) -> None:
         by_token[use_cache].append(decode(model, use_cache=use_cache))
 
-    recomputed, cached = in_turns(partial(run, False), partial(run, True), rounds)
+    recomputed, cached = in_turns(partial(run, False), partial(run, True), 1 if short else 12)
     flat, growing = (
         tuple(late_over_early(s) for s in by_token[use_cache][1:]) for use_cache in (True, False)
     )

@@ -19,20 +19,27 @@ from models.hub.writers import CausalLM
 from models.trace import Recording, record
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-N = 1024
-
 
 @torch.no_grad()
-def measure(rounds: int = 12) -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """Time, recorded over each of the others, and memory."""
+    n, rounds = (32, 1) if short else (1024, 12)
     config = transformers.GPT2Config()
     module = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa").eval()
     eager = transformers.GPT2LMHeadModel._from_config(
         copy.deepcopy(config), attn_implementation="eager"
     ).eval()
-    ids = torch.randint(config.vocab_size, (1, N))
+    ids = torch.randint(config.vocab_size, (1, n))
     sizes = HubConfig(
-        "GPT2LMHeadModel", config.vocab_size, 768, 12, 12, N, 12, "float32", config.vocab_size
+        "GPT2LMHeadModel",
+        config.vocab_size,
+        768,
+        12,
+        12,
+        config.n_positions,
+        12,
+        "float32",
+        config.vocab_size,
     )
     model = CausalLM(module, sizes)
     model.lay_open(anatomies("gpt2", module)[0])

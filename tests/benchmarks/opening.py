@@ -19,18 +19,23 @@ import torch
 import transformers
 from playwright.sync_api import sync_playwright
 
-from tests.benchmarks.repaint import CHROMIUM, FLAGS, View, edit, new_page, opened
+from tests.benchmarks.repaint import View, edit, new_page, opened
 from tests.benchmarks.serving import APP, served
 from tests.benchmarks.side_by_side import Result, over, print_table
+from tests.served_app import CHROMIUM, FLAGS
 from viz_app.session import process
 
-N, ROUNDS, WARMING = 1024, 3, 1
+SIZES = transformers.GPT2Config(), 1024, 3  # of the model, tokens of a text, texts
+SHORT = transformers.GPT2Config(n_embd=96, n_layer=2), 32, 2
+WARMING = 1  # texts
 
 
-def measure() -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
+    """Give the page a text, then run the library's own pass, in turns; the first text warms up."""
+    config, n, rounds = SHORT if short else SIZES
     torch.set_num_threads(process.prepare())
     torch.manual_seed(0)
-    module = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+    module = transformers.GPT2LMHeadModel(config).eval()
     seconds: tuple[list[float], list[float]] = ([], [])
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -41,17 +46,17 @@ def measure() -> list[Result]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         view = View("Attention", f"?checkpoint={folder}/gpt2", (".overview", ".head"), box="text")
         page = opened(new_page(browser), address, view)
-        for turn in range(ROUNDS):
-            ids = [Random(turn).randrange(module.config.vocab_size) for _ in range(N)]
+        for turn in range(rounds):
+            ids = [Random(turn).randrange(config.vocab_size) for _ in range(n)]
             page.locator(".st-key-text :is(input, textarea)").first.press("Control+a")
             seconds[0].append(edit(page, view, " ".join(map(str, ids))) / 1000)
-            assert page.evaluate("found('.head').view.picture.size") == [N, N]
+            assert page.evaluate("found('.head').view.picture.size") == [n, n]
             page.evaluate("() => rest()")
             seconds[1].append(_forward(module, ids))
         browser.close()
     page_s, pass_s = (times[WARMING:] for times in seconds)
     return [Result(
-        f"Attention of 12 × 12 heads, {N:,} tokens: painted over the forward pass", over(page_s, pass_s), "≤ 2",
+        f"Attention of {config.n_layer} × 12 heads, {n:,} tokens: painted over the forward pass", over(page_s, pass_s), "≤ 2",
         f"{median(page_s):.2f} against {median(pass_s):.2f} s",
     )]  # fmt: skip
 

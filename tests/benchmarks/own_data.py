@@ -9,8 +9,10 @@ A shorter warm-up climbs to the same highest learning rate. Marian needs the ext
 
 import argparse
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,7 @@ from models.training.objectives import label_smoothed_loss
 from models.training.progress import cross_attention_entropy
 from models.training.recipe import scheduled_rate
 from models.training.recipes import plan_for
+from tests.benchmarks.side_by_side import Result
 
 N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25  # pairs, pairs, words of a source
 PLAN = plan_for("translation", "transformer", N_TRAIN)
@@ -32,21 +35,21 @@ Measured = tuple[
 ]  # validation loss in nats a token, entropy of the cross-attention over its largest
 
 
-def caption_like(path: str) -> tuple[list[Pair], list[Pair], int]:
+def caption_like(path: str, n_train: int) -> tuple[list[Pair], list[Pair], int]:
     """Training and validation pairs of different sources, drawn with a fixed seed, and the size of their vocabulary."""
     rows, found = read_pairs(path), {}
     random.Random(1).shuffle(rows)
     for source, target in rows:
         if SHORTEST <= len(source.split()) <= LONGEST:
             found.setdefault(source, target)
-    chosen = list(found.items())[: N_TRAIN + N_VALID]
+    chosen = list(found.items())[: n_train + N_VALID]
     tokenizer = Tokenizer.bpe(
-        (text for pair in chosen[:N_TRAIN] for text in pair), PLAN.data["vocab_size"]
+        (text for pair in chosen[:n_train] for text in pair), PLAN.data["vocab_size"]
     )
     ids = list(
         zip(*(tokenizer.encode_many(side) for side in zip(*chosen, strict=True)), strict=True)
     )
-    return ids[:N_TRAIN], sorted(ids[N_TRAIN:], key=lambda pair: len(pair[1])), tokenizer.vocab_size
+    return ids[:n_train], sorted(ids[n_train:], key=lambda pair: len(pair[1])), tokenizer.vocab_size
 
 
 def marian(config: TransformerConfig, attention: str = "eager") -> nn.Module:
@@ -124,7 +127,7 @@ def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[s
         theirs = marian(config)
         found["Marian"] = Learner(
             theirs,
-            lambda b: their_logits(theirs, b).next_token.logits,
+            lambda b: their_logits(theirs, b).logits,
             lambda b: their_entropy(theirs, b),
         )
     return found
@@ -132,13 +135,13 @@ def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[s
 
 def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]]:
     """(step, each one's measurement) every so many steps."""
-    train, valid, vocab_size = caption_like(options.data)
+    train, valid, vocab_size = caption_like(options.data, options.pairs)
     config = TransformerConfig(
         vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout}
     )
     each = learners(config, options.seed, ours_only=options.ours_only)
     special = Tokenizer.characters("")
-    held_out = [collate(valid[i : i + 100], special) for i in range(0, N_VALID, 100)]
+    held_out = [collate(valid[i : i + 100], special) for i in range(0, len(valid), 100)]
     highest = PLAN.recipe.learning_rate * scheduled_rate(
         PLAN.recipe.warmup, config.d_model, PLAN.recipe.warmup
     )
@@ -161,11 +164,27 @@ def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]
             yield step, {name: learner.measured(held_out) for name, learner in each.items()}
 
 
-def main() -> None:
+def measure(short: bool = False) -> list[Result]:
+    """Two steps of both on made-up pairs. Raises ValueError if not `short`: the figures need a file of sentence pairs."""
+    if not short:
+        raise ValueError("the figures need a file: python -m tests.benchmarks.own_data FILE")
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randint(2, 8))) for _ in range(2000)]
+    lines = ("\t".join(" ".join(rng.choices(words, k=10)) for _ in "st") for _ in range(80))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "pairs.tsv").write_text("\n".join(lines))
+        arguments = [f"{folder}/pairs.tsv", "--pairs=60", "--steps=2", "--max-tokens=256"]
+        *_, (_, found) = run(_parser().parse_args(arguments))
+    ratio = found["ours"][0] / found["Marian"][0]
+    return [Result("validation loss after 2 steps: ours over Marian's", (ratio,), "")]
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data")
+    parser.add_argument("--pairs", type=int, default=N_TRAIN)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--warmup", type=int, default=PLAN.recipe.warmup)
@@ -174,7 +193,12 @@ def main() -> None:
     parser.add_argument("--init", default=PLAN.sizes["init"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ours-only", action="store_true")
-    for step, found in run(parser.parse_args()):
+    return parser
+
+
+def main() -> None:
+    """Print how far both have come, every so many steps."""
+    for step, found in run(_parser().parse_args()):
         row = "   ".join(
             f"{name} {loss:.4f} nats, entropy {entropy:.4f}"
             for name, (loss, entropy) in found.items()

@@ -67,8 +67,8 @@ def bytes_of_all_weights(recording: Recording) -> int:
     return sum(4 * site.n_heads * site.allowed().numel() for site in recording.attention.values())
 
 
-def measure_time(rounds: int = 30) -> Result:
-    """Both passes at 512 tokens, eng-fra's sizes."""
+def measure_time(rounds: int) -> Result:
+    """Time both passes at 512 tokens, eng-fra's sizes."""
     model = Transformer(ENG_FRA).eval()
     recorded, plain = in_turns(partial(run_recorded, model, 512), partial(run, model, 512), rounds)
     return Result(
@@ -78,10 +78,10 @@ def measure_time(rounds: int = 30) -> Result:
     )
 
 
-def measure_memory(n_decoder_layers: int) -> Result:
-    """A fresh recording of 1,024 tokens, with and without a decoder behind the encoder of 12 layers × 12 heads."""
+def measure_memory(n_decoder_layers: int, n: int) -> Result:
+    """A fresh recording of n tokens, with and without a decoder behind the encoder of 12 layers × 12 heads."""
     model = Transformer(replace(TWELVE, n_decoder_layers=n_decoder_layers)).eval()
-    recording = run_recorded(model, 1024)
+    recording = run_recorded(model, n)
     kept, weights = bytes_kept(recording, model), bytes_of_all_weights(recording)
     part = "encoder and decoder" if n_decoder_layers else "encoder"
     return Result(
@@ -92,10 +92,11 @@ def measure_memory(n_decoder_layers: int) -> Result:
     )
 
 
-def measure() -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """Time and memory, one thread."""
     torch.set_num_threads(1)
-    return [measure_time(), measure_memory(0), measure_memory(12)]
+    n = 16 if short else 1024
+    return [measure_time(1 if short else 30), measure_memory(0, n), measure_memory(12, n)]
 
 
 if __name__ == "__main__":

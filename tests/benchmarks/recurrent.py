@@ -97,9 +97,10 @@ class Rival(nn.Module):
                 layer.load_state_dict({"weight": weight})
 
 
-def compare(what: str, config: Seq2SeqConfig, rounds: int = 8) -> Result:
+def compare(what: str, config: Seq2SeqConfig, *, short: bool) -> Result:
     """Our target tokens a second over the rival's; a round is one pass over the batches by each."""
-    batches = random_batches(config.vocab_size, MAX_TOKENS, N_BATCHES)
+    rounds, n_batches = (1, 1) if short else (8, N_BATCHES)
+    batches = random_batches(config.vocab_size, MAX_TOKENS, n_batches)
     torch.manual_seed(1)
     ours = Seq2Seq(config)
     rival = Rival(ours)
@@ -108,7 +109,7 @@ def compare(what: str, config: Seq2SeqConfig, rounds: int = 8) -> Result:
             f"the two models should compute the same, but their logits differ by {gap:.2g}"
         )
     theirs, our = in_turns(
-        *(partial(Learner(model, batches).steps, N_BATCHES) for model in (rival, ours)), rounds
+        *(partial(Learner(model, batches).steps, n_batches) for model in (rival, ours)), rounds
     )
     tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
@@ -117,14 +118,15 @@ def compare(what: str, config: Seq2SeqConfig, rounds: int = 8) -> Result:
     )
 
 
-def measure() -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """The recipes of eng-fra-rnn and eng-fra-bahdanau, and Elman's cell in them; one thread."""
     torch.set_num_threads(1)
     results = []
     for model in ("rnn", "bahdanau"):
         config = Seq2SeqConfig(6000, **PLANS["translation"][model].sizes)
         results += [
-            compare(f"{model}, {cell}", replace(config, cell=cell)) for cell in ("gru", "tanh")
+            compare(f"{model}, {cell}", replace(config, cell=cell), short=short)
+            for cell in ("gru", "tanh")
         ]
     return results
 

@@ -7,7 +7,6 @@ text; for the trivial page, in which the text is echoed. After each key the toke
 """
 
 import re
-import shutil
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,16 +15,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import models
 from tests.benchmarks.serving import APP, SCRIPTS, served
 from tests.benchmarks.side_by_side import Result, over, print_table
+from tests.served_app import CHROMIUM, FLAGS
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 TYPED = "{} told us that he reads a book"  # no text twice: every key is a new run, a space goes with its letter
 WARMING = 3  # keys
 
@@ -151,9 +142,9 @@ def edit(page: Page, view: View, key: str) -> float:
     return took
 
 
-def measure() -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """Two servers, one browser, one page of the app after the other; the first keys warm up."""
-    results = []
+    results, warming = [], 1 if short else WARMING
     with (
         served(APP) as app,
         served(SCRIPTS / "trivial.py") as trivial,
@@ -167,14 +158,14 @@ def measure() -> list[Result]:
                 opened(new_page(browser), app, view),
                 opened(new_page(browser), trivial, TRIVIAL),
             ]
-            keys = re.findall(r" ?\S", TYPED.format(name))
+            keys = re.findall(r" ?\S", TYPED.format(name))[: 2 if short else None]
             times = [
                 [edit(page, what, key) for page, what in zip(pages, (view, TRIVIAL), strict=True)]
                 for key in keys
             ]
             for page in pages:
                 page.close()
-            ours, theirs = zip(*times[WARMING:], strict=True)
+            ours, theirs = zip(*times[warming:], strict=True)
             results.append(
                 Result(
                     f"key to repainted: {view.name} over a trivial page",

@@ -10,48 +10,79 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import viz_app
 
 APP = Path(viz_app.__file__).with_name("server.py")
 SCRIPTS = Path(__file__).with_name("scripts")
+TAIL = 8000  # characters of a server's log that are shown when something fails
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, its address without "http://"."""
+
+    address: str
+    process: subprocess.Popen
+    log: Path
+
+    def cpu_seconds(self) -> float:
+        """Processor time the server has used so far (Linux only)."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        """Memory of the server that is resident now (Linux only)."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextmanager
-def served(script: Path) -> Iterator[str]:
-    """The script's address without "http://", once its server answers; the server ends with the block."""
+def serving(script: Path) -> Iterator[Server]:
+    """Serve the script until the block ends. If the block fails, the end of the server's log goes to stderr."""
     with tempfile.TemporaryDirectory() as folder:
         if script != APP:  # Streamlit reads the settings that lie next to the script
             settings = Path(folder, ".streamlit")
             settings.mkdir()
             shutil.copy(APP.parent / ".streamlit" / "config.toml", settings)
             script = Path(shutil.copy(script, folder))
-        address = f"localhost:{_free_port()}"
-        port = address.partition(":")[2]
-        command = [
-            sys.executable,
-            "-m",
-            "streamlit",
-            "run",
-            str(script),
-            f"--server.port={port}",
-            "--server.headless=true",
-        ]
-        paths = os.pathsep.join([str(APP.parents[1]), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
-        server = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        server = _start(script, Path(folder, "server.log"))
         try:
-            _wait_for(address, server)
-            yield address
+            _wait_for(server)
+            yield server
+        except BaseException:
+            tail = server.log.read_text(errors="replace")[-TAIL:]
+            print(f"\nThe server's log ({script.name}):\n{tail}", file=sys.stderr)
+            raise
         finally:
-            server.terminate()
+            server.process.terminate()
             try:
-                server.wait(10)
+                server.process.wait(10)
             except subprocess.TimeoutExpired:
-                server.kill()
+                server.process.kill()
+
+
+@contextmanager
+def served(script: Path) -> Iterator[str]:
+    """Serve the script until the block ends; gives its address alone."""
+    with serving(script) as server:
+        yield server.address
+
+
+def _start(script: Path, log: Path) -> Server:
+    address = f"localhost:{_free_port()}"
+    port = address.partition(":")[2]
+    command = [
+        *(sys.executable, "-m", "streamlit", "run", str(script)),
+        *(f"--server.port={port}", "--server.headless=true"),
+    ]
+    paths = os.pathsep.join([str(APP.parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
+    return Server(address, process, log)
 
 
 def _free_port() -> int:
@@ -60,12 +91,12 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
-def _wait_for(address: str, server: subprocess.Popen, seconds: float = 120) -> None:
+def _wait_for(server: Server, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
-    while time.monotonic() < end and server.poll() is None:
+    while time.monotonic() < end and server.process.poll() is None:
         try:
-            urllib.request.urlopen(f"http://{address}/_stcore/health", timeout=5).close()
+            urllib.request.urlopen(f"http://{server.address}/_stcore/health", timeout=5).close()
             return
         except OSError:
             time.sleep(0.1)
-    raise RuntimeError(f"no answer from {address}: {' '.join(server.args)}")
+    raise RuntimeError(f"no answer from {server.address}: {' '.join(server.process.args)}")

@@ -156,9 +156,10 @@ def largest_difference(ours: nn.Module, rival: nn.Module, batch: Batch) -> float
     return float((a - b)[batch.labels != NO_LABEL].abs().max())
 
 
-def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
+def compare(what: str, *, as_it_comes: bool, short: bool) -> Result:
     """Our target tokens a second over the rival's; a round is one pass over the batches by each."""
     config, max_tokens, n_batches = SIZES[what]
+    rounds, n_batches = (1, 1) if short else (8, n_batches)
     batches = random_batches(config.vocab_size, max_tokens, n_batches)
     torch.manual_seed(1)
     ours = Transformer(config)
@@ -175,12 +176,12 @@ def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
     return Result(f"training tokens/s over {name}: {what}", over(theirs, our), "≥ 1", detail)
 
 
-def measure() -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """Both sizes, one thread."""
     torch.set_num_threads(1)
     return [
-        *(compare(what, as_it_comes=False) for what in SIZES),
-        compare("eng-fra's recipe", as_it_comes=True),
+        *(compare(what, as_it_comes=False, short=short) for what in SIZES),
+        compare("eng-fra's recipe", as_it_comes=True, short=short),
     ]
 
 

@@ -150,10 +150,11 @@ def compare(
     )
 
 
-def measure(rounds: int = 8) -> list[Result]:
+def measure(short: bool = False) -> list[Result]:
     """GPT and BERT, one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    rounds, n_batches = (1, 1) if short else (8, N_BATCHES)
     of_gpt = [(f"GPT, {name}", replace(GPT_SIZES, activation=name)) for name in THEIR_NAMES]
     return [
         *(
@@ -163,7 +164,7 @@ def measure(rounds: int = 8) -> list[Result]:
                 gpt2(c),
                 partial(our_loss, next_tokens),
                 gpt2_loss,
-                text_batches(),
+                text_batches()[:n_batches],
                 rounds,
             )
             for what, c in of_gpt
@@ -174,7 +175,7 @@ def measure(rounds: int = 8) -> list[Result]:
             bert(BERT_SIZES),
             partial(our_loss, masked_tokens),
             bert_loss,
-            masked_batches(),
+            masked_batches()[:n_batches],
             rounds,
         ),
     ]
