@@ -30,8 +30,8 @@ from models.checkpoint_files import (
     write_bytes,
 )
 from models.errors import CheckpointError
+from models.scores import at_snapshot
 from models.tokenizers.base import Tokenizer
-from models.training.scores import at_snapshot
 from models.training_record import check_record
 
 BEFORE = f"{WEIGHTS} before"  # in the checksums: the weights that are being replaced

@@ -17,7 +17,7 @@ from models.devices import chosen_device
 from models.hub.describe import description
 from models.hub.model import HubModel
 from models.opening import folder_of, load
-from models.scope import InputError, Scope
+from models.runs.scope import InputError, Scope
 from models.tasks import DataError
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder

@@ -13,11 +13,10 @@ from tqdm import tqdm
 from models.checkpoint import add_to_record
 from models.devices import chosen_device
 from models.opening import load
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tasks import open_task
-from models.tasks.base import Case, Task
 from models.tasks.classify import ClassifyTask
-from models.tasks.language import LanguageTask, Passage
+from models.tasks.language import LanguageTask
 from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
 from models.tasks.permutation import PermutationTask
@@ -26,6 +25,7 @@ from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
 from models.training.likelihood import PERPLEXITY, baselines, likelihoods
+from models.training.task import Case, Passage, Task
 
 Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask  # tasks that measure themselves
 SETTINGS = ("lm_weight", "fold")  # of a task, that its data's record holds
@@ -67,7 +67,7 @@ def _record_cases(scope: Scope, metric: str, texts: list[str], cases: list[Case]
 
 
 def _score_entry(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
-    """A score as a record holds it, with what it was measured on (models.training.scores)."""
+    """A score as a record holds it, with what it was measured on (models.scores)."""
     scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
     return {"scores": scores, "measured_on": scope.weights_digest}
 

@@ -8,7 +8,7 @@ from models.checkpoint import CheckpointError, Description, load_checkpoint
 from models.checkpoint import describe as describe_checkpoint
 from models.devices import chosen_device
 from models.hub import load as hub
-from models.scope import Scope
+from models.runs.scope import Scope
 
 _PACKAGE = Path(__file__).parent
 

@@ -14,7 +14,7 @@ from models.architectures import ARCHITECTURES, name_of
 from models.devices import chosen_device
 from models.evaluate_command import record_score
 from models.opening import load
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
@@ -84,7 +84,7 @@ def plan_of(
         raise ValueError(
             f"--from {start.name} is no {_model(options)} but a {name_of(start.config)}"
         )
-    sizes = plan.sizes | (sizes_of(start) if start else {}) | given["model"]
+    sizes = plan.sizes | (sizes_of(start.config) if start else {}) | given["model"]
     recipe, data = replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
     if "n_ctx" in data:
         data |= {"n_ctx": sizes["n_ctx"]}  # a row of text is as long as what the model reads
@@ -120,9 +120,8 @@ def train(options: argparse.Namespace) -> int:
     config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
     if isinstance(task, ClassifyTask):
         task.check(config)
-    trainer = Trainer(
-        task, config, plan.recipe, out, device, options.command, Start.of(start) if start else None
-    )
+    begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
+    trainer = Trainer(task, config, plan.recipe, out, device, options.command, begin)
     with claimed(out) if rank == 0 else nullcontext():
         if options.resume:
             print(f"resumed at step {trainer.resume()}")

@@ -16,7 +16,7 @@ from small import Reversal, random_model, reversal_trainer  # noqa: E402
 
 from models.architectures.transformer import Transformer  # noqa: E402
 from models.opening import load as load_scope  # noqa: E402
-from models.scope import Scope  # noqa: E402
+from models.runs.scope import Scope  # noqa: E402
 
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 

@@ -11,7 +11,7 @@ from numpy.lib.npyio import NpzFile
 from small import random_attention_only, random_gpt, random_model, random_seq2seq
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app.drawing.npz import Arrays, npz
 

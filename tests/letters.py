@@ -8,7 +8,7 @@ from small import random_model
 
 import models
 from models.checkpoint import save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace import Trace
 from viz_app import words

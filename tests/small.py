@@ -16,7 +16,6 @@ from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.architectures.xlnet import XLNet, XLNetConfig
-from models.tasks.base import Case
 from models.tokenizers.base import END, Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish
 from models.trace.edits import Edits, MaskChange
@@ -24,6 +23,7 @@ from models.trace.outputs import NextToken
 from models.training.batches import Batch, collate
 from models.training.objectives import next_tokens
 from models.training.recipe import Recipe
+from models.training.task import Case
 from models.training.trainer import Trainer
 
 N_HEADS, D_HEAD, D_FF, VOCAB, N_CTX = 3, 5, 23, 31, 37

@@ -1,24 +1,14 @@
 """The families of models a checkpoint can hold, by the name in its config.json."""
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
-from models.architectures.base import Architecture, Family
+from models.architectures.base import Architecture, Config, Family
 from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.architectures.xlnet import XLNet, XLNetConfig
-from models.hub.config import HubConfig
 
 Model = Architecture
-Config = (
-    TransformerConfig
-    | Seq2SeqConfig
-    | AttentionOnlyConfig
-    | GPTConfig
-    | BERTConfig
-    | XLNetConfig
-    | HubConfig
-)
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),

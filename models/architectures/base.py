@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,30 @@ class Family:
 
     name: str
     year: int
+
+
+@runtime_checkable
+class Config(Protocol):
+    """The sizes of one model: a frozen dataclass that each architecture defines for itself.
+
+    A model that is not in ARCHITECTURES names its own in a field `architecture`."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def n_ctx(self) -> int:
+        """The longest stream, in tokens."""
+        ...
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def family(self) -> Family: ...
 
 
 @dataclass(frozen=True)

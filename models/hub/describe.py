@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 
 

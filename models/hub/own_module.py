@@ -22,7 +22,7 @@ from models.hub.watch import watching
 from models.hub.writers import CausalLM
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
 
 LONGEST = 4096  # tokens

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from models.tasks.base import DataError, Task
 from models.tasks.classify import ClassifyTask
 from models.tasks.dates import DatesTask
 from models.tasks.language import LanguageTask
@@ -12,6 +11,7 @@ from models.tasks.pair_files import Files
 from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
 from models.tasks.translation import TranslationTask
+from models.training.task import DataError, Task
 
 __all__ = ["NAMES", "DataError", "Task", "open_task"]
 

@@ -17,8 +17,7 @@ import torch
 
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES, NEXT_TOKEN, Answers
-from models.inputs import encoded
-from models.tasks.base import Case, DataError
+from models.runs.inputs import encoded
 from models.tasks.pair_files import fingerprint, lines, names
 from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SETS, fold_of, sets_of
@@ -27,6 +26,7 @@ from models.tokenizers.base import Tokenizer
 from models.training.bag_of_words import NaiveBayes, words
 from models.training.batches import Batch, Labelled, bucketed, collate_labelled
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
+from models.training.task import Case, DataError
 
 TOKENS = ("byte pairs", "word pieces")
 ROWS = 64  # read at once

@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import Any
 
 from models.tasks import date_formats
-from models.tasks.base import Case
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Pair, collate
 from models.training.objectives import next_tokens
+from models.training.task import Case
 
 _TEST_SEED, _VALIDATION_SEED = 0, 1
 

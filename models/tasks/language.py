@@ -7,25 +7,14 @@ is cut into contiguous parts: the first 89 % to train on, 1 % to validate on, th
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
-from models.tasks.base import Case
 from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import Batch, Window, bucketed, collate_windows
 from models.training.objectives import next_tokens
+from models.training.task import Case, Passage
 
 N_BEGINNING = 5  # words of a held-out document that are shown to go on from
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A piece of a held-out document: the tokens to predict one after the other, </s> behind the document's last, and how
-    much text they stand for."""
-
-    labels: tuple[int, ...]
-    n_characters: int
-    n_bytes: int
 
 
 class LanguageTask(RunningText):

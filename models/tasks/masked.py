@@ -18,13 +18,13 @@ import torch
 import torch.nn.functional as F
 
 from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE
-from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, names
 from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, separated
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked
 from models.training.objectives import masked_tokens
+from models.training.task import Case, DataError
 
 SHARE = 0.15  # of the tokens that are to be guessed
 HIDDEN, REPLACED = 0.8, 0.1  # of these: [MASK]; another token; the rest stays as it is

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from models.tasks.base import DataError
+from models.training.task import DataError
 
 TextPair = tuple[str, str]
 Files = str | Path | Sequence[str | Path]

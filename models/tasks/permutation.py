@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from models.architectures.xlnet import XLNet
-from models.tasks.base import Case, DataError
 from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
 from models.training.ngrams import KneserNey
 from models.training.objectives import LABELS, tokens_in_order
+from models.training.task import Case, DataError
 
 RANDOM, LEFT_TO_RIGHT = "random", "left to right"
 IN_TWO = 0.1  # of the documents: the next one of the file stands behind, as a second text in a segment of its own

@@ -12,9 +12,8 @@ import torch
 
 from models.architectures.base import Answers
 from models.architectures.bert import BERT, FIELDS, SPAN
-from models.inputs import encoded
+from models.runs.inputs import encoded
 from models.tasks import stories
-from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, lines
 from models.tasks.split import SETS, sets_of
 from models.tasks.stories import Story
@@ -22,6 +21,7 @@ from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Question, bucketed, collate_questions
 from models.training.evaluation import exact_match
 from models.training.objectives import spans
+from models.training.task import Case, DataError
 
 N_HELD_OUT = 2000  # stories
 N_FOR_VOCABULARY = 5000

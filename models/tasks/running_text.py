@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from models.tasks.base import DataError
 from models.tasks.pair_files import fingerprint, names
 from models.tasks.text_files import licence_of, separated
 from models.tokenizers.base import Tokenizer
+from models.training.task import DataError
 
 TOKENS = ("byte pairs", "characters")
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from models.tasks.base import DataError
 from models.tasks.pair_files import lines
 from models.tasks.split import SETS, sets_of
 from models.tasks.translation import TATOEBA_LICENCE
+from models.training.task import DataError
 
 PARTS = ("train", "validation", "test")  # of a whole text, in their order
 _CUTS = (0.89, 0.9)

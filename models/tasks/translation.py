@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from models.tasks.base import Case, DataError
 from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, names, read_pairs
 from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Pair, bucketed, collate
 from models.training.objectives import next_tokens
+from models.training.task import Case, DataError
 
 TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY 2.0 FR"
 

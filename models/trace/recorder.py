@@ -12,20 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
 from models.trace.deferred import Product
-from models.trace.site import AttentionSite
+from models.trace.site import Attention, AttentionSite
 from models.trace.terms import ScoreTerm
-
-if TYPE_CHECKING:
-    from models.architectures.seq2seq import Alignment
-    from models.layers.attention import MultiHeadAttention
-    from models.layers.relative import RelativeAttention
 
 LARGEST_KEPT = (
     2**16
@@ -51,7 +45,7 @@ class Recording:
 
     def site(
         self,
-        module: MultiHeadAttention | RelativeAttention | Alignment,
+        module: Attention,
         x: Tensor,
         memory: Tensor,
         q: Tensor,

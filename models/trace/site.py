@@ -4,18 +4,36 @@ that nobody looks at."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
-from models.layers.similarity import Similarity, masked_softmax
+from models.layers.similarity import LearnedSimilarity, Similarity, masked_softmax
 from models.trace.deferred import Deferred, Product
 from models.trace.terms import ScoreTerm
 
 Rows = slice | None  # of the queries; None for all
+Projection = tuple[Tensor, Tensor | None]  # weight and bias
+
+
+@runtime_checkable
+class Attention(Protocol):
+    """A module that computes attention, as far as a recording needs to know it."""
+
+    path: str  # in the module tree
+    n_heads: int
+    kind: SiteKind
+    similarity: LearnedSimilarity
+
+    @property
+    def projections(self) -> Mapping[str, Projection]:
+        """W_Q W_K W_V W_O → (weight, bias), without gradients; empty if q is not x·W."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,9 +53,7 @@ class AttentionSite:
     out: Tensor
     mask: Mask
     similarity: Similarity
-    projections: dict[
-        str, tuple[Tensor, Tensor | None]
-    ]  # W_Q W_K W_V W_O → (weight, bias); none if q is not x·W
+    projections: Mapping[str, Projection]  # by W_Q W_K W_V W_O; empty if q is not x·W
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()

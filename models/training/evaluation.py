@@ -11,8 +11,8 @@ import torch
 
 from models.architectures import Model
 from models.decoding import greedy_batch
-from models.tasks.base import Case
 from models.tokenizers.base import Tokenizer
+from models.training.task import Case
 
 
 def written_texts(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 
 from models.architectures import Model
-from models.tasks.language import Passage
 from models.training.batches import collate_windows
 from models.training.ngrams import KneserNey
 from models.training.objectives import label_smoothed_loss
+from models.training.task import Passage
 
 BATCH_TOKENS = 8192  # padded positions read at once
 PERPLEXITY, BITS, NATS = "perplexity", "bits per byte", "nats per character"

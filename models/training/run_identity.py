@@ -7,9 +7,9 @@ from typing import Any
 
 from models.architectures import Config
 from models.checkpoint import CheckpointError
-from models.tasks.base import Task
 from models.training.recipe import Recipe
 from models.training.start import Start
+from models.training.task import Task
 
 
 def run_identity(task: Task, config: Config, recipe: Recipe, start: Start | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.architectures import Model
-from models.scope import Scope
+from models.architectures.base import Config
 
 OWN = (
     "vocab_size",
@@ -27,10 +27,6 @@ class Start:
     name: str
     digest: str
     state: dict[str, Tensor]
-
-    @classmethod
-    def of(cls, scope: Scope) -> "Start":
-        return cls(scope.name, scope.weights_digest, scope.model.state_dict())
 
     def record(self) -> dict[str, str]:
         """What a training record says of it."""
@@ -72,10 +68,10 @@ def _only_behind(n: int, gradient: Tensor) -> Tensor:
     return kept
 
 
-def sizes_of(scope: Scope) -> dict[str, Any]:
-    """The sizes of a checkpoint's model that one which goes on from it must have."""
+def sizes_of(config: Config) -> dict[str, Any]:
+    """The sizes that a model continuing from one of this configuration must share."""
     return {
         name: value
-        for name, value in vars(scope.config).items()
+        for name, value in vars(config).items()
         if name not in OWN and not name.endswith("_id")
     }

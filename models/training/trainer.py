@@ -20,7 +20,6 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
 from models.checkpoint import add_to_record, save_checkpoint
-from models.tasks.base import Task
 from models.training import progress
 from models.training.batches import Batch, Example
 from models.training.objectives import Losses, label_counts
@@ -29,6 +28,7 @@ from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_
 from models.training.run_folder import STATE, read_state, write_snapshot, write_state
 from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
+from models.training.task import Task
 from models.training.validation import validation_losses, validation_scores
 
 N_EXAMPLES = 5  # held-out sources that a checkpoint brings along to be tried on

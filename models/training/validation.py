@@ -6,12 +6,12 @@ from collections.abc import Callable
 import torch
 
 from models.architectures import Model
-from models.tasks.base import Task
 from models.training import progress
 from models.training.batches import Batch
 from models.training.evaluation import METRICS, score
 from models.training.likelihood import PERPLEXITY, likelihoods
 from models.training.objectives import Losses, label_counts
+from models.training.task import Task
 
 N_WATCHED = 50  # validation examples whose cross-attention is watched, of every length
 BATCH_SIZE = 128

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
 from viz_app import words
 from viz_app.drawing.labels import token_label

@@ -18,10 +18,10 @@ from torch import Tensor
 import models
 from models import decoding
 from models.analysis.checks import check_site
-from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
-from models.scope import Scope
+from models.runs.masked_comparison import MaskedRun, run_masked
+from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
 from models.trace.edits import READY_MADE, Edits, MaskChange, ready_made
 from viz_app import words

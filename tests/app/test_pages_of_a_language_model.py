@@ -8,10 +8,10 @@ from drawn import letters
 from streamlit.testing.v1 import AppTest
 
 import models
-from models.analysis.masked_comparison import run_masked
 from models.checkpoint import save_checkpoint
 from models.decoding.runs import Method, autoregressive
-from models.scope import Scope
+from models.runs.masked_comparison import run_masked
+from models.runs.scope import Scope
 from models.trace.edits import Edits, MaskChange
 from viz_app import checkpoints
 

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.checkpoint import save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app import checkpoints, words
 from viz_app.drawing import notes
 

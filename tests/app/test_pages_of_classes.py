@@ -12,7 +12,7 @@ from test_pages_of_bert import opened
 import models
 from models.analysis.checks import Check
 from models.checkpoint import save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 from viz_app.drawing.payload import unpack

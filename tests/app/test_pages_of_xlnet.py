@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.checkpoint import save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 

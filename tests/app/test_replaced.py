@@ -21,11 +21,11 @@ import models
 import viz_app
 from models import decoding
 from models.analysis import permutation_test, reach
-from models.analysis.masked_comparison import run_masked
 from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal
 from models.checkpoint_files import snapshot_path
 from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
+from models.runs.masked_comparison import run_masked
 from models.trace.edits import Edits
 from viz_app.drawing.payload import unpack
 from viz_app.navigation import VIEWS as PAGES

@@ -11,7 +11,7 @@ from small import random_bert, words_of
 
 import models
 from models.checkpoint import save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 
 FIRST, SECOND = "Mary went to the garden.", "John took milk."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took milk."

@@ -8,7 +8,7 @@ from served_app import go, in_url
 import models
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method, Run
-from models.scope import Scope
+from models.runs.scope import Scope
 
 SOURCE = "March 5, 2021"
 SITE, HEAD = "decoder.layers.1.cross_attn", 2

@@ -11,7 +11,7 @@ from small import random_bert, words_of
 from stage import Stage, alike, weight_colour
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus

@@ -8,7 +8,7 @@ from small import random_xlnet
 from stage import DARK, Stage
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus

@@ -6,9 +6,9 @@ from playwright.sync_api import Page, expect
 from served_app import go, in_url, rested
 
 import models
-from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.layers.masks import LOOK_AHEAD
-from models.scope import Scope
+from models.runs.masked_comparison import MaskedRun, run_masked
+from models.runs.scope import Scope
 from models.trace.edits import Edits, MaskChange
 
 LONG, SHORT = "March 5, 2021", "24/07/69"

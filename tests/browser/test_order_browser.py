@@ -5,7 +5,7 @@ from playwright.sync_api import Page
 from served_app import in_url, rested, visit
 
 import models
-from models.scope import Scope
+from models.runs.scope import Scope
 
 TEXT = "She is reading a book."
 

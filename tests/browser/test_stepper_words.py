@@ -13,7 +13,7 @@ from test_components import COLOURS, LOAD
 from models.architectures import Model
 from models.checkpoint import Checkpoint
 from models.decoding.runs import Method
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app.components import stamped
 from viz_app.components.catalogue import STEPPER

@@ -16,9 +16,9 @@ from models.checkpoint_files import snapshot_path
 from models.cli import main
 from models.fingerprint import fingerprint, weights_digest
 from models.opening import shipped_folder
+from models.scores import at_snapshot, of_weights, unmeasured
 from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
-from models.training.scores import at_snapshot, of_weights, unmeasured
 
 SCORES, BY_LENGTH = (
     {"held-out exact match": 50.0, "cases": 4},

@@ -20,11 +20,11 @@ from models.layers import masks
 from models.layers.masks import Mask
 from models.opening import shipped_folder
 from models.tasks import open_task
-from models.tasks.base import Case
 from models.tasks.translation import TATOEBA_LICENCE
 from models.training.evaluation import score
 from models.training.likelihood import baselines, likelihoods
 from models.training.recipe import Recipe
+from models.training.task import Case
 from viz_app.session.reference_models import alike_but_for_lambda
 
 LIMITS = {  # checkpoint → megabytes it may take

@@ -15,7 +15,7 @@ from models.decoding.runs import Method
 from models.layers import masks
 from models.layers.masks import Mask
 from models.layers.similarity import SIMILARITIES
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import END, START
 from models.trace import record
 

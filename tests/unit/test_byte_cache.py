@@ -14,7 +14,7 @@ from small import random_model
 from torch import Tensor
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import command
 from viz_app.session import cache

@@ -10,13 +10,13 @@ from torch import nn
 from models.analysis import jacobian_norms
 from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
-from models.analysis.masked_comparison import run_masked
 from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import add_or_concatenate, measure, similarity_by_distance
 from models.analysis.reach import BIDIRECTIONAL, CHECKED, CNN, RNN, SELF_ATTENTION, Choice, reach
 from models.analysis.sequence_layers import Recurrent, SelfAttention
 from models.layers.masks import Mask, MaskLayer
 from models.layers.positions import formula_table, sinusoidal
+from models.runs.masked_comparison import run_masked
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
 from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps

@@ -16,7 +16,7 @@ import models
 from models import cli
 from models.architectures.gpt import GPTConfig
 from models.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tasks import DataError, open_task
 from models.tasks.classify import ClassifyTask, LabelledText, read_labelled
 from models.tasks.split import FOLDS, fold_of, same_text
@@ -273,6 +273,10 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Scope:
     return models.load(folder, device="cpu")
 
 
+def start_of(scope: Scope) -> Start:
+    return Start(scope.name, scope.weights_digest, scope.model.state_dict())
+
+
 def run_from(
     begun: Scope, files: list[Path], folder: Path, *, new_only: bool, steps: int = 3
 ) -> Trainer:
@@ -291,7 +295,7 @@ def run_from(
         score_cases=0,
         new_only=new_only,
     )
-    return Trainer(task, config, recipe, folder, CPU, "made by the tests", Start.of(begun))
+    return Trainer(task, config, recipe, folder, CPU, "made by the tests", start_of(begun))
 
 
 @pytest.mark.parametrize("new_only", [True, False])
@@ -335,7 +339,7 @@ def test_weights_of_another_size_are_no_start(begun, files, tmp_path):
         ValueError,
         match=r"^embedding.weight should have shape \(\d+, 6\), but in reader it has \(\d+, 15\)$",
     ):
-        Trainer(task, config, Recipe(steps=1), tmp_path, CPU, "", Start.of(begun))
+        Trainer(task, config, Recipe(steps=1), tmp_path, CPU, "", start_of(begun))
 
 
 def test_nothing_is_new_where_all_is(files, tmp_path):

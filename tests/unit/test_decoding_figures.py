@@ -17,7 +17,7 @@ from models.checkpoint import Checkpoint
 from models.decoding import BeamStep, Hypothesis
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method, Run
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
 from viz_app import words
 from viz_app.drawing.difference import shared

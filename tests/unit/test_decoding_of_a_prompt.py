@@ -14,7 +14,7 @@ from models.analysis.multiply_adds import count_multiply_adds
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method, Run
 from models.layers.similarity import SIMILARITIES
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace import Trace
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

@@ -5,7 +5,6 @@ import math
 import pytest
 import sacrebleu
 
-from models.tasks.base import Case
 from models.training.evaluation import (
     METRICS,
     bleu,
@@ -16,6 +15,7 @@ from models.training.evaluation import (
     signature,
     written_texts,
 )
+from models.training.task import Case
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barked loudly at us", "he reads", "it is raining"]
 CASES = [

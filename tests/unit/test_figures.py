@@ -13,7 +13,7 @@ from small import random_model, trace_of
 
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer, look_ahead
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Trace, record
 from viz_app import words

@@ -15,7 +15,7 @@ import streamlit as st
 import torch
 from drawn import Drawing, letters, mixed, rgb, saved
 
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
 from viz_app import ui, words

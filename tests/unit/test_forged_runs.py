@@ -14,7 +14,7 @@ from models.decoding.run_checks import check_runs
 from models.decoding.run_rows import StepRows
 from models.decoding.runs import Method, Run
 from models.layers import similarity
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Encoding
 from models.trace import AttentionSite, Trace, record
 

@@ -10,7 +10,7 @@ from models import decoding
 from models.analysis.checks import check_site
 from models.architectures.gpt import GPT, GPTConfig
 from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace import record
 from models.trace.edits import Edit, Edits, MaskChange, editing

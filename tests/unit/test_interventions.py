@@ -5,9 +5,9 @@ import pytest
 import torch
 from small import forbidding
 
-from models.analysis.masked_comparison import run_masked
 from models.decoding import greedy
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, look_ahead, padding
+from models.runs.masked_comparison import run_masked
 from models.tokenizers.base import END, START
 from models.trace.edits import READY_MADE, Edit, Edits, MaskChange, edited, editing, ready_made
 

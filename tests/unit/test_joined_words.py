@@ -21,7 +21,7 @@ from models.analysis.checks import check_site
 from models.analysis.joined_words import WordSite, is_joined, join_words, knows_words, word_starts
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers import words
 from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite, Trace

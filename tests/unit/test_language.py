@@ -15,8 +15,7 @@ from models.architectures.gpt import GPTConfig
 from models.checkpoint import load_checkpoint
 from models.checkpoint_files import snapshots
 from models.tasks import open_task
-from models.tasks.base import DataError
-from models.tasks.language import LanguageTask, Passage, cut
+from models.tasks.language import LanguageTask, cut
 from models.tasks.split import same_text, split_of
 from models.tasks.text_files import in_parts, read_documents
 from models.tokenizers.base import END, START
@@ -25,6 +24,7 @@ from models.training.batches import NO_LABEL
 from models.training.likelihood import baselines, likelihoods, measures
 from models.training.ngrams import BEFORE, KneserNey
 from models.training.recipe import Recipe
+from models.training.task import DataError, Passage
 from models.training.trainer import Trainer
 from models.training_record import check_record
 

@@ -10,7 +10,7 @@ import torch
 from drawn import letters
 
 from models.analysis.layer_parts import check_parts
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

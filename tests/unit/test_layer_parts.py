@@ -14,7 +14,7 @@ from models.analysis.checks import Check
 from models.analysis.layer_parts import Firing, check_parts, cosine, lens, mean_and_spread, parts
 from models.architectures import Model
 from models.layers.attention import MultiHeadAttention
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace import Trace
 
 SUM, READ = "the parts add up to the stream", "each layer reads what the one before made"

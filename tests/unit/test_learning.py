@@ -14,7 +14,7 @@ from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 from models.layers.similarity import SIMILARITIES as KINDS_ALL
 from models.opening import load
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.drawing.look import LIGHT
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn.learners import Learner

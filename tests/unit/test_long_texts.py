@@ -11,9 +11,9 @@ from drawn import letters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.analysis import slices
-from models.analysis.masked_comparison import run_masked
 from models.decoding.runs import Method
-from models.scope import Scope
+from models.runs.masked_comparison import run_masked
+from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import words

@@ -11,10 +11,10 @@ import torch
 from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
 
 from models import Scope
-from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.architectures.seq2seq import ALIGNMENT
 from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.runs.masked_comparison import MaskedRun, run_masked
 from models.trace import AttentionSite
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words

@@ -10,11 +10,11 @@ import pytest
 import torch
 from drawn import letters, saved
 
-from models.analysis.masked_comparison import run_masked
 from models.architectures.gpt import SELF
 from models.architectures.transformer import Transformer
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
-from models.scope import Scope
+from models.runs.masked_comparison import run_masked
+from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

@@ -14,7 +14,7 @@ from small import random_bert, words_of
 from models.architectures.bert import SELF
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace.edits import Edits, MaskChange
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

@@ -16,7 +16,7 @@ import models
 from models.analysis.checks import Check
 from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.gpt import SELF
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words

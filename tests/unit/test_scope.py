@@ -16,7 +16,7 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
 from models.devices import default_device
 from models.layers.masks import DRAWN, LOOK_AHEAD
-from models.scope import Scope, padded
+from models.runs.scope import Scope, padded
 from models.tokenizers.base import END, START
 from models.trace.edits import Edits, MaskChange
 

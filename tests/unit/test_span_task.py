@@ -7,10 +7,10 @@ from small import random_bert, words_of
 
 from models.architectures.bert import BERTConfig
 from models.tasks import DataError, open_task
-from models.tasks.base import Case
 from models.tasks.questions import SpanTask, answers, last_place, read_questions
 from models.training.objectives import LABELS, spans
 from models.training.recipe import Recipe
+from models.training.task import Case
 from models.training.trainer import Trainer
 
 

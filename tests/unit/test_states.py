@@ -12,7 +12,7 @@ import models
 from models import Trace
 from models.checkpoint import Checkpoint, describe
 from models.opening import shipped_folder
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing import states

@@ -17,7 +17,7 @@ from small import random_gpt, random_model
 from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import NextToken
 from viz_app import words

@@ -12,8 +12,8 @@ import torch
 from small import random_xlnet
 
 from models.checkpoint import Checkpoint
-from models.inputs import InputError
-from models.scope import Scope
+from models.runs.inputs import InputError
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import order_of
 from viz_app.drawing.notes import answer_line, arrows

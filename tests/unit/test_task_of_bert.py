@@ -16,7 +16,7 @@ import torch
 from small import random_bert, words_of
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace.outputs import ClassProbabilities, MaskedToken, Span
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import read_text

@@ -11,10 +11,10 @@ from torch import nn
 
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
-from models.tasks.base import DataError
 from models.training.evaluation import score
 from models.training.processes import Processes, join_processes
 from models.training.recipe import Recipe, scheduled_rate, snapshot_steps
+from models.training.task import DataError
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 1)])

@@ -9,7 +9,7 @@ from drawn import letters
 from small import random_bert, words_of
 
 from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import concatenate, hidable, hiding, with_masks
 from models.tokenizers.special_tokens import BERT, PLAIN, special_ids

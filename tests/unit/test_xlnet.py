@@ -13,8 +13,8 @@ from transformers import XLNetLMHeadModel
 
 from models.architectures.xlnet import IN_ORDER, XLNet, XLNetConfig
 from models.checkpoint import Checkpoint
-from models.inputs import InputError
-from models.scope import Scope
+from models.runs.inputs import InputError
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace import Recording, record
 from models.trace.outputs import TokenInOrder

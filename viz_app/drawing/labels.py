@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.analysis.joined_words import WordRow
-from models.inputs import MASK
+from models.runs.inputs import MASK
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace

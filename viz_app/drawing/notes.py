@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.inputs import MASK
+from models.runs.inputs import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
 from models.trace.outputs import (

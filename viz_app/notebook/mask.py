@@ -1,6 +1,6 @@
 """The masks of a run: every layer by its name, and one head under the model's own masks beside the same head under changed ones."""
 
-from models.analysis.masked_comparison import MaskedRun
+from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.outputs import NextToken
 from viz_app import words

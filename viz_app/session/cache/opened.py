@@ -10,7 +10,7 @@ from models.checkpoint import Checkpoint, Description
 from models.checkpoint_files import FILES, snapshot_path
 from models.hub import load as hub
 from models.opening import describe, shipped_folder
-from models.training.scores import unmeasured
+from models.scores import unmeasured
 from viz_app import checkpoints
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Value, cached

@@ -7,10 +7,10 @@ from typing import Any
 
 import models
 from models import Scope, Trace
-from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.architectures.base import ORDER, POSITIONS, TEXT
 from models.checkpoint import CheckpointError
 from models.decoding import runs as decoding_runs
+from models.runs.masked_comparison import MaskedRun, run_masked
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
@@ -170,7 +170,7 @@ def masked_runs(
     drafts: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
-    """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
+    """Inputs in one batch under these edits; `drafts` and `most` as in models.runs.masked_comparison.run_masked. Raises
     models.InputError."""
     return cached(
         scope,

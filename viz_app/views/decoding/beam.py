@@ -6,7 +6,7 @@ import numpy as np
 
 from models.decoding import BeamStep, Hypothesis
 from models.decoding.runs import Run
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app import words
 from viz_app.drawing.labels import token_label, token_labels
 from viz_app.drawing.payload import pack

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, Rows

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.drawing.labels import token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
 from viz_app.session import cache

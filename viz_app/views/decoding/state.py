@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.views.decoding.payloads import Place

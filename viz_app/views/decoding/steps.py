@@ -9,7 +9,7 @@ import torch
 
 from models.analysis.multiply_adds import count_multiply_adds, is_counted
 from models.decoding.runs import Run
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.cells import block_of, in_blocks

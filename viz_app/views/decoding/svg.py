@@ -3,7 +3,7 @@
 from html import escape
 
 from models.decoding.runs import Run
-from models.scope import Scope
+from models.runs.scope import Scope
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.labels import token_label, token_labels
 from viz_app.views.decoding.shown_attention import ShownAttention

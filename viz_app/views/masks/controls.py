@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import models
 from models.layers.masks import PADDING, SiteKind
-from models.scope import Scope
+from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import which_head
 from viz_app.drawing.sites import by_kind

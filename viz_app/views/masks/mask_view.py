@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.analysis.masked_comparison import MaskedRun
 from models.analysis.output_comparison import compare_outputs
 from models.layers.masks import MaskLayer, SiteKind
+from models.runs.masked_comparison import MaskedRun
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
 from models.trace.outputs import NextToken

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from models.analysis.masked_comparison import MaskedRun
 from models.layers.masks import SiteKind
+from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits
 from models.trace.outputs import MaskedToken, NextToken

@@ -4,8 +4,8 @@ mask painter; the notes and the checks beside it."""
 from dataclasses import dataclass
 
 from models.analysis.checks import check_site
-from models.analysis.masked_comparison import MaskedRun
-from models.scope import Texts
+from models.runs.masked_comparison import MaskedRun
+from models.runs.scope import Texts
 from models.trace import Trace
 from models.trace.edits import Edits
 from viz_app.drawing.cells import Tile

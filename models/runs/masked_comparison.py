@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models import decoding
-from models.scope import Scope, Texts
+from models.runs.scope import Scope, Texts
 from models.trace import Trace
 from models.trace.edits import Edits
 

@@ -27,6 +27,16 @@ class Case:
         return self.source if isinstance(self.source, str) else list(self.source)
 
 
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a held-out document: the tokens to predict in order (</s> after the document's
+    last), and the amount of text they cover."""
+
+    labels: tuple[int, ...]
+    n_characters: int
+    n_bytes: int
+
+
 @runtime_checkable
 class Task(Protocol):
     """A data set with its split, its vocabulary and its measure."""

@@ -10,17 +10,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models import decoding, inputs
+from models import decoding
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint
 from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
-from models.inputs import InputError, Texts, Value
+from models.runs import inputs
+from models.runs.inputs import InputError, Texts, Value
+from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edits, editing
-from models.training.scores import of_weights, unmeasured
 
 __all__ = ["InputError", "Scope", "Texts", "Written"]
 
