@@ -16,7 +16,9 @@ from models.trace.terms import Axis, DistanceTerm, ScoreTerm
 
 OWN = "the model's own mask"
 BIAS = "the model's own bias"
-LOWEST = -1e4  # what is added to a score to forbid a cell lies below; a bias that is learned does not come near it
+# Below this a cell is forbidden: −10,000 is the weakest value in use as a mask, and a bias on top of it may be positive.
+# ALiBi's steepest slope is below 1, so it gets here after 9,000 tokens.
+LOWEST = -9e3
 
 
 @dataclass(frozen=True)

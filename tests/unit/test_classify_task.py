@@ -1,5 +1,6 @@
 """The task of labelled texts: files, folds, L3 = L2 + λ·L1, runs that go on from a checkpoint, scores."""
 
+import hashlib
 import json
 import math
 import random
@@ -89,6 +90,22 @@ def test_five_folds_test_on_every_text_once(files):
     assert fold_of("Word 7 ", 3) == fold_of("word 7", 3)
     one, other = (open_task("classify", files, fold=fold) for fold in (0, 3))
     assert not texts_of(one, "test") & texts_of(other, "test")
+
+
+@unchecked()
+def test_fold_k_tests_on_the_kth_fifth_of_the_hashes(files):
+    """By blake2b of the plain text; what comes after the tested fifth is validated on, and tested on by the next fold."""
+    for word in (f"Word  {i}" for i in range(997)):
+        digest = hashlib.blake2b(" ".join(word.lower().split()).encode(), digest_size=8).digest()
+        bucket = int(digest.hex(), 16) % 100
+        found = [fold_of(word, fold) for fold in range(FOLDS)]
+        assert found.index("test") == bucket // 20
+        validated = [fold for fold in range(FOLDS) if found[fold] == "validation"]
+        assert validated == ([(bucket // 20 - 1) % 5] if bucket % 20 < 10 else [])
+    tested = {fold: texts_of(open_task("classify", files, fold=fold), "test") for fold in (1, 4)}
+    first = open_task("classify", files, fold=0)
+    assert len(texts_of(first, "validation") & tested[1]) > 3
+    assert not texts_of(first, "validation") & tested[4]
 
 
 def test_rows_are_closed_cut_and_labelled(task):

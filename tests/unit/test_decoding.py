@@ -343,6 +343,20 @@ def test_beam_steps_form_a_tree_best_first(tiny):
         assert h.score == pytest.approx(h.log_prob / ((5 + len(h.tokens)) / 6) ** 0.6)
 
 
+def test_a_hypothesis_that_waits_is_found_again_at_whatever_rank_it_was():
+    """Longer ones overtake it under a strong length penalty, so that its rank changes from step to step."""
+    moved = 0
+    for seed in range(7):
+        steps = list(beam(small_vocabulary(seed), SHORT, width=3, alpha=1.3, max_new=7))
+        for before, step in itertools.pairwise(steps):
+            waiting = [h for h in step.hypotheses if len(h.tokens) <= step.index]
+            for h in waiting:
+                parent = before.hypotheses[h.parent]
+                assert (parent.tokens, parent.score) == (h.tokens, h.score)
+                moved += parent.parent != h.parent
+    assert moved > 3
+
+
 def test_beam_ends_when_all_its_hypotheses_have():
     lengths = set()
     for seed in range(7):

@@ -3,18 +3,23 @@ mask is changed, against plain forward passes under masks made by hand."""
 
 import csv
 import io
+import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from small import random_bert, words_of
 
+from models.analysis.output_comparison import compare_outputs
 from models.architectures.bert import SELF
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
 from models.runs.scope import Scope
+from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
@@ -143,3 +148,45 @@ def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
     assert outcome_text.NOTHING_HIDDEN in painter.story(view)
     header, _ = unpack(painter.masks(view))
     assert (header["effect"]["labels"], header["effect"]["sums"]) == ([], [0, 0])
+
+
+def log_share(logits: list[float], i: int) -> float:
+    """ln of one share of a softmax, in plain floats."""
+    return logits[i] - math.log(sum(map(math.exp, logits)))
+
+
+def with_output(trace: Trace, name: str, **fields: Any) -> Trace:
+    """The run with one output alone, and other numbers in it."""
+    return replace(trace, outputs={name: replace(trace.outputs[name], **fields)})
+
+
+def test_the_first_runs_class_is_followed_though_another_wins_afterwards() -> None:
+    run = viewed("pretraining", FIRST, SECOND).before.trace
+    before, after = [1.5, -0.25], [-2.0, 0.75]
+    for one, other in ((before, after), (after, before)):
+        best = one.index(max(one))
+        both = (
+            with_output(run, "next sentence", logits=torch.tensor(logits))
+            for logits in (one, other)
+        )
+        found = compare_outputs(*both)
+        assert found.names == (run.outputs["next sentence"].names[best],)
+        assert found.before == (pytest.approx(log_share(one, best), abs=1e-6),)
+        assert found.after == (pytest.approx(log_share(other, best), abs=1e-6),)
+
+
+def test_the_first_runs_answer_is_followed_though_another_wins_afterwards() -> None:
+    run = viewed("span", QUESTION, FIRST).before.trace
+    n, tokens = len(run.streams["text"].ids), run.streams["text"].tokens
+    pointed = [float(i == 7) for i in range(n)], [2.5 * (i == 9) for i in range(n)]
+    rising = [0.1 * i for i in range(n)], [0.2 * i for i in range(n)]
+    made = (
+        with_output(
+            run, "span", start_logits=torch.tensor(a), end_logits=torch.tensor(b), start=i, end=j
+        )
+        for (a, b), i, j in ((pointed, 7, 9), (rising, n - 1, n - 1))
+    )
+    found = compare_outputs(*made)
+    assert found.names == (f"start: {tokens[7]}", f"end: {tokens[9]}")
+    for told, (start, end) in ((found.before, pointed), (found.after, rising)):
+        assert told == pytest.approx((log_share(start, 7), log_share(end, 9)), abs=1e-6)

@@ -21,6 +21,7 @@ from models.trace.outputs import ClassProbabilities, MaskedToken, Span
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import read_text
 from viz_app.drawing.payload import unpack
+from viz_app.session.cache import runs
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
@@ -411,3 +412,28 @@ def test_each_type_of_output_has_its_picture() -> None:
         for asked in (("pretraining", FIRST), ("span", QUESTION, CONTEXT))
     )
     assert set(files.TABLES) == set(text.EXPLANATIONS) >= {MaskedToken, ClassProbabilities, Span}
+
+
+# runs that are kept
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_kept_run_is_of_the_tokens_that_are_hidden(
+    together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text alone does not say which run it is."""
+    scope, texts = scope_of("pretraining"), (FIRST, SECOND if together else "")
+    places = [(5,), (), (1,), (1, 5), (5, 1), ()]
+    asked = [("any", texts, (hidden,)) for hidden in places]
+    monkeypatch.setattr(runs, "scope", lambda name: scope)
+    if together:
+        runs.run_together(asked)
+    for _, _, chosen in (*asked, *asked):
+        found = runs.trace(scope, texts, chosen=chosen)
+        again = scope.run(FIRST, texts[1] or None, chosen[0] or None)
+        output, wanted = (trace.outputs["masked token"] for trace in (found, again))
+        assert output.positions == wanted.positions == tuple(sorted(chosen[0]))
+        assert output.labels == wanted.labels
+        torch.testing.assert_close(output.logits, wanted.logits)
+        assert found.streams["text"].ids == again.streams["text"].ids
+        assert found.fields == again.fields

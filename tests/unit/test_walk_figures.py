@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from drawn import letters
 
 from models import Scope, Trace
-from models.layers.masks import Mask, SiteKind
+from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 from viz_app import words
@@ -17,6 +18,7 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
+from viz_app.views.inside import scaling
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.scene import Stage
 
@@ -253,6 +255,34 @@ def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
     )
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
+
+
+@pytest.mark.parametrize("query", range(4))
+def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], query: int) -> None:
+    """A decoder's query i may read i + 1 of its 4 tokens; keys past the end are forbidden by hand too."""
+    trace = traces["dot"]
+    site = trace.attention[OWN]
+    drawn = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+    drawn[..., 3] = False
+    twice = replace(site, mask=Mask([*site.mask.layers, MaskLayer(DRAWN, drawn)]))
+    for one, by_hand in ((site, 0), (twice, 1)):
+        n_open = min(query + 1, 4 - by_hand)
+        told = {
+            stage.name: stage.sentence
+            for stage in inside_cell.stages(
+                trace, inside_cell.chosen_cell(trace, one, 0, query, 0), TERMS
+            )
+        }
+        if n_open < 4:
+            counts = [int(n) for n in re.findall(r"\b(\d) (?:of|by)", told["mask"])]
+            ahead = [3 - query] * (query < 3)
+            assert counts == [4 - n_open, *ahead, *[1] * by_hand]
+            assert re.search(r"\d of (\d)", told["mask"])[1] == "4"
+        assert f"over {n_open} token" in told["softmax"]
+        assert f"{1 / n_open:.4f}" in told["softmax"]
+        cell = inside_cell.chosen_cell(trace, one, 0, query, 0)
+        assert scaling.compare(cell).n_open == n_open
+        assert f"ln {n_open})" in scaling.table(cell)
 
 
 def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
