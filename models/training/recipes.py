@@ -1,6 +1,7 @@
 """The sizes and recipes of the shipped checkpoints, and those for less data; `attnscope train` starts from them, flags
 overrule."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from models.training.recipe import Recipe
 class Plan:
     """Default model sizes, data settings and training recipe of one model on one task."""
 
-    config: type[Config]
+    config: Callable[..., Config]  # its class: a protocol with fields allows no issubclass
     sizes: dict[str, Any]
     recipe: Recipe
     data: dict[str, Any] = field(default_factory=dict)
