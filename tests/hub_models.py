@@ -40,6 +40,16 @@ _SEQ = {
     "decoder_start_token_id": 1,
     "forced_eos_token_id": None,
 }
+_T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": 22,
+    "d_kv": 7,
+    "d_ff": 31,
+    "num_heads": 3,
+    "num_layers": LAYERS,
+    "decoder_start_token_id": 0,
+    "eos_token_id": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -115,19 +125,28 @@ CASES = [
     Case(
         "T5ForConditionalGeneration",
         "T5Config",
-        {
-            "vocab_size": VOCABULARY,
-            "d_model": 22,
-            "d_kv": 7,
-            "d_ff": 31,
-            "num_heads": 3,
-            "num_layers": LAYERS,
-            "decoder_start_token_id": 0,
-            "eos_token_id": 1,
-        },
+        _T5,
     ),
     Case("MarianMTModel", "MarianConfig", _SEQ),
     Case("BartForConditionalGeneration", "BartConfig", _SEQ),
+    Case("MvpForConditionalGeneration", "MvpConfig", _SEQ),
+    Case("BigBirdPegasusForConditionalGeneration", "BigBirdPegasusConfig", _SEQ),
+    Case(
+        "FSMTForConditionalGeneration",
+        "FSMTConfig",
+        _SEQ
+        | {
+            "src_vocab_size": VOCABULARY,
+            "tgt_vocab_size": VOCABULARY,
+            "langs": ["en", "de"],
+            "tie_word_embeddings": False,
+        },
+    ),
+    Case(
+        "SwitchTransformersForConditionalGeneration",
+        "SwitchTransformersConfig",
+        _T5 | {"num_decoder_layers": LAYERS, "num_experts": 4, "expert_capacity": 16},
+    ),
     Case(
         "XLNetForSequenceClassification",
         "XLNetConfig",

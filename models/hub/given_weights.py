@@ -3,7 +3,8 @@ module that made them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from torch import Tensor
@@ -15,22 +16,26 @@ from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 
 
-def record(forward_pass: Pass, output: Any, kinds: Sequence[SiteKind]) -> None:
-    """Put the weights of a finished pass into its recording; nothing without one. The first kind is that of all of them."""
+def record(forward_pass: Pass, by_kind: Mapping[SiteKind, Sequence[Tensor]]) -> None:
+    """Put the weights of a finished pass, layer by layer, into its recording; do nothing without one."""
     if forward_pass.recording is None:
         return
-    for number, weights in enumerate(attention_weights(output)):
-        path = forward_pass.maker(weights) or f"layer {number}"
-        name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
-        forward_pass.recording.attention[name] = _site(
-            name, kinds[0], number, weights.detach(), forward_pass
-        )
+    for number, layer in enumerate(zip_longest(*by_kind.values())):
+        for kind, weights in zip(by_kind, layer, strict=True):
+            if weights is not None:
+                _record_one(forward_pass, kind, number, weights.detach())
 
 
-def attention_weights(output: Any) -> list[Tensor]:
-    """The attention weights among a model's answers, (batch, head, query, key) each."""
-    found = getattr(output, "attentions", None) or ()
+def attention_weights(output: Any, name: str = "attentions") -> list[Tensor]:
+    """The attention weights that a model returns under this name, (batch, head, query, key) each."""
+    found = getattr(output, name, None) or ()
     return [weights for weights in found if isinstance(weights, Tensor) and weights.dim() == 4]
+
+
+def _record_one(forward_pass: Pass, kind: SiteKind, number: int, weights: Tensor) -> None:
+    path = forward_pass.maker(weights) or f"{kind.name} layer {number}"
+    name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
+    forward_pass.recording.attention[name] = _site(name, kind, number, weights, forward_pass)
 
 
 def _site(

@@ -191,6 +191,7 @@ def _hub_model(
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
     model = kind(module, sizes, **settings)
     probe.check_recorded(model)
+    probe.check_two_steps(model)
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)
     probe.lay_open(model, anatomies(config.model_type, module))

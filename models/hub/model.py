@@ -172,12 +172,23 @@ class HubModel(Architecture):
         return {}
 
     def ask(self, places: Places, **inputs: Any) -> Any:
-        """What the module answers, under watch."""
+        """Return the module's output, watched."""
+        return self._ask(self.module, places, {"attentions": self.kinds[0]}, **inputs)
+
+    def _ask(
+        self, module: nn.Module, places: Places, handed_out: Mapping[str, SiteKind], **inputs: Any
+    ) -> Any:
+        """Return the output of the module or a part of it, watched; `handed_out` maps the names under which the library
+        returns finished weights to their kinds of attention."""
         with watching(places) as forward_pass:
             if not self.config.gives_weights:
-                return self.module(**inputs)
-            output = self.module(**inputs, output_attentions=True)
-            given_weights.record(forward_pass, output, self.kinds)
+                return module(**inputs)
+            output = module(**inputs, output_attentions=True)
+            weights = {
+                kind: given_weights.attention_weights(output, name)
+                for name, kind in handed_out.items()
+            }
+            given_weights.record(forward_pass, weights)
             return output
 
     def places(self, text: Int[Tensor, "batch n"], start: int = 0) -> Places:

@@ -132,7 +132,7 @@ class OwnModel(HubModel):
             output = self.call(self.module, *(tensors or (text,)))
         if forward_pass.recording is not None and not forward_pass.recording.attention:
             raise ValueError(
-                f"{self.config.architecture}: {next(iter(forward_pass.unrecorded.values()), NOTHING)}"
+                f"{self.config.architecture}: {next(iter(forward_pass.recording.unrecorded.values()), NOTHING)}"
             )
         return output
 

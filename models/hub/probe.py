@@ -94,6 +94,19 @@ def check_recorded(model: HubModel) -> None:
             raise CheckpointError("with these weights the model's answer is not a number")
 
 
+@torch.no_grad()
+def check_two_steps(model: HubModel) -> None:
+    """Raise CheckpointError if asking the encoder, then the decoder, gives other logits than one call of the module."""
+    if len(model.streams) < 2 or not model.can_write:
+        return
+    ids = _ids(model.module, model.config, 7)
+    one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
+    if not _close(model, model(ids, ids), one_call):
+        raise CheckpointError(
+            "its decoder gives other logits from a finished encoding than in one call with its encoder"
+        )
+
+
 class PositionTable(nn.Module):
     """The vectors of places that a model was seen to look up, from the first place of a text on."""
 

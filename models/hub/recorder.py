@@ -40,7 +40,6 @@ class Pass:
             None  # the vectors of places, from the first one that a text stands at
         )
         self._makers: dict[int, tuple[Tensor, str]] = {}
-        self.unrecorded: dict[str, str] = {}  # path → why an attention there could not be recorded
 
     def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """One attention; `run` makes the call with a mask. Its result is untouched unless an edit changes its mask."""
@@ -69,8 +68,9 @@ class Pass:
         return self.frames[-1] if self.frames else Frame("attention", ())
 
     def pass_over(self, reason: str) -> None:
-        """Say why an attention of the module at work is not recorded."""
-        self.unrecorded[self.frame.path] = reason
+        """Give the reason why an attention of the module at work is not recorded."""
+        if self.recording is not None:
+            self.recording.unrecorded[self.frame.path] = reason
 
     def note_product(self, linear: Linear) -> None:
         """A product with a matrix: perhaps the W_O of the attention before it."""

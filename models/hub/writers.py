@@ -12,7 +12,6 @@ from models.hub.cache import of_library
 from models.hub.model import BACKWARDS, HubModel
 from models.hub.places import Frame, Places
 from models.hub.tokenizer import CLOSING, OPENING
-from models.hub.watch import watching
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
 
@@ -100,8 +99,8 @@ class EncoderDecoderLM(HubModel):
             self.groups,
             self.token_table,
         )
-        with watching(places):
-            return self.module.get_encoder()(**self.row(given)).last_hidden_state
+        encoder, handed_out = self.module.get_encoder(), {"attentions": ENCODER_SELF}
+        return self._ask(encoder, places, handed_out, **self.row(given)).last_hidden_state
 
     def decode(
         self,
@@ -111,13 +110,16 @@ class EncoderDecoderLM(HubModel):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        from transformers.modeling_outputs import BaseModelOutput
+        from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
 
         known = _known(masks)
         past = {} if cache is None else {"past_key_values": of_library(cache, crosses=True).past}
-        return self.ask(
+        return self._ask(
+            self.module,
             self._places(row, memory, known, start),
-            encoder_outputs=BaseModelOutput(last_hidden_state=memory),
+            {"decoder_attentions": DECODER_SELF, "cross_attentions": CROSS},
+            input_ids=known.long(),  # not read: FSMT makes its look-ahead mask only beside some ids
+            encoder_outputs=Memory(last_hidden_state=memory),  # has the fields of every encoder
             decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
             **past,
             use_cache=cache is not None,

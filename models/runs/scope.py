@@ -251,7 +251,16 @@ class Scope:
             activations, attention = finish(recording, tokens, row)
             traces.append(
                 Trace(
-                    of, fields, dict(streams), outputs, output, given, activations, attention, edits
+                    of,
+                    fields,
+                    dict(streams),
+                    outputs,
+                    output,
+                    given,
+                    activations,
+                    attention,
+                    edits,
+                    dict(recording.unrecorded),
                 )
             )
         return traces

@@ -33,6 +33,7 @@ class Recording:
 
     activations: dict[str, Activation] = field(default_factory=dict)
     attention: dict[str, AttentionSite] = field(default_factory=dict)
+    unrecorded: dict[str, str] = field(default_factory=dict)  # name of an attention → the reason
 
     def tap(
         self, path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str

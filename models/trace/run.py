@@ -37,7 +37,8 @@ class Trace:
     """A finished run: every recorded tensor on the CPU in float32, with the tokens on each axis. Read-only by convention.
 
     `teacher_forced` says whether the stream that the model writes was given; `output` is the text the model wrote, or under
-    teacher forcing the text of its first choice after each position; of a model that does not write its answer as a text."""
+    teacher forcing the text of its first choice after each position; of a model that does not write its answer as a text.
+    `unrecorded` names each attention of the run that could not be recorded, with the reason."""
 
     model: RunModel
     fields: dict[
@@ -50,6 +51,7 @@ class Trace:
     activations: dict[str, Activation]
     attention: dict[str, AttentionSite]
     edits: Edits = field(default_factory=Edits)
+    unrecorded: dict[str, str] = field(default_factory=dict)
 
     @property
     def next_token(self) -> NextToken:
