@@ -17,6 +17,7 @@ from models.devices import chosen_device
 from models.hub.describe import description
 from models.hub.model import HubModel
 from models.opening import folder_of, load
+from models.percent import percent
 from models.runs.scope import InputError, Scope
 from models.tasks import DataError
 from models.trace import Trace
@@ -253,13 +254,13 @@ def _answers(trace: Trace) -> Iterator[str]:
         yield trace.output
     for name, output in classes.items():
         each = zip(output.names, output.probabilities.tolist(), strict=True)
-        yield f"{name}: " + ", ".join(f"{one} {100 * p:.1f} %" for one, p in each)
+        yield f"{name}: " + ", ".join(f"{one} {percent(p, 1)}" for one, p in each)
 
 
 def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:
     for position in output.order:
         p, bits = float(output.log_probs[position].max().exp()), float(output.surprisal[position])
-        yield f"{position:3} {tokens[position]:16} {bits:6.2f} bits; expected {output.predicted[position]} ({100 * p:.1f} %)"
+        yield f"{position:3} {tokens[position]:16} {bits:6.2f} bits; expected {output.predicted[position]} ({percent(p, 1)})"
     yield f"{float(output.surprisal.sum()):.2f} bits in all"
 
 

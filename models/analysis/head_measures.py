@@ -29,8 +29,8 @@ class Measure:
 MEASURES = {
     "entropy": Measure(
         "Entropy", "−(1/n) Σ_{i,j} a(i,j) ln a(i,j)",
-        "How widely a query spreads its attention: 0 if one token has all of it, ln n if n tokens share alike. The most decided "
-        "head comes first.", "nats", least_first=True,
+        "How widely a query spreads its attention: 0 if one token has all of it (or none may be read), ln n if n tokens share "
+        "alike. The most decided head comes first.", "nats", least_first=True,
     ),
     "previous": Measure(
         "Previous token", "1/(n−1) Σ_{i>1} a(i,i−1)", "How much a token reads of the one right before it.", of_one_text=True,

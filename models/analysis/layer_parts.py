@@ -32,7 +32,7 @@ class Firing:
 
     @property
     def fires(self) -> Bool[Tensor, "d_ff"]:
-        """Above 0 before the activation. ReLU makes 0 of all others; GELU leaves them a little below 0, no lower than −0.17."""
+        """Above 0 before the activation. ReLU makes 0 of all others; GELU and SiLU leave them a little below 0 (blocks.lowest)."""
         return self.pre > 0
 
     def strongest(self, n: int) -> Int[Tensor, "n"]:

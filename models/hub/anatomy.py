@@ -4,15 +4,15 @@ Under pre-LN the stream goes into each norm, and what comes out of it is read; u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.hub.taps import Tap, Taps
+from models.layers.blocks import FUNCTIONS
 from models.layers.masks import SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer, norm_name
 from models.trace.deferred import Gated, Product
@@ -21,9 +21,6 @@ from models.trace.recorder import LARGEST_KEPT
 LARGEST = (
     4 * LARGEST_KEPT
 )  # numbers of what stands within a layer; the streams between layers are always kept
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu, "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -226,7 +223,7 @@ def activation_of(function: nn.Module) -> str:
     return next(
         (
             name
-            for name, own in _FUNCTIONS.items()
+            for name, own in FUNCTIONS.items()
             if torch.allclose(own(x), output, rtol=0, atol=1e-6)
         ),
         "",

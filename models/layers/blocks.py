@@ -2,7 +2,7 @@
 al. 2017, §3.1)."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +27,13 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         "½·ff_pre·(1 + tanh(√(2/π)·(ff_pre + 0.044715·ff_pre³)))",
     ),
 }
+FUNCTIONS = {name: function for name, (function, _) in ACTIVATIONS.items()} | {"silu": F.silu}
+
+
+@cache
+def lowest(activation: str) -> float:
+    """The least value that one of FUNCTIONS takes, to 8 digits: 0 for ReLU, below 0 for the others."""
+    return float(FUNCTIONS[activation](torch.linspace(-8, 0, 800_001, dtype=torch.float64)).min())
 
 
 NORMAL_STD = 0.02  # of matrices that begin "normal"

@@ -333,9 +333,9 @@ def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
         (0.0, "nothing"),
         (0.004, "0.4 %"),
         (0.5, "50 %"),
-        (0.999, "over 99 %"),
+        (0.999, "99.9 %"),
         (1.0, "100 %"),
-        (0.0000123, "0.0012 %"),
+        (0.0000123, "<0.01 %"),
     ],
 )
 def test_shares(weight, said):

@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from stage import Stage
 
+from models.percent import percent
 from viz_app.drawing.payload import pack
 
 CHANGE = np.array([0.6, 0.15, 0.3], np.float32)
@@ -15,14 +17,14 @@ CARDS = [
 ]  # fmt: skip
 
 
-def shown(stage: Stage, width: int = 900, **changes: Any) -> None:
+def shown(stage: Stage, width: int = 900, change: np.ndarray = CHANGE, **changes: Any) -> None:
     header = {
         "source": "p <i>q</i>", "reference": {"name": "it should say", "text": "a c d"}, "cards": CARDS, "legend": "How it reads.",
         "bottleneck": {"title": "The bottleneck", "note": "What it is.", "vector": "h(m)", "bars": "How much.", "scale": 2.0,
                        "labels": [["p", "", False], ["q", "a note", False], [".", "", False]]},
     } | changes  # fmt: skip
     arrays = (
-        {"vector": np.array([0.5, -2.0, 1.0, 0.0], np.float32), "change": CHANGE}
+        {"vector": np.array([0.5, -2.0, 1.0, 0.0], np.float32), "change": change}
         if header["bottleneck"]
         else {}
     )
@@ -67,6 +69,15 @@ def test_a_bar_is_as_tall_as_its_token_changes_the_vector(stage: Stage) -> None:
     assert texts(stage, ".strip .what") == ["h(m), 4 numbers, ±2.00"]
     data = stage.js("(root) => ({...root.querySelector('canvas.vector').dataset})")
     assert (data["vector"], data["first"], data["last"]) == ("h_m", "0.500000", "0")
+
+
+@pytest.mark.parametrize(
+    "shares", [(0, 1, 0.9999956), (0.00025, 0.00001, 0.9964), (1.304, 0.62, 0.004)]
+)
+def test_a_share_is_written_as_python_writes_it(stage: Stage, shares: tuple[float, ...]) -> None:
+    change = np.array(shares, np.float32)
+    shown(stage, change=change)
+    assert texts(stage, ".column span") == [percent(share) for share in change.tolist()]
 
 
 def test_without_a_bottleneck_there_is_none(stage: Stage) -> None:

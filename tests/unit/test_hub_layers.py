@@ -298,7 +298,9 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     checks = check_parts(scope.model, run.trace, found.parts, place)
     assert [check.passed for check in checks] == [True, True, True]
     assert "probabilities of the classes" in checks[-1].sentence
-    said = text.explain(found.layer[0].sublayer, found.output, False, scope.model.can_write)
+    said = text.explain(
+        [part.sublayer for part in found.parts], found.output, scope.model.can_write
+    )
     assert (
         "output path to its classes, which this token answers with, as if no layer followed" in said
     )
@@ -486,8 +488,7 @@ def test_the_page_names_what_this_family_does(
     header, _ = unpack(payloads(current, choices)["layer"])
     assert [row["name"] for row in header["rows"]] == rows
     found = token_view(current, choices)
-    parallel = any(part.sublayer.reads for part in found.layer)
-    assert says in text.explain(found.layer[0].sublayer, found.output, parallel)
+    assert says in text.explain([part.sublayer for part in found.parts], found.output)
     assert ("gates are open" in header["firing"]) == (name in GATED)
     columns = files.layers_csv(found).splitlines()[0]
     assert f"{KNOWN[name][2]} of" in columns

@@ -17,6 +17,7 @@ from small import random_gpt, random_model
 from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
 from models.checkpoint import Checkpoint
+from models.percent import percent
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import NextToken
@@ -197,7 +198,7 @@ def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, positi
     )
     rank = order.index(follows) + 1
     assert header["answer"]["fact"] == (
-        f"Follows: “{TEXT[position]}”, probability {text.percent(p[follows])}, rank {rank} of 11, "
+        f"Follows: “{TEXT[position]}”, probability {percent(float(p[follows]), 1)}, rank {rank} of 11, "
         f"{-math.log2(p[follows]):.2f} bits."
     )
     top, entropy = np.sort(p)[-10:].sum(), -(p * np.log2(p)).sum()
@@ -403,21 +404,6 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
         "likely tokens."
     )
     assert of(gpt, "a")[0]["summary"].startswith("1 token, ")
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (0.00001, "< 0.05 %"),
-        (0.00051, "0.1 %"),
-        (0.132, "13.2 %"),
-        (0.9995, "> 99.95 %"),
-        (1.0, "100.0 %"),
-        (0.0, "0.0 %"),
-    ],
-)
-def test_a_probability_is_said_in_percent(value: float, said: str) -> None:
-    assert text.percent(value) == said
 
 
 def test_what_is_listed_is_said_of_the_whole() -> None:

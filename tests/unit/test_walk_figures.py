@@ -565,7 +565,7 @@ def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(
 
 
 @pytest.mark.parametrize(("weight", "said"), [
-    (0.01, "1 %"), (0.0099, "0.99 %"), (0.99, "99 %"), (0.991, "over 99 %"), (0.625, "62 %"), (0.00051, "0.051 %"),
+    (0.01, "1 %"), (0.99, "99 %"), (0.9999956, ">99.99 %"), (0.625, "62 %"), (0.00031, "0.03 %"), (0.0, "nothing"),
 ])  # fmt: skip
 def test_a_share_of_the_attention_in_percent(weight: float, said: str) -> None:
     assert inside_text.share(weight) == said

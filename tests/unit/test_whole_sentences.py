@@ -13,6 +13,7 @@ from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import measure
 from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION, Choice, Reach
 from models.architectures.transformer import Transformer
+from models.layers.masks import Mask
 from models.layers.positions import wavelengths
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
@@ -371,6 +372,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
                 query_stream=kind.query_stream,
                 key_stream=kind.key_stream,
                 has_causes=True,
+                mask=Mask(),
             ),
             words.terms("translation", "eng-fra"),
         )
@@ -379,8 +381,8 @@ def test_where_queries_keys_and_values_come_from() -> None:
     both = "Queries **Q**, keys **K** and values **V** all come from"
     assert said == {
         "encoder_self": f"{both} the English sentence: each English token may read every other, in both directions.",
-        "decoder_self": f"{both} the French so far. Nothing may read what comes after it, because while a decoder writes, that "
-        "does not exist yet: these cells are hatched and their weight is exactly 0.",
+        "decoder_self": f"{both} the French so far. Nothing may read what comes after it, because a model that writes "
+        "from left to right does not have that yet: these cells are hatched and their weight is exactly 0.",
         "cross": "Queries **Q** come from the French so far (the decoder); keys **K** and values **V** come from the English "
         "sentence (as it leaves the encoder). This is where the two texts meet.",
     }

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from torch import Tensor
-
 from models.analysis.checks import Check
 from models.runs.inputs import MASK
 from models.tokenizers.encoding import with_masks
@@ -88,7 +86,7 @@ def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
             else "the model writes",
             trace.output,
         )
-    return f"most likely next, {_percent(output.last.max().exp())}", token_text(
+    return f"most likely next, {words.percent(float(output.last.max().exp()))}", token_text(
         output.predicted[-1]
     )
 
@@ -98,7 +96,7 @@ def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:
     if output.positions:
         best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
         return "most likely in the place of [MASK]", ", ".join(
-            f"{token_text(token)} ({_percent(p)})" for token, p in best
+            f"{token_text(token)} ({words.percent(float(p))})" for token, p in best
         )
     return (
         _classed(trace, others[0])
@@ -109,12 +107,12 @@ def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:
 
 def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
     name = next(name for name, each in trace.outputs.items() if each is output)
-    return f"{name}, {_percent(output.probabilities.max())}", output.predicted
+    return f"{name}, {words.percent(float(output.probabilities.max()))}", output.predicted
 
 
 def _found(trace: Trace, output: Span) -> tuple[str, str]:
     return (
-        f"the answer in the text, {_percent(output.log_probs[output.start, output.end].exp())}",
+        f"the answer in the text, {words.percent(float(output.log_probs[output.start, output.end].exp()))}",
         output.text,
     )
 
@@ -137,10 +135,6 @@ def arrows(order: Sequence[int]) -> str:
 
 def _made(trace: Trace, output: Numbers) -> tuple[str, str]:
     return "the model makes", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
-
-
-def _percent(p: Tensor) -> str:
-    return f"{100 * float(p):.0f} %"
 
 
 _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {

@@ -1,5 +1,6 @@
-"""What the app says, in words: `words.kind_title`, `words.terms`, `words.training_summary` and so on, by purpose in four files."""
+"""What the app says, in words: `words.kind_title`, `words.terms`, `words.training_summary` and so on, by purpose in five files."""
 
+from models.percent import percent
 from viz_app.words.attention import (  # fmt: skip
     JOINED,
     STEP,
@@ -47,7 +48,7 @@ from viz_app.words.training import (  # fmt: skip
 __all__ = [
     "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes",
     "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
-    "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "place", "score", "score_summary",
+    "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "percent", "place", "score", "score_summary",
     "sentence", "sides", "similarity_dropped", "terms", "training_brief", "training_of_swapped", "training_origin",
     "training_summary", "unequal_training", "where_from", "with_warning",
 ]  # fmt: skip

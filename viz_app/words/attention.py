@@ -3,7 +3,9 @@
 import re
 
 from models.analysis.joined_words import WordSite
+from models.layers.similarity import TIMES
 from models.trace import AttentionSite
+from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
 
 # (stack, role) → what this kind of attention is called, and where there is little room
@@ -84,6 +86,8 @@ def _step(site: AttentionSite) -> str:
 
 def where_from(site: AttentionSite, t: Terms) -> str:
     """Where the queries, keys and values of this kind of attention come from."""
+    if isinstance(site, WordSite):
+        return where_from(site.of, t)
     if not site.has_causes:
         return "The library of this model hands out these weights and not the queries, keys and values that they come from."
     query, key = t.of(site.query_stream), t.of(site.key_stream)
@@ -108,12 +112,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
     if site.role == "content":
         return f"{all_}, its content stream: each {query.token} may read itself and what comes before it in the order."
-    if site.stack == "encoder":
-        return f"{all_}: each {query.token} may read every other, in both directions."
-    return (
-        f"{all_}. Nothing may read what comes after it, because while a decoder writes, that does not exist yet: these cells "
-        "are hatched and their weight is exactly 0."
-    )
+    return all_ + may_read(site, query.token)
 
 
 def formula(site: AttentionSite) -> str:
@@ -124,6 +123,7 @@ def formula(site: AttentionSite) -> str:
     content = {
         "scaled dot": f"q·k / √{site.d_head}",
         "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
+        TIMES: f"{float(learned['s']):.3g} · q·k" if "s" in learned else "",
     }.get(site.similarity.name) or site.similarity.formula
     return " + ".join([content, *(term.name for term in site.terms)])
 
@@ -150,16 +150,19 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     )
     if isinstance(site, WordSite):
         return _how_to_read_words(site, writes)
-    shares = f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
+    shares = (
+        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
+        f"{add_up(site)}"
+    )
     if not site.has_causes:
-        return f"{shares}up to 1."
+        return f"{shares}."
     passes_on = (
         r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
         if is_alignment(site)
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
-        rf"{shares}up to 1. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; "
+        rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; "
         f"{passes_on}"
     )
 
@@ -178,7 +181,7 @@ def _how_to_read_words(site: WordSite, writes: bool) -> str:
     )
     return (
         f"Each row is one word that reads, the mean of its tokens' rows; each column one word that is read, the sum of its tokens' "
-        f"columns.{named} So none is negative and each row still adds up to 1. Which tokens are of one word the tokenizer says; "
+        f"columns.{named} So none is negative and each row still adds {add_up(site)}. Which tokens are of one word the tokenizer says; "
         f"special tokens stand alone.{made}"
     )
 

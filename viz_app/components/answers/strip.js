@@ -103,7 +103,7 @@ function fillCard(button, { places, alternatives, arrays }, i, theme) {
     const [label, p] = rows[j];
     row.className = j ? "" : "taken";
     row.children[0].textContent = shorten(label[0], 14);
-    row.children[1].textContent = percent(p);
+    row.children[1].textContent = decimals(p);
     row.title = `${label[0]}: probability ${exact(p)}`;
     row.dataset.p = exact(p);
     paint(row, p, theme);

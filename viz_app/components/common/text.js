@@ -10,6 +10,20 @@ function exact(value) {
   return value.toPrecision(9);
 }
 
+// A share in percent, as models/percent.py writes it: what would round to 0 or to 100 gets more digits, and at last a bound, so that
+// "0 %" and "100 %" are written of exactly 0 and 1 alone.
+const MOST_DIGITS = 2;
+
+function percent(share, digits = 0) {
+  if (share === 0 || share === 1) return `${100 * share} %`;
+  for (let more = digits; more <= MOST_DIGITS; more++) {
+    const text = (100 * share).toFixed(more);
+    if (Number(text) !== 0 && Number(text) !== 100) return `${text} %`;
+  }
+  const end = 0.1 ** MOST_DIGITS;
+  return share < 0.5 ? `<${end.toFixed(MOST_DIGITS)} %` : `>${(100 - end).toFixed(MOST_DIGITS)} %`;
+}
+
 // Shortened in the middle to at most `limit` characters, whole characters only.
 function shorten(text, limit) {
   const characters = [...text];

@@ -38,7 +38,7 @@ class Switches {
     this.box.checked = hides;
     this.label.style.visibility = this.note.style.visibility = sinks.length ? "visible" : "hidden";
     this.label.lastChild.textContent = `hide ${names}`;
-    const share = `${(100 * sinkShare).toFixed(0)} %`;
+    const share = percent(sinkShare);
     this.note.textContent = hides ? `${names} hidden: ${share} of the weight goes there` : `(${share} of the weight)`;
   }
 }

@@ -58,7 +58,7 @@ class Stops extends Rows {
     cell("added", `${where}: length of what it ${picture.adds ? "adds" : "makes"}`, ({ x, wide }) => this.bar(x, y, wide, stop.added, largest.added, row));
     cell("direction", `${where}: cosine with the stream it read`, ({ x, wide }) => this.signed(x, y, wide, stop.direction, row));
     cell("length", `${where}: length of the stream after it`, ({ x, wide }) => this.bar(x, y, wide, stop.length, largest.length, row));
-    cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, share(stop.answer)));
+    cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, tight(stop.answer)));
     if (tokens) this.predictions(stop, line, y, tokens, where, row);
     if (!stop.site) return;
     const choose = () => void this.on.choose(stop.site);
@@ -70,7 +70,7 @@ class Stops extends Rows {
   predictions(stop, line, y, { x, wide }, where, row) {
     const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (80 * this.grown)))), each = wide / n - 4;
     stop.best.slice(0, n).forEach(([label, p], i) => {
-      const left = x + i * (each + 4), code = 1 + Math.round(254 * p), number = share(p), room = this.measure(number) * this.grown + 6;
+      const left = x + i * (each + 4), code = 1 + Math.round(254 * p), number = tight(p), room = this.measure(number) * this.grown + 6;
       this.put("rect", { x: left, y: y + 3, width: each, height: this.line - 6, rx: 3, fill: css(this.theme.ramp[code]), stroke: this.theme.line }, undefined, row);
       const ink = this.theme.on(code);
       this.write(left + 4, y + this.line / 2, label[0], each - room - 4, { parent: row, ink, bold: label[0] === this.picture.answer[0] });
@@ -80,4 +80,4 @@ class Stops extends Rows {
   }
 }
 
-const share = (p) => (p >= 0.9995 ? "100%" : p < 0.001 ? "<.1%" : p < 0.0995 ? `${(100 * p).toFixed(1)}%` : `${Math.round(100 * p)}%`);
+const tight = (p) => percent(p, p < 0.0995 ? 1 : 0).replace(" ", "");

@@ -31,7 +31,7 @@ class Bars {
     bar.style.width = `${100 * p}%`;
     frame.hidden = drawn === undefined;
     if (drawn !== undefined) frame.style.width = `${100 * drawn}%`;
-    number.textContent = percent(p);
+    number.textContent = decimals(p);
     note.textContent = mark + (mark && rank > 1 ? `, rank ${rank}` : "");
     element.classList.toggle("taken", Boolean(mark));
     const detail = `probability ${exact(p)}${drawn === undefined ? "" : `, drawn with ${exact(drawn)}`}${label[1] ? `, ${label[1]}` : ""}`;
@@ -45,4 +45,4 @@ class Bars {
 }
 
 // Three decimals; what would round to 0 or to 1 says so.
-const percent = (p) => (p > 0 && p < 0.0005 ? "<.001" : p < 1 && p >= 0.9995 ? ">.999" : p.toFixed(3));
+const decimals = (p) => (p > 0 && p < 0.0005 ? "<.001" : p < 1 && p >= 0.9995 ? ">.999" : p.toFixed(3));

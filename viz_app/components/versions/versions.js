@@ -57,11 +57,11 @@ class Versions {
     const what = this.root.querySelector(".bottleneck > .what");
     what.textContent = bars;
     const box = this.part("columns"), largest = Math.max(...change);
-    box.setAttribute("aria-label", `${bars} ${labels.map(([text], i) => `${text}: ${share(change[i])}`).join(", ")}`);
+    box.setAttribute("aria-label", `${bars} ${labels.map(([text], i) => `${text}: ${percent(change[i])}`).join(", ")}`);
     box.replaceChildren();
     labels.forEach(([text, hint], i) => {
       const column = put(box, "div", "column");
-      put(column, "span", "", share(change[i]));
+      put(column, "span", "", percent(change[i]));
       put(column, "i").style.height = `${(TALLEST * change[i]) / largest}px`;
       put(column, "b", "", text);
       column.title = `${text}${hint ? ` (${hint})` : ""}: ${exact(change[i])}`;
@@ -76,8 +76,6 @@ class Versions {
     this.strip.show(bottleneck.vector, arrays.vector, bottleneck.scale, this.theme);
   }
 }
-
-const share = (value) => `${Math.round(100 * value)} %`;
 
 function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".versions");

@@ -52,7 +52,7 @@ def swapped(
     apart = moved / site.n_query / 2
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{100 * apart:.0f} % of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
+        f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
     )
 
 

@@ -90,16 +90,7 @@ def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
 
 def share(weight: float) -> str:
     """A weight as a share of the attention: "62 %", "0.3 %", "nothing"."""
-    percent = 100 * weight
-    if percent == 0:
-        return "nothing"
-    return (
-        f"{percent:.0f} %"
-        if 1 <= percent <= 99 or percent == 100
-        else f"{percent:.2g} %"
-        if percent < 1
-        else "over 99 %"
-    )
+    return words.percent(weight) if weight else "nothing"
 
 
 def explain(view: str, site: AttentionSite, t: words.Terms) -> str:

@@ -21,7 +21,7 @@ from viz_app.views.layer.token_view import Choices, TokenView, token_view
 
 def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
-    ui.headline(text.QUESTION, text.ANSWER)
+    ui.headline(text.QUESTION, text.answer(run.scope.model.sublayers))
     drop_similarity(run)
     ui.run_strip(run.trace, run.terms, run.stale)
     if not run.scope.model.sublayers:
@@ -45,10 +45,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     left, right = st.columns([1.2, 1], gap="medium")
     with left, st.container(key="explanation"):
         view = token_view(run, choices)
-        parallel = any(part.sublayer.reads for part in view.layer)
-        st.markdown(
-            text.explain(view.layer[0].sublayer, view.output, parallel, run.scope.model.can_write)
-        )
+        sublayers = [part.sublayer for part in view.parts]
+        st.markdown(text.explain(sublayers, view.output, run.scope.model.can_write))
         session = live.session()
 
         def of(make: Callable[[TokenView], str | bytes]) -> Callable[[], str | bytes]:

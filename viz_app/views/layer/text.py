@@ -1,15 +1,16 @@
 """What the page "A layer, step by step" says. Layers, tokens and the numbers of a feed-forward are counted from 1 here."""
 
+import math
 from collections.abc import Sequence
 
 from models.architectures.base import CLASSES, NEXT_TOKEN, Architecture
+from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.views.inside.text import quoted
 
 QUESTION = "A layer, step by step: what does each part of it add?"
-ANSWER = "Attention and feed-forward each add a vector to the token's own."
 BEHIND = "cross"  # how a layer that has no number is called among those that have one
 BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
@@ -18,16 +19,16 @@ _ROLES = {
     FEED_FORWARD: "feed-forward",
 }  # fmt: skip
 _FUNCTIONS = {"relu": "ReLU", "gelu": "GELU", "gelu tanh": "GELU", "silu": "SiLU"}
-_GELU = "GELU leaves the others between −0.17 and 0"
-_FIRES = {
-    "relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GELU, "silu": "SiLU leaves the others between −0.28 and 0",
-}  # fmt: skip
 
-EXPLANATION = """
-**The residual stream** of a token is one vector, which each attention and each feed-forward reads and adds to. **Adds** is the
-length of what is added, **cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. **Mean** and
-**spread** (standard deviation) are those of the vector's numbers.
-"""
+_ADDING = (
+    "**The residual stream** of a token is one vector. {each} reads it and adds to it. **Adds** is the length of what is added, "
+    "**cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. "
+)
+_REPLACING = (
+    "**The stream** of a token is one vector. {each} reads it and puts another in its place. **Makes** is the length of that one, "
+    "**cosine** its direction: 1 is the same as before, 0 at a right angle, −1 the opposite. "
+)
+_NUMBERS = "**Mean** and **spread** (standard deviation) are those of the vector's numbers."
 _FORMULAS = {
     "LayerNorm": "(x − mean) / spread · gain + bias",
     "RMSNorm": "x / √(mean of x²) · gain",
@@ -35,9 +36,9 @@ _FORMULAS = {
 _NORMS = {
     "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It "
     "resets the stream's size, however much was added.",
-    "pre": "**{norm}** comes before each part here (pre-LN): attention and feed-forward read {formula}, "
+    "pre": "**{norm}** comes before each part here (pre-LN): {parts} read {formula}, "
     "and the stream itself is only ever added to. One last {norm} comes before the output.",
-    "parallel": "**{norm}** comes before each part here (pre-LN): attention and feed-forward both read {formula} of the stream "
+    "parallel": "**{norm}** comes before each part here (pre-LN): {parts} both read {formula} of the stream "
     "that comes into the layer, and both are added to it at once. One last {norm} comes before the output.",
     "none": "**This model has no residual connections and no LayerNorm**: what attention makes takes the stream's place, and what "
     "a token was is lost where attention does not carry it on.",
@@ -52,6 +53,22 @@ _READ = {
     CLASSES: " to its classes, which this token answers with",
 }
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"  # classes, of a model that writes
+
+
+def answer(sublayers: Sequence[Sublayer]) -> str:
+    """What the parts of this model's layers do, in one sentence; of a model without such layers what they do elsewhere."""
+    if not sublayers:
+        return "In a Transformer, attention and feed-forward each add a vector to the token's own."
+    parts = _parts(sublayers).capitalize()
+    if not all(sublayer.adds for sublayer in sublayers):
+        return f"{parts} replaces the token's vector: nothing is added to it."
+    each = "each add" if " and " in parts else "adds"
+    return f"{parts} {each} a vector to the token's own."
+
+
+def _parts(sublayers: Sequence[Sublayer]) -> str:
+    feeds = any(sublayer.role == FEED_FORWARD for sublayer in sublayers)
+    return "attention and feed-forward" if feeds else "attention"
 
 
 def role(sublayer: Sublayer) -> str:
@@ -150,20 +167,34 @@ def firing_name(sublayer: Sublayer) -> str:
 def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]) -> str:
     """How many numbers inside a feed-forward fire, what that means, and which are strongest."""
     named = ", ".join(f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest)
-    rest = f" ({_FIRES[sublayer.activation]})" if sublayer.activation in _FIRES else ""
+    rest = f" ({_others(sublayer.activation)})" if sublayer.activation in _FUNCTIONS else ""
     what = "gates are open" if sublayer.gated else "fire"
     return f"{n} of {d_ff} {what}: they are above 0{rest}. Strongest: numbers {named}."
 
 
-def explain(sublayer: Sublayer, output: str, parallel: bool = False, writes: bool = True) -> str:
-    """What stands under the picture; `output` is what the model is asked of the stream, "" for nothing; `parallel` where all parts
-    of a layer read the same; whether the model `writes`."""
-    norm = _NORMS["parallel" if parallel else sublayer.norm].format(
-        norm=sublayer.norm_name, formula=_FORMULAS[sublayer.norm_name]
+def _others(activation: str) -> str:
+    """What an activation makes of numbers that are not above 0; its lowest value rounded away from 0, so that it is a bound."""
+    name, least = _FUNCTIONS[activation], lowest(activation)
+    if least == 0:
+        return f"{name} makes 0 of the others"
+    bound = f"{math.floor(10_000 * least) / 10_000:.4f}".replace("-", "−")
+    return f"{name} leaves the others between {bound} and 0"
+
+
+def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
+    """Explain the picture of a stream's `sublayers`; `output` is what the model is asked of the stream, "" for nothing; `writes`
+    says whether the model writes."""
+    one, parallel = sublayers[0], any(sublayer.reads for sublayer in sublayers)
+    parts = _parts(sublayers)
+    stream = (_ADDING if one.adds else _REPLACING).format(
+        each=f"Each {parts.replace(' and ', ' and each ')}"
+    ) + _NUMBERS
+    norm = _NORMS["parallel" if parallel else one.norm].format(
+        norm=one.norm_name, formula=_FORMULAS[one.norm_name], parts=parts
     )
     read = _READ.get(output, "") + _BESIDE * (output == CLASSES and writes)
     lens = [_LENS.format(read=read)] if output else []
-    return "\n\n".join((EXPLANATION.strip(), norm, *lens))
+    return "\n\n".join((stream, norm, *lens))
 
 
 def too_long(n: int, most: int) -> str:

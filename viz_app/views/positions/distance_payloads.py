@@ -15,6 +15,7 @@ from models.analysis.scores_by_distance import (
     rotated_pair,
     scores_by_distance,
 )
+from models.layers.masks import LOOK_AHEAD
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing import notes
@@ -29,7 +30,7 @@ from viz_app.views.inside.cell import Cell, token_choice
 from viz_app.views.positions import rotation_claims as claims
 from viz_app.views.positions import rotation_text as say
 
-AXES = ("distance: position of the query − position of the key", "score q·k/√d, before the mask")
+DISTANCE = "distance: position of the query − position of the key"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,16 @@ class DistanceView:
         )
 
     @property
+    def axes(self) -> tuple[str, str]:
+        """What both pictures are drawn along: the distance, and the score by its formula."""
+        return DISTANCE, f"score {words.formula(self.site)}, before the mask"
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the look-ahead mask blocks a key of this run."""
+        return any(layer.name == LOOK_AHEAD and layer.blocks for layer in self.site.mask.layers)
+
+    @property
     def file(self) -> str:
         return file_name(
             self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}"
@@ -109,10 +120,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     domain, where = domain_of(all_pairs, scores), words.place(view.site, choices.head)
     drawn: Pictures = {
         "positions-distance": every_pair(
-            all_pairs, f"{where}: score by distance", domain, view.file, view.about
+            all_pairs, f"{where}: score by distance", view.axes, domain, view.file, view.about
         ),
         "positions-explained": notes.rows(
-            "explained", *say.distances(all_pairs, one_pair is not None)
+            "explained", *say.distances(all_pairs, one_pair is not None, view.hidden)
         ),
         "checks": notes.check_rows(checks(view)),
     }
@@ -124,7 +135,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
             run.trace, Cell(view.site, choices.head, query, key), run.terms, query + 1
         ),
         "positions-carried": only_turned(
-            scores, query - key, names, domain, f"{view.file}.turned", view.about
+            scores, query - key, names, view.axes, domain, f"{view.file}.turned", view.about
         ),
     }
 
@@ -138,7 +149,12 @@ def checks(view: DistanceView) -> list[Check]:
 
 
 def every_pair(
-    all_pairs: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts
+    all_pairs: ScoresByDistance,
+    title: str,
+    axes: tuple[str, str],
+    domain: tuple[float, float],
+    file: str,
+    about: Facts,
 ) -> bytes:
     """The payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
     arrays = {"value": all_pairs.mean, "least": all_pairs.least, "largest": all_pairs.largest}
@@ -147,13 +163,14 @@ def every_pair(
         name: getattr(all_pairs, of).numpy().astype(np.int32)
         for name, of in (("distance", "distance"), ("pairs", "pairs"))
     }
-    return _pack(title, domain, file, about, **counts, **numbers)
+    return _pack(title, axes, domain, file, about, **counts, **numbers)
 
 
 def only_turned(
     scores: Tensor,
     distance: int,
     names: Sequence[str],
+    axes: tuple[str, str],
     domain: tuple[float, float],
     file: str,
     about: Facts,
@@ -163,6 +180,7 @@ def only_turned(
     places = np.arange(len(scores), dtype=np.int32)
     return _pack(
         f"{query} asks {key}: their score, only turned",
+        axes,
         domain,
         file,
         about,
@@ -174,6 +192,7 @@ def only_turned(
 
 def _pack(
     title: str,
+    axes: tuple[str, str],
     domain: tuple[float, float],
     file: str,
     about: Facts,
@@ -182,7 +201,7 @@ def _pack(
 ) -> bytes:
     header = {
         "title": title,
-        "axes": AXES,
+        "axes": axes,
         "domain": domain,
         "marked": marked,
         **saving(file, about),

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
 from models.architectures import Model
+from viz_app import words
 from viz_app.views.positions.shuffle import UNRELATED, change_text
 
 SAME, SAME_FLOAT = (
@@ -91,7 +92,7 @@ def recurrent(test: ShuffleTest) -> str:
             + "Nothing can change places here: besides the end mark there is only one token. Type more words."
         )
     found = ", ".join(
-        f"{name} {100 * float(mean):.0f} %"
+        f"{name} {words.percent(float(mean))}"
         for name, mean in zip(test.stages, test.mean, strict=True)
     )
     same = ", ".join(
@@ -136,7 +137,7 @@ def shuffled(
         else f"a vector still changed by {exact} of its length: more than rounding explains."
     )
     return (
-        f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what it was "
+        f"With positions, a token's vector {where} is on average {words.percent(last)} of its length away from what it was "
         f"({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). With positions switched off, {without}"
     )
 

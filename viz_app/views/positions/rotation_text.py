@@ -53,10 +53,10 @@ def rotation(turns: Rotation, d_head: int, n: int) -> str:
     )
 
 
-def distances(scores: ScoresByDistance, turns: bool) -> list[tuple[str, str]]:
-    """What the pictures by distance are, as rows of plain text."""
-    hides = " A key never stands behind its query here: the look-ahead mask hides those."
-    behind = hides if int(scores.distance.min()) == 0 else ""
+def distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
+    """What the pictures by distance are, as rows of plain text; `hidden` where the look-ahead mask hides the keys after a query."""
+    left_out = hidden and int(scores.distance.min()) == 0
+    behind = " A key never comes after its query here: the look-ahead mask hides those." * left_out
     rows = [
         ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
         (

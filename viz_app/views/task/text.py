@@ -148,7 +148,7 @@ def fact(
 ) -> str:
     """What really stands there, and how probable it was."""
     return (
-        f"{mark.capitalize()}: “{token}”, probability {percent(probability)}, rank {rank:,} of {n_vocabulary:,}, "
+        f"{mark.capitalize()}: “{token}”, probability {words.percent(probability, 1)}, rank {rank:,} of {n_vocabulary:,}, "
         f"{bits(surprisal)} bits."
     )
 
@@ -156,7 +156,7 @@ def fact(
 def rest(n_shown: int, mass: float, entropy: float) -> str:
     """What the listed tokens are of the whole distribution."""
     return (
-        f"These {n_shown} hold {percent(mass)} of the probability. Entropy {bits(entropy)} bits: as open as a choice among "
+        f"These {n_shown} hold {words.percent(mass, 1)} of the probability. Entropy {bits(entropy)} bits: as open as a choice among "
         f"{choices(2**entropy)} equally likely tokens."
     )
 
@@ -177,7 +177,7 @@ def guess_title(name: str, i: int, n: int) -> str:
 def class_fact(output: ClassProbabilities) -> str:
     """The probability of every class, and the most probable one."""
     each = ", ".join(
-        f"P({name}) = {percent(float(p))}"
+        f"P({name}) = {words.percent(float(p), 1)}"
         for name, p in zip(output.names, output.probabilities, strict=True)
     )
     return f"{each}: most probable is “{output.predicted}”."
@@ -196,7 +196,7 @@ def span_title(question: str) -> str:
 def span_fact(answer: str, start: float, end: float) -> str:
     """How probable the answer is; natural logarithms of p(start) and p(end)."""
     p, q = math.exp(start), math.exp(end)
-    return f"“{answer}”: p(start) {percent(p)} · p(end) {percent(q)} = {percent(p * q)}."
+    return f"“{answer}”: p(start) {words.percent(p, 1)} · p(end) {words.percent(q, 1)} = {words.percent(p * q, 1)}."
 
 
 def span_scale(least: float) -> list[str]:
@@ -256,10 +256,3 @@ def choices(value: float) -> str:
         if value < 10
         else f"{value:.1f}"
     )
-
-
-def percent(p: float) -> str:
-    """A probability in percent; what would round to 0 or to 100 says so."""
-    if 0 < p < 0.0005:
-        return "< 0.05 %"
-    return "> 99.95 %" if 0.9995 <= p < 1 else f"{100 * p:.1f} %"

@@ -1,0 +1,17 @@
+"""Shares in percent. A number that would round to 0 or to 100 gets more digits, and at last a bound."""
+
+MOST_DIGITS = 2  # behind the point, before a share is only bounded
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Format a share between 0 and 1 as "62 %", "0.3 %", "99.97 %", "<0.01 %" or ">99.99 %".
+
+    "0 %" and "100 %" are written of exactly 0 and 1 alone."""
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
+    for more in range(digits, MOST_DIGITS + 1):
+        text = f"{100 * share:.{more}f}"
+        if float(text) not in (0, 100):
+            return f"{text} %"
+    end = 0.1**MOST_DIGITS
+    return f"<{end:.{MOST_DIGITS}f} %" if share < 0.5 else f">{100 - end:.{MOST_DIGITS}f} %"
