@@ -21,8 +21,9 @@ from models.analysis import head_sum, head_walk, softmax
 from models.checkpoint import Checkpoint, save_checkpoint
 from models.tokenizers.base import Tokenizer
 from viz_app import words
-from viz_app.drawing.labels import Label
+from viz_app.drawing.labels import Label, quoted
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import token_choice
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
@@ -139,7 +140,7 @@ def test_the_heads_payload_adds_up(trace, at):
 
 
 def test_the_choice_of_tokens(trace, at):
-    header, arrays = unpack(inside_cell.token_choice(trace, at, TERMS))
+    header, arrays = unpack(token_choice(trace, at, TERMS))
     np.testing.assert_array_equal(arrays["weights"], at.site.weights(at.head)[at.query].numpy())
     assert (header["query"], header["key"]) == (2, 1)
     assert len(header["queries"]) == at.site.q.shape[2]
@@ -343,9 +344,9 @@ def test_shares(weight, said):
 
 
 def test_tokens_in_sentences():
-    assert inside_text.quoted(Label("·cat")) == "“cat”"
-    assert inside_text.quoted(Label("·")) == "“·”"
-    assert inside_text.quoted(Label("[end]", special=True)) == "[end]"
+    assert quoted(Label("·cat")) == "“cat”"
+    assert quoted(Label("·")) == "“·”"
+    assert quoted(Label("[end]", special=True)) == "[end]"
 
 
 def test_a_blocked_key_says_so(trace):

@@ -31,6 +31,7 @@ from stage import (
 
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import token_choice
 from viz_app.views.inside import cell as inside_cell
 
 HEAD, QUERY, KEY = 1, 3, 2
@@ -47,7 +48,8 @@ def payload(
     source: str = letters.SOURCE,
 ) -> bytes:
     trace = letters.trace(source)
-    return getattr(inside_cell, component)(
+    draw = token_choice if component == "choice" else getattr(inside_cell, component)
+    return draw(
         trace, inside_cell.chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS
     )
 
@@ -55,7 +57,7 @@ def payload(
 def shown(
     stage: Stage, component: str = "walk", width: int = 1000, **how: Any
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    data = payload({"choice": "token_choice"}.get(component, component), **how)
+    data = payload(component, **how)
     stage.mount(component, width).show(data)
     return unpack(data)
 
@@ -1164,9 +1166,9 @@ def test_the_choice_shades_keys_by_the_weights_of_the_query(stage: Stage) -> Non
 
 
 def test_strong_keys_are_written_in_the_pages_colour(stage: Stage) -> None:
-    weights = np.zeros(len(unpack(payload("token_choice"))[0]["keys"]), np.float32)
+    weights = np.zeros(len(unpack(payload("choice"))[0]["keys"]), np.float32)
     weights[1], weights[2] = 1, 0.2
-    stage.mount("choice", 700).show(stage.change(payload("token_choice"), {"weights": weights}))
+    stage.mount("choice", 700).show(stage.change(payload("choice"), {"weights": weights}))
     inks = [hex_of(one) for one in stage.css(".keys button", "color")]
     assert inks[:3] == [INK, PAPER, INK]
 
@@ -1177,7 +1179,7 @@ def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
     ).astype(np.float32)
     keys = [["k", "", False]] * len(weights)
     data = stage.change(
-        payload("token_choice"), {"weights": weights}, keys=keys, blocked=[[]] * len(weights), key=0
+        payload("choice"), {"weights": weights}, keys=keys, blocked=[[]] * len(weights), key=0
     )
     stage.mount("choice", 700).show(data)
     shades = [hex_of(one) for one in stage.css(".keys button", "backgroundColor")]
@@ -1191,10 +1193,10 @@ def test_a_click_chooses_who_reads_or_what_is_read(stage: Stage) -> None:
     stage.click(".queries button", n=4)
     stage.click(".keys button", n=5)
     assert stage.sent == [["pick", {"query": 4, "key": -1}], ["pick", {"query": QUERY, "key": 5}]]
-    stage.show(payload("token_choice", source="abc"))
+    stage.show(payload("choice", source="abc"))
     assert stage.texts(".keys button") == ["a", "b", "c", "[end]"]
     assert int(stage.data(".choice")["painted"]) == 2
-    stage.show(payload("token_choice", source="abcdeabcde"))
+    stage.show(payload("choice", source="abcdeabcde"))
     assert stage.texts(".keys button") == [*"abcdeabcde", "[end]"]
     stage.click(".keys button", n=9)
     assert stage.sent[-1] == ["pick", {"query": QUERY, "key": 9}]
@@ -1206,7 +1208,7 @@ def test_what_is_chosen_is_in_sight_among_many_tokens(stage: Stage) -> None:
     stage.mount("choice", 500)
     for query, key in ((40, 20), (10, 55), (0, 0)):
         told = {"queries": many, "keys": many, "blocked": [[]] * 60, "query": query, "key": key}
-        stage.show(stage.change(payload("token_choice"), arrays, **told))
+        stage.show(stage.change(payload("choice"), arrays, **told))
         for side, chosen in (("queries", query), ("keys", key)):
             box, button = stage.box(f".{side}.tokens"), stage.box(f".{side} button", chosen)
             assert box["height"] < 70

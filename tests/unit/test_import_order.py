@@ -80,6 +80,22 @@ def test_packages_of_models_import_downwards(graph):
     assert not [(a, b) for a, b in edges if LEVEL[_package(b)] > LEVEL[_package(a)]]
 
 
+def test_no_page_imports_a_page(graph):
+    def page(module: str) -> str:
+        return module.split(".")[2] if module.startswith("viz_app.views.") else ""
+
+    pages = {page(name) for name in graph} - {""}
+    assert len(pages) > 8
+    assert not [(a, b) for a in graph for b in graph[a] if page(a) and page(b) not in ("", page(a))]
+
+
+@pytest.mark.parametrize("package", ["drawing", "controls", "session", "words", "components"])
+def test_what_pages_share_imports_no_page(graph, package):
+    shared = [name for name in graph if name.startswith(f"viz_app.{package}.")]
+    assert shared
+    assert not [(a, b) for a in shared for b in graph[a] if b.startswith("viz_app.views.")]
+
+
 def _package(module: str) -> str:
     return module.split(".")[1]
 

@@ -14,8 +14,9 @@ from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.drawing.labels import Label
+from viz_app.drawing.labels import Label, quoted
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import token_choice
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import scaling
@@ -477,7 +478,7 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
 
 
 def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
-    header, _ = unpack(inside_cell.token_choice(*chosen(traces, "dot"), TERMS))
+    header, _ = unpack(token_choice(*chosen(traces, "dot"), TERMS))
     assert header["queryAxis"] == "who reads (query): the French so far, a row is read → written"
     assert header["keyAxis"] == "what is read (key): the English sentence"
     assert [label[0] for label in header["queries"]] == [
@@ -585,12 +586,12 @@ def test_a_number_has_a_true_minus_sign() -> None:
 
 
 def test_a_token_in_a_sentence() -> None:
-    assert inside_text.quoted(Label("··a")) == "“a”"
-    assert inside_text.quoted(Label("·")) == "“·”"
-    assert inside_text.quoted(Label("[odd]", special=True)) == "[odd]"
-    assert inside_text.quoted(Label("·a → ·b")) == "“a” (writing “b”)"
-    assert inside_text.quoted(Label("[start] → [end]", special=True)) == "[start] (writing [end])"
-    assert inside_text.quoted(Label("[start] → b")) == "[start] (writing “b”)"
+    assert quoted(Label("··a")) == "“a”"
+    assert quoted(Label("·")) == "“·”"
+    assert quoted(Label("[odd]", special=True)) == "[odd]"
+    assert quoted(Label("·a → ·b")) == "“a” (writing “b”)"
+    assert quoted(Label("[start] → [end]", special=True)) == "[start] (writing [end])"
+    assert quoted(Label("[start] → b")) == "[start] (writing “b”)"
 
 
 def of_weights(weights: list[list[float]]) -> AttentionSite:

@@ -156,3 +156,17 @@ def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
 def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> list[Label]:
     """Labels of tokens that stand at positions start, start + 1 … of a text."""
     return [token_label(tokenizer, i, first=start + n == 0) for n, i in enumerate(ids)]
+
+
+def numbered(tokens: Sequence[str]) -> list[str]:
+    """Number tokens by position, from 0, which makes them distinct."""
+    return [f"{i} {token}" for i, token in enumerate(tokens)]
+
+
+def quoted(label: Label) -> str:
+    """Quote a token or a step for a sentence: “cat”, [start], “Elle” (writing “lit”)."""
+    read, *written = (
+        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”"
+        for part in label.text.split(ARROW)
+    )
+    return f"{read} (writing {written[0]})" if written else read

@@ -9,11 +9,10 @@ from models.architectures.seq2seq import Seq2SeqConfig
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.export import stream_tokens
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, numbered
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.positions.shuffle import numbered
 
 
 def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:

@@ -1,19 +1,16 @@
 """What is chosen in the pictures of the page Attention: how strongly weights are drawn, and which part of a long text."""
 
-from viz_app.drawing.cells import Tile
+from viz_app.controls.tile import choose_tile
 from viz_app.drawing.scale import NAMES, WEIGHT, Scale
 from viz_app.session import url_state
 from viz_app.session.focus import lock_token
-from viz_app.session.parameters import Choice, Switch, Text
+from viz_app.session.parameters import Choice, Switch
 
 SCALE, HIDES = (
     Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)),
     Switch("hide-sinks", is_step=False),
 )
 WORDS = Switch("words")  # sub-words joined
-TILE = Text(
-    "tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|"
-)  # a query and a key, or the whole text
 
 
 def scale() -> Scale:
@@ -37,14 +34,3 @@ def choose_words(joins: bool) -> None:
     url_state.keep(WORDS, joins)
     lock_token("")
     choose_tile(None)
-
-
-def tile() -> Tile:
-    """The query and the key whose neighbourhood is shown of a long text, None for all of it."""
-    places = url_state.get(TILE)
-    return tuple(map(int, places.split("."))) if places else None
-
-
-def choose_tile(places: Tile) -> None:
-    """Show the exact weights round this query and key, or (None) the whole text."""
-    url_state.keep(TILE, "" if places is None else TILE.from_url([f"{places[0]}.{places[1]}"]))

@@ -10,6 +10,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
+from viz_app.controls.step_payloads import learned_line
 from viz_app.drawing.cells import Tile, cells, strengths
 from viz_app.drawing.export import legend, what_is_drawn
 from viz_app.drawing.look import look
@@ -19,8 +20,8 @@ from viz_app.drawing.stamp import facts
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Switch
+from viz_app.session.run_variants import at_step
 from viz_app.views.attention import growth_files
-from viz_app.views.attention.payloads import at_step, learned_line
 
 _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 

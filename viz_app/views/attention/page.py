@@ -9,16 +9,18 @@ from models.trace import AttentionSite, Trace
 from viz_app import ui, words
 from viz_app.components.catalogue import HEAD, OVERVIEW, PLAIN
 from viz_app.components.mounting import show
+from viz_app.controls import similarity_text
+from viz_app.controls.no_attention import no_attention
+from viz_app.controls.similarity import choose_similarity, note_similarity, other_similarity
+from viz_app.controls.tile import choose_tile, tile
 from viz_app.drawing.labels import writes
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
+from viz_app.session.run_variants import at_step, compared
 from viz_app.views.attention import controls, growth
-from viz_app.views.attention.no_attention import no_attention
-from viz_app.views.attention.payloads import Choices, at_step, compared, payloads, words_joined
-from viz_app.views.inside import similarity
-from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
+from viz_app.views.attention.payloads import Choices, payloads, words_joined
 
 MANY = 16  # heads of a layer that can be told apart in the narrower column
 
@@ -39,7 +41,7 @@ def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
             name = choose_similarity(run)
     site, focus = chosen_focus(compared(run, step, name).trace)
-    choices = Choices(step, name, focus, controls.tile(), controls.scale(), controls.joins())
+    choices = Choices(step, name, focus, tile(), controls.scale(), controls.joins())
     drawn = payloads(run, choices)
     with strip:
         show(PLAIN, drawn["written"], key="written")
@@ -63,13 +65,13 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
             drawn["head"],
             on_lock=lock_token,
             on_look=controls.choose_scale,
-            on_tile=controls.choose_tile,
+            on_tile=choose_tile,
         )
         explanation, checks = st.columns([1.2, 1], gap="medium")
         with explanation, st.container(key="explanation"):
             st.markdown(_explanation(run, trace, site, focus.head))
         with checks:
-            ui.checks_panel(drawn["checks"], similarity.trained(at_step(run, step), name))
+            ui.checks_panel(drawn["checks"], similarity_text.trained(at_step(run, step), name))
         ui.downloads(
             lambda: shown_as(compared(session.run, step, name).trace),
             site,

@@ -8,6 +8,7 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.catalogue import BEAM_TREE, PLAIN, STEPPER
 from viz_app.components.mounting import show
+from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live
@@ -18,7 +19,6 @@ from viz_app.views.decoding.controls import choose
 from viz_app.views.decoding.payloads import Choices, given_ids, has_room, payloads, story
 from viz_app.views.decoding.steps import HOW
 from viz_app.views.decoding.story import Story
-from viz_app.views.inside.controls import drop_similarity
 
 
 def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
+from viz_app.controls.similarity import drop_similarity
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -15,7 +16,6 @@ from viz_app.views.from_rnn.length import length
 from viz_app.views.from_rnn.pair import pair
 from viz_app.views.from_rnn.reach import reach
 from viz_app.views.from_rnn.three import three
-from viz_app.views.inside.controls import drop_similarity
 
 SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "Three models": three,

@@ -1,22 +1,22 @@
 """One weight of a head, and the payloads of the browser components that show how it comes about."""
 
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.analysis import head_sum, head_walk
+from models.analysis import head_sum
 from models.analysis.head_sum import Heads
 from models.analysis.head_walk import Walk
 from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import provenance
-from viz_app.drawing.labels import Label, axes_labels, labels, writes
+from viz_app.drawing.labels import Label, axes_labels, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.weight_cell import Cell, blocked_by
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
@@ -27,20 +27,6 @@ SHOWN_KEYS = 12  # rows of the walk, kept free for shorter inputs; longer ones s
 TELLING = (
     0.6  # a first query worth walking: its strongest weight is about this, neither settled nor flat
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One weight of a trace: who reads (query) and what is read (key), counted from 0."""
-
-    site: AttentionSite
-    head: int
-    query: int
-    key: int
-
-    @cached_property
-    def walk(self) -> Walk:
-        return head_walk.walk(self.site, self.query, self.head)
 
 
 def chosen_cell(
@@ -78,23 +64,6 @@ def _telling(trace: Trace, site: AttentionSite, head: int) -> int:
 def _is_word(label: Label) -> bool:
     """Neither a special token nor a sign."""
     return not label.special and any(c.isalnum() for c in label.text)
-
-
-def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None = None) -> bytes:
-    """The payload of the component `choice`: both token rows, with the weights of the chosen query; of the keys the first `n_key`,
-    all if None."""
-    query, key = axes_labels(trace, cell.site)
-    reads, read = words.axes(cell.site, terms, writes(trace, cell.site))
-    header = {
-        "queries": [label.as_json() for label in query],
-        "keys": [label.as_json() for label in key[:n_key]],
-        "query": cell.query,
-        "key": cell.key,
-        "queryAxis": reads,
-        "keyAxis": read,
-        "blocked": _reasons(cell, range(len(key[:n_key]))),
-    }
-    return pack(header, weights=cell.walk.weights[:n_key].numpy())
 
 
 def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
@@ -138,7 +107,7 @@ def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
             cell.query
         ].as_json(),  # its row is the vector of the token read
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
-        "blocked": _reasons(cell, rows),
+        "blocked": blocked_by(cell, rows),
         "n_keys": len(w.weights),
         "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
         **saving(
@@ -194,7 +163,7 @@ def stages(trace: Trace, cell: Cell, terms: words.Terms, every: Heads | None = N
     """The stages of this weight's walk."""
     query, key = map(labels, trace.axes(cell.site))
     blocked: dict[str, int] = {}
-    for names in _reasons(cell, range(len(cell.walk.weights))):
+    for names in blocked_by(cell, range(len(cell.walk.weights))):
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
     if every is None and not words.is_alignment(cell.site):
@@ -210,19 +179,6 @@ def _numbered(label: Label, place: int | None) -> list:
     """The label, with its place from 0 in front where rows are left out: a text may hold a token many times."""
     text, *rest = label.as_json()
     return [text if place is None else f"{place} {text}", *rest]
-
-
-def _reasons(cell: Cell, keys) -> list[list[str]]:
-    """For each of these keys, the mask layers that hide it from the query."""
-    n_query, n_key = cell.site.q.shape[2], cell.site.k.shape[2]
-    hidden: list[list[str]] = [[] for _ in range(n_key)]
-    for layer in cell.site.mask.layers:
-        row = layer.allowed[0, min(cell.head, layer.allowed.shape[1] - 1)].expand(n_query, n_key)[
-            cell.query
-        ]
-        for j in (~row).nonzero().flatten().tolist():
-            hidden[j].append(layer.name)
-    return [hidden[j] for j in keys]
 
 
 def _head_arrays(every: Heads) -> dict[str, Tensor]:

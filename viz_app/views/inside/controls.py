@@ -6,18 +6,15 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.analysis.head_measures import MEASURES
-from models.layers.similarity import SIMILARITIES
-from viz_app import which_head, words
-from viz_app.components.catalogue import PLAIN
-from viz_app.components.mounting import show
-from viz_app.drawing.notes import small_print
+from viz_app import which_head
+from viz_app.controls.similarity import choose_similarity
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
-from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Several, Whole
-from viz_app.views.inside import similarity, text
+from viz_app.session.run_variants import under_similarity
+from viz_app.views.inside import text
 from viz_app.views.inside.payloads import Choices, head_group
 from viz_app.views.inside.several import FIRST, MOST, toggle
 
@@ -27,9 +24,7 @@ HEADS, MEASURE = (
     Several("inside-heads", most=MOST),
     Choice("inside-measure", FIRST, options=tuple(MEASURES)),
 )
-SIMILARITY = Choice("similarity")  # none is the model's own
-WIDE, WIDER = 190, 290  # px of a control beside the tokens
-_SIMILARITY = "similarity-choice"
+WIDER = 290  # px of a control beside the tokens
 
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
@@ -43,7 +38,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     several = url_state.get(VIEW) == "several"  # which has no tokens to choose
     with row if several else below:
         name = choose_similarity(run)
-    site, focus = chosen_focus(similarity.under(run, name).trace)
+    site, focus = chosen_focus(under_similarity(run, name).trace)
     kinds = dict(by_kind(run.trace))
     with row:
         which_head.which_head(
@@ -120,62 +115,3 @@ def hold_query(query: int) -> None:
 def keep_stage(stage: int) -> None:
     """The walk has come to rest at this stage."""
     url_state.keep(STAGE, stage)
-
-
-def other_similarity(run: CurrentRun) -> str:
-    """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
-    chosen = url_state.get(SIMILARITY)
-    if (
-        not run.scope.model.similarity
-        or chosen not in SIMILARITIES
-        or chosen == run.scope.model.similarity
-    ):
-        return ""
-    return chosen
-
-
-def choose_similarity(run: CurrentRun) -> str:
-    """Draw the choice; returns what `other_similarity` does. An RNN has none to choose."""
-    if not run.scope.model.similarity:
-        return ""
-    own = run.scope.model.similarity
-    st.session_state[_SIMILARITY] = other_similarity(run) or own
-
-    def keep() -> None:
-        name = st.session_state[_SIMILARITY]
-        url_state.keep(SIMILARITY, None if name == own else name)
-
-    st.selectbox(
-        "Similarity",
-        list(SIMILARITIES),
-        key=_SIMILARITY,
-        on_change=keep,
-        width=WIDE,
-        format_func=lambda name: (
-            f"{name} (own)" if name == own else f"{name}: {SIMILARITIES[name].formula}"
-        ),
-        help="How query and key are compared. Under any other than the model's own, the weights are used in a way they were not "
-        "trained for; what that similarity has to learn besides (t, M, or W, U and v) starts as in a new model.",
-    )
-    name = other_similarity(run)
-    if name:
-        st.badge("not trained this way", icon=":material/warning:", color="orange")
-    return name
-
-
-def note_similarity(drawn: Pictures) -> None:
-    """Draw what `similarity.note` has put among the pictures."""
-    if similarity.NOTE in drawn:
-        show(PLAIN, drawn[similarity.NOTE], key=similarity.NOTE)
-
-
-def drop_similarity(run: CurrentRun) -> None:
-    """On a page that shows a model with its own similarity: say so where another was chosen, and let that go."""
-    if name := other_similarity(run):
-        with st.container(horizontal=True, gap="small", vertical_alignment="center", key="dropped"):
-            show(
-                PLAIN,
-                small_print(words.similarity_dropped(name, run.scope.model.similarity)),
-                key="note dropped",
-            )
-            st.button("Let it go", key="drop", on_click=url_state.keep, args=(SIMILARITY, None))

@@ -10,8 +10,8 @@ from models.trace import Trace
 from viz_app.drawing.cells import around, is_long
 from viz_app.drawing.export import npz_file, texts
 from viz_app.drawing.labels import labels
+from viz_app.drawing.weight_cell import Cell
 from viz_app.views.inside import matrices as inside_matrices
-from viz_app.views.inside.cell import Cell
 from viz_app.views.inside.named_terms import named_scores
 from viz_app.views.inside.scaling import bars, curves
 

@@ -20,7 +20,7 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.inside.cell import Cell
+from viz_app.drawing.weight_cell import Cell
 from viz_app.views.inside.named_terms import CONTENT
 
 

@@ -10,15 +10,18 @@ from models.trace import Trace
 from viz_app import ui, words
 from viz_app.components.catalogue import CHOICE, HEADS, MATRICES, SEVERAL, WALK
 from viz_app.components.mounting import show
+from viz_app.controls import similarity_text
+from viz_app.controls.no_attention import no_attention
+from viz_app.controls.similarity import note_similarity
 from viz_app.drawing import provenance
 from viz_app.drawing.stamp import facts
+from viz_app.drawing.weight_cell import Cell
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import pick_head
 from viz_app.session.live import Pictures
-from viz_app.views.attention.no_attention import no_attention
-from viz_app.views.inside import files, scaling, similarity, text
-from viz_app.views.inside.cell import Cell, heads_file
+from viz_app.views.inside import files, scaling, text
+from viz_app.views.inside.cell import heads_file
 from viz_app.views.inside.controls import (
     choose,
     choose_head,
@@ -26,7 +29,6 @@ from viz_app.views.inside.controls import (
     choose_weight,
     hold_query,
     keep_stage,
-    note_similarity,
 )
 from viz_app.views.inside.payloads import (
     DRAWN_BY_STREAMLIT,
@@ -87,7 +89,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
         st.markdown("\n\n".join(part for part in (explanation, text.missing(site), unlike) if part))
         _downloads(cell, choices)
     with right:
-        ui.checks_panel(drawn["checks"], similarity.trained(run, choices.similarity))
+        ui.checks_panel(drawn["checks"], similarity_text.trained(run, choices.similarity))
 
 
 def _scaling(trace: Trace, cell: Cell) -> None:

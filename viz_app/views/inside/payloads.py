@@ -7,13 +7,15 @@ from models.analysis import walk_checks
 from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from viz_app import words
+from viz_app.controls import similarity_text
 from viz_app.drawing.notes import check_rows
+from viz_app.drawing.weight_cell import Cell, token_choice
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.run_variants import under_similarity
 from viz_app.views.inside import cell as cells
-from viz_app.views.inside import matrices, similarity
-from viz_app.views.inside.cell import Cell
+from viz_app.views.inside import matrices
 from viz_app.views.inside.several import FIRST, HeadGroup, several
 
 DRAWN_BY_STREAMLIT = "scaling"  # the view that is charts, and has no payload
@@ -49,8 +51,8 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "heads": lambda: cells.heads(trace, cell, terms),
     }
     return {
-        **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
-        "choice": cells.token_choice(trace, cell, terms),
+        **similarity_text.note(run, compared, choices.site, choices.head, choices.similarity),
+        "choice": token_choice(trace, cell, terms),
         **({choices.view: views[choices.view]()} if choices.view in views else {}),
         "checks": check_rows(_checks(trace, cell)),
     }
@@ -75,7 +77,7 @@ def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
         else None
     )
     return {
-        **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
+        **similarity_text.note(run, compared, choices.site, choices.head, choices.similarity),
         "several": several(group, run.terms, query),
         "checks": check_rows(
             _worst([_checks_of(compared.trace, name) for name in sites or [choices.site]])
@@ -97,7 +99,7 @@ def _worst(of_each_site: list[list[Check]]) -> list[Check]:
 
 def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup]:
     """The run under the chosen similarity, and the heads of the chosen kind in it."""
-    compared = similarity.under(run, choices.similarity)
+    compared = under_similarity(run, choices.similarity)
     kind = compared.trace.attention[choices.site].kind
     return compared, HeadGroup(
         compared.trace,
@@ -110,7 +112,7 @@ def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup
 
 def selection(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
     """The run under the chosen similarity, and the chosen weight of it."""
-    compared = similarity.under(run, choices.similarity)
+    compared = under_similarity(run, choices.similarity)
     site = compared.trace.attention[choices.site]
     return compared, cells.chosen_cell(
         compared.trace, site, choices.head, choices.query, choices.key

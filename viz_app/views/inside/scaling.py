@@ -14,7 +14,8 @@ from viz_app import words
 from viz_app.drawing.colours import ACCENT
 from viz_app.drawing.frame import titled
 from viz_app.drawing.labels import labels
-from viz_app.views.inside.cell import Cell, shown_keys
+from viz_app.drawing.weight_cell import Cell
+from viz_app.views.inside.cell import shown_keys
 
 WITHOUT = (
     "#c8590b"  # the softmax without the division; with it, the accent that weights have everywhere

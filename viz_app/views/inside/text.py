@@ -5,7 +5,7 @@ in stages.py and comparing.py.
 from models.analysis.head_sum import Heads
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import ARROW, SPACE, SPECIAL_NAMES, Label
+from viz_app.drawing.labels import Label, quoted
 
 CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
 _ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
@@ -56,15 +56,6 @@ def missing(site: AttentionSite) -> str:
 def conventions(site: AttentionSite) -> dict[str, str]:
     """The two ways to write the matrices; A is a product of Q and K alone only under the (scaled) dot product."""
     return CONVENTIONS if site.similarity.name in ("dot", "scaled dot") else _ROWS_OR_COLUMNS
-
-
-def quoted(label: Label) -> str:
-    """A token inside a sentence, or a step: “cat”, [start], “Elle” (writing “lit”)."""
-    read, *written = (
-        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”"
-        for part in label.text.split(ARROW)
-    )
-    return f"{read} (writing {written[0]})" if written else read
 
 
 def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:

@@ -8,11 +8,11 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.catalogue import LAYER
 from viz_app.components.mounting import show
+from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.layer import files, text
 from viz_app.views.layer.controls import choose, choose_layer, choose_token
 from viz_app.views.layer.payloads import payloads, unkept

@@ -7,8 +7,7 @@ from models.architectures.base import CLASSES, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
-from viz_app.drawing.labels import Label
-from viz_app.views.inside.text import quoted
+from viz_app.drawing.labels import Label, quoted
 
 QUESTION = "A layer, step by step: what does each part of it add?"
 BEHIND = "cross"  # how a layer that has no number is called among those that have one

@@ -10,11 +10,11 @@ from models.layers.masks import PADDING, SiteKind
 from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import which_head
+from viz_app.controls.tile import tile
 from viz_app.drawing.sites import by_kind
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
-from viz_app.views.attention.controls import tile
 from viz_app.views.masks import notation, state, text
 from viz_app.views.masks.mask_view import first_site, kinds
 from viz_app.views.masks.payloads import Choices, others

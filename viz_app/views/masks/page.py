@@ -10,14 +10,14 @@ from models.analysis.head_sum import residual
 from viz_app import ui, words
 from viz_app.components.catalogue import MASK_PAINTER, PLAIN
 from viz_app.components.mounting import show
+from viz_app.controls.similarity import drop_similarity
+from viz_app.controls.tile import choose_tile
 from viz_app.drawing import provenance
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.attention.controls import choose_tile
-from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.masks.payloads import Choices, payloads, views

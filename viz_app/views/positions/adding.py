@@ -9,7 +9,7 @@ from models.analysis.position_measures import add_or_concatenate
 from models.architectures import Model
 from models.layers.positions import sinusoidal
 from viz_app import ui, which_head, words
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, numbered
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, facts, of_model
@@ -21,7 +21,6 @@ from viz_app.views.positions import charts as figures
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import order_text as say
-from viz_app.views.positions import shuffle as draw_shuffle
 
 TOKEN = Whole("positions-token", 0)
 
@@ -42,7 +41,7 @@ def added(run: CurrentRun) -> None:
         token = st.selectbox(
             "Token",
             range(len(tokens)),
-            format_func=draw_shuffle.numbered(tokens).__getitem__,
+            format_func=numbered(tokens).__getitem__,
             width=320,
             **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
         )

@@ -24,9 +24,9 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import Facts, facts, saving
+from viz_app.drawing.weight_cell import Cell, token_choice
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.inside.cell import Cell, token_choice
 from viz_app.views.positions import rotation_claims as claims
 from viz_app.views.positions import rotation_text as say
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
+from viz_app.controls.similarity import drop_similarity
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
-from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.positions import text as say
 from viz_app.views.positions.adding import added
 from viz_app.views.positions.rotation import distances, rotation

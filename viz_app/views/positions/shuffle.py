@@ -62,11 +62,6 @@ def _pack(
     return pack(header, **{name: array.astype(np.float32) for name, array in arrays.items()})
 
 
-def numbered(tokens: Sequence[str]) -> list[str]:
-    """Tokens made distinct by their place, counted from 0."""
-    return [f"{i} {token}" for i, token in enumerate(tokens)]
-
-
 def change_text(value: float) -> str:
     """A change as people read it: two decimals, or its order of magnitude where it is only rounding."""
     return (

@@ -10,13 +10,13 @@ from viz_app import ui, words
 from viz_app.components import Component
 from viz_app.components.catalogue import ANSWERS, CLASSES, GUESSES, ORDER, PAIR, PLAIN, SPAN
 from viz_app.components.mounting import show
+from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order

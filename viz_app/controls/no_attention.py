@@ -10,13 +10,14 @@ from models.trace import Trace
 from viz_app import ui, words
 from viz_app.components.catalogue import PLAIN, STATES
 from viz_app.components.mounting import show
+from viz_app.controls.step_payloads import without_attention
 from viz_app.drawing import states
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.attention.payloads import at_step, without_attention
+from viz_app.session.run_variants import at_step
 
 
 def no_attention(

@@ -1,22 +1,14 @@
-"""The same trained weights under another similarity: what that does to the run shown."""
-
-from dataclasses import replace
+"""The effect of another similarity on the run shown, in words."""
 
 from models.analysis.slices import row_slices
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.drawing.notes import first_output, small_print
-from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 
 NOTE = "note swapped"
-
-
-def under(run: CurrentRun, name: str) -> CurrentRun:
-    """The same source and target under the similarity of this name, "" for the model's own."""
-    return replace(run, trace=cache.swapped_trace(run.scope, name, run.trace)) if name else run
 
 
 def note(own: CurrentRun, swapped_run: CurrentRun, site: str, head: int, name: str) -> Pictures:
