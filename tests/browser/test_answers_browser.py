@@ -58,21 +58,23 @@ def hidden_masks(page: Page) -> list[str]:
     return page.evaluate("new URLSearchParams(location.search).getAll('masked')")
 
 
-def test_a_click_hides_a_token_and_types_nothing(page: Page, scopes: dict[str, Scope]) -> None:
+def test_a_click_hides_a_token_and_types_nothing(
+    shared_page: Page, scopes: dict[str, Scope]
+) -> None:
     scope = scopes["pretraining"]
-    opened(page, scope, ".guesses", text=FIRST, second_text=SECOND)
+    opened(shared_page, scope, ".guesses", text=FIRST, second_text=SECOND)
     chips, box = (
-        page.locator(".guesses .row .place"),
-        page.get_by_role("textbox", name="Text, [MASK] for a word (type here)"),
+        shared_page.locator(".guesses .row .place"),
+        shared_page.get_by_role("textbox", name="Text, [MASK] for a word (type here)"),
     )
     chips.nth(2).click()
-    page.wait_for_selector(".guesses[data-hidden='2'][data-masks='1']")
+    shared_page.wait_for_selector(".guesses[data-hidden='2'][data-masks='1']")
     chips.nth(5).click()
-    page.wait_for_selector(".guesses[data-hidden='2 5'][data-masks='2']")
-    rested(page)
-    assert hidden_masks(page) == ["2", "5"]
+    shared_page.wait_for_selector(".guesses[data-hidden='2 5'][data-masks='2']")
+    rested(shared_page)
+    assert hidden_masks(shared_page) == ["2", "5"]
     expect(box).to_have_value(FIRST)
-    expect(page.locator(".written .source")).to_have_text(
+    expect(shared_page.locator(".written .source")).to_have_text(
         "Mary [MASK] to the [MASK]. John took milk."
     )
     trace = scope.run(FIRST, SECOND, masked=(2, 5))
@@ -84,29 +86,31 @@ def test_a_click_hides_a_token_and_types_nothing(page: Page, scopes: dict[str, S
         wanted += [
             float(p[i, token]) for token in best + [own[position]] * (own[position] not in best)
         ]
-    assert shown(page, ".guesses .bar", "p") == pytest.approx(wanted, rel=1e-4)
+    assert shown(shared_page, ".guesses .bar", "p") == pytest.approx(wanted, rel=1e-4)
     rows = trace.attention[SITE].weights(HEAD)[[2, 5]].flatten().tolist()
-    assert shown(page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
+    assert shown(shared_page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
     follows = trace.outputs["next sentence"].logits.double().softmax(-1).tolist()
-    assert shown(page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
-    page.go_back()  # one press a token
-    page.wait_for_selector(".guesses[data-hidden='2']")
-    rested(page)
+    assert shown(shared_page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
+    shared_page.go_back()  # one press a token
+    shared_page.wait_for_selector(".guesses[data-hidden='2']")
+    rested(shared_page)
     chips.nth(2).click()
-    page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
-    in_url(page, "masked", "")  # painted before the address has it
-    assert hidden_masks(page) == []
+    shared_page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
+    in_url(shared_page, "masked", "")  # painted before the address has it
+    assert hidden_masks(shared_page) == []
     expect(box).to_have_value(FIRST)
 
 
-def test_a_question_is_answered_while_it_is_typed(page: Page, scopes: dict[str, Scope]) -> None:
+def test_a_question_is_answered_while_it_is_typed(
+    shared_page: Page, scopes: dict[str, Scope]
+) -> None:
     scope = scopes["span"]
-    opened(page, scope, ".span", question="Where is", context=CONTEXT)
-    box = page.get_by_role("textbox", name="Question (type here)")
+    opened(shared_page, scope, ".span", question="Where is", context=CONTEXT)
+    box = shared_page.get_by_role("textbox", name="Question (type here)")
     box.press("End")
     box.press_sequentially(" Mary?")
-    expect(page.locator(".span h3")).to_contain_text(f"“{QUESTION}”")
-    rested(page)
+    expect(shared_page.locator(".span h3")).to_contain_text(f"“{QUESTION}”")
+    rested(shared_page)
     trace = scope.run(question=QUESTION, context=CONTEXT)
     output, row = trace.outputs["span"], trace.streams["text"]
     start, end = (
@@ -119,40 +123,44 @@ def test_a_question_is_answered_while_it_is_typed(page: Page, scopes: dict[str, 
         if segment and offset
     ]
     spans = sorted((start[a] + end[b] for a in inside for b in inside if a <= b), reverse=True)
-    assert shown(page, ".span .bar", "p") == pytest.approx(
+    assert shown(shared_page, ".span .bar", "p") == pytest.approx(
         [math.exp(log_p) for log_p in spans[:5]], rel=1e-4
     )
-    expect(page.locator(".span .context mark")).to_have_text(trace.output)
+    expect(shared_page.locator(".span .context mark")).to_have_text(trace.output)
     rows = trace.attention[SITE].weights(HEAD)[output.start].tolist()
-    assert shown(page, ".span .readings section:first-child .read", "weight") == pytest.approx(
-        rows, abs=1e-6
-    )
-    figure = page.locator(".span figure")
+    assert shown(
+        shared_page, ".span .readings section:first-child .read", "weight"
+    ) == pytest.approx(rows, abs=1e-6)
+    figure = shared_page.locator(".span figure")
     side, left, top = (
         float(figure.get_attribute(f"data-{name}")) for name in ("side", "left", "top")
     )
-    page.locator(".span canvas").hover(position={"x": left + 4.5 * side, "y": top + 1.5 * side})
-    tip = page.locator(".span .tip")
+    shared_page.locator(".span canvas").hover(
+        position={"x": left + 4.5 * side, "y": top + 1.5 * side}
+    )
+    tip = shared_page.locator(".span .tip")
     assert float(tip.get_attribute("data-value")) == pytest.approx(
         start[inside[1]] + end[inside[4]], rel=1e-4
     )
-    page.get_by_role("textbox", name="Text that holds the answer (type here)").fill("")
-    expect(page.locator(".st-key-note-context")).to_contain_text(
+    shared_page.get_by_role("textbox", name="Text that holds the answer (type here)").fill("")
+    expect(shared_page.locator(".st-key-note-context")).to_contain_text(
         "The context is empty; type some text."
     )
-    expect(page.locator(".span .context mark")).to_have_text(trace.output)  # the last good picture
+    expect(shared_page.locator(".span .context mark")).to_have_text(
+        trace.output
+    )  # the last good picture
 
 
-def test_a_card_opens_its_model(page: Page) -> None:
-    go(page, "models", ".cards[data-painted]")
-    page.locator(".cards a[data-name='gpt-char']").click()
-    page.wait_for_selector(".answers[data-painted]")
-    in_url(page, "checkpoint", "gpt-char")
-    assert "/task?" in page.url
-    rested(page)  # the rest of its address is written last
-    page.go_back()
-    page.wait_for_selector(".cards[data-painted]")
-    page.set_viewport_size({"width": 420, "height": 720})
-    rested(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 420
-    page.set_viewport_size({"width": 1280, "height": 720})
+def test_a_card_opens_its_model(shared_page: Page) -> None:
+    go(shared_page, "models", ".cards[data-painted]")
+    shared_page.locator(".cards a[data-name='gpt-char']").click()
+    shared_page.wait_for_selector(".answers[data-painted]")
+    in_url(shared_page, "checkpoint", "gpt-char")
+    assert "/task?" in shared_page.url
+    rested(shared_page)  # the rest of its address is written last
+    shared_page.go_back()
+    shared_page.wait_for_selector(".cards[data-painted]")
+    shared_page.set_viewport_size({"width": 420, "height": 720})
+    rested(shared_page)
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= 420
+    shared_page.set_viewport_size({"width": 1280, "height": 720})

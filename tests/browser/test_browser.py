@@ -76,18 +76,18 @@ def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
 # --- typing
 
 
-def test_typing_changes_the_picture_while_one_types(page: Page, dates: models.Scope) -> None:
-    see(page)
-    assert_shows(page, dates.run(DATE).attention[SITE], 2)
-    source(page).press_sequentially("!", delay=20)  # no Enter, no leaving the box
-    typed = source(page).input_value()
-    expect(page.locator(".written .source")).to_have_text(typed)
-    expect(page.locator(".written .output")).to_have_text(dates.run(typed).output)
-    assert_shows(page, dates.run(typed).attention[SITE], 2)
-    expect(source(page)).to_be_focused()
+def test_typing_changes_the_picture_while_one_types(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
+    assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
+    source(shared_page).press_sequentially("!", delay=20)  # no Enter, no leaving the box
+    typed = source(shared_page).input_value()
+    expect(shared_page.locator(".written .source")).to_have_text(typed)
+    expect(shared_page.locator(".written .output")).to_have_text(dates.run(typed).output)
+    assert_shows(shared_page, dates.run(typed).attention[SITE], 2)
+    expect(source(shared_page)).to_be_focused()
 
 
-def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope) -> None:
+def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) -> None:
     sent, received = [], []
 
     def listen(socket: WebSocket) -> None:
@@ -95,14 +95,14 @@ def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope)
             socket.on("framesent", lambda frame: sent.append(json.loads(frame)))
             socket.on("framereceived", lambda frame: received.append(frame))
 
-    fresh.on("websocket", listen)
-    see(fresh)
-    rested(fresh)
-    source(fresh).press("End")
+    page.on("websocket", listen)
+    see(page)
+    rested(page)
+    source(page).press("End")
     for key in "!?":
-        source(fresh).press(key)
-        expect(fresh.locator(".written .source")).to_have_text(source(fresh).input_value())
-    in_url(fresh, "source", DATE + "!?")  # Streamlit has it, too
+        source(page).press(key)
+        expect(page.locator(".written .source")).to_have_text(source(page).input_value())
+    in_url(page, "source", DATE + "!?")  # Streamlit has it, too
     assert [asked["texts"] for asked in sent] == [[DATE + "!", ""], [DATE + "!?", ""]]
     header, arrays = unpack(received[-1])
     assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
@@ -111,31 +111,33 @@ def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope)
 
 
 def test_without_the_socket_the_picture_follows_when_typing_rests(
-    fresh: Page, dates: models.Scope
+    page: Page, dates: models.Scope
 ) -> None:
-    fresh.route_web_socket("**/live", lambda socket: socket.close())
-    see(fresh)
-    source(fresh).press("End")
-    source(fresh).press("!")
-    expect(fresh.locator(".written .source")).to_have_text(DATE + "!")
-    source(fresh).press("?")
-    expect(fresh.locator(".written .source")).to_have_text(DATE + "!?")
-    assert_shows(fresh, dates.run(DATE + "!?").attention[SITE], 2)
-
-
-def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: models.Scope) -> None:
+    page.route_web_socket("**/live", lambda socket: socket.close())
     see(page)
-    source(page).fill("")
-    source(page).press_sequentially(OTHER, delay=15)
-    expect(source(page)).to_have_value(OTHER)
-    expect(page.locator(".written .source")).to_have_text(OTHER)
-    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
-    assert_shows(page, dates.run(OTHER).attention[SITE], 2)
+    source(page).press("End")
+    source(page).press("!")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!")
+    source(page).press("?")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!?")
+    assert_shows(page, dates.run(DATE + "!?").attention[SITE], 2)
 
 
-def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
+def test_fast_typing_loses_no_letter_and_ends_on_the_last(
+    shared_page: Page, dates: models.Scope
+) -> None:
+    see(shared_page)
+    source(shared_page).fill("")
+    source(shared_page).press_sequentially(OTHER, delay=15)
+    expect(source(shared_page)).to_have_value(OTHER)
+    expect(shared_page.locator(".written .source")).to_have_text(OTHER)
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
+    assert_shows(shared_page, dates.run(OTHER).attention[SITE], 2)
+
+
+def test_a_text_of_several_lines_is_read_as_it_is_typed(shared_page: Page) -> None:
     go(
-        page,
+        shared_page,
         "",
         HEAD,
         checkpoint="gpt-char",
@@ -143,107 +145,117 @@ def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
         site="decoder.layers.0.self_attn",
         head="0",
     )
-    box = page.get_by_role("textbox", name="Text (type here)")
+    box = shared_page.get_by_role("textbox", name="Text (type here)")
     standing = box.bounding_box()
     box.press("End")
     box.press("Enter")
     box.press_sequentially("But soft\nwhat\nlight")
-    expect(page.locator(".head")).to_have_attribute(
+    expect(shared_page.locator(".head")).to_have_attribute(
         "data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight"))
     )
-    in_url(page, "text", "ROMEO:\nBut soft\nwhat\nlight")
+    in_url(shared_page, "text", "ROMEO:\nBut soft\nwhat\nlight")
     assert box.bounding_box() == standing  # what is too long for it scrolls in it
     assert box.evaluate("e => e.scrollHeight > e.clientHeight")
 
 
-def test_the_page_does_not_jump_while_one_types(page: Page) -> None:
-    see(page)
+def test_the_page_does_not_jump_while_one_types(shared_page: Page) -> None:
+    see(shared_page)
     parts = (".overview", ".head .pictures", ".head canvas.cells", ".written")
-    before = [page.locator(part).bounding_box() for part in parts]
-    source(page).press_sequentially(" and much more text, as long as it fits", delay=5)
-    expect(page.locator(".written .source")).to_have_text(source(page).input_value())
-    assert [page.locator(part).bounding_box() for part in parts] == before
+    before = [shared_page.locator(part).bounding_box() for part in parts]
+    source(shared_page).press_sequentially(" and much more text, as long as it fits", delay=5)
+    expect(shared_page.locator(".written .source")).to_have_text(source(shared_page).input_value())
+    assert [shared_page.locator(part).bounding_box() for part in parts] == before
 
 
-def test_a_typed_target_is_read_as_given(page: Page, dates: models.Scope) -> None:
-    see(page)
-    target(page).fill("1970")
-    expect(page.locator(".head")).to_have_attribute("data-rows", "5")
-    assert_shows(page, dates.run(DATE, "1970").attention[SITE], 2)
-    page.get_by_role("button", name="Let the model write it").click()
-    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+def test_a_typed_target_is_read_as_given(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
+    target(shared_page).fill("1970")
+    expect(shared_page.locator(".head")).to_have_attribute("data-rows", "5")
+    assert_shows(shared_page, dates.run(DATE, "1970").attention[SITE], 2)
+    shared_page.get_by_role("button", name="Let the model write it").click()
+    assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
 
 
 # --- choosing
 
 
-def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(page: Page, dates: models.Scope) -> None:
-    see(page)
+def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
+    shared_page: Page, dates: models.Scope
+) -> None:
+    see(shared_page)
     trace = dates.run(DATE)
     button, zoom = (
-        page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]'),
-        page.locator(".zoom"),
+        shared_page.locator(
+            '.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]'
+        ),
+        shared_page.locator(".zoom"),
     )
     button.click()
-    assert_shows(page, trace.attention["decoder.layers.0.self_attn"], 1)
-    expect(page.locator(".head .title")).to_contain_text(
+    assert_shows(shared_page, trace.attention["decoder.layers.0.self_attn"], 1)
+    expect(shared_page.locator(".head .title")).to_contain_text(
         "Decoder layer 1, head 2: what each character of the ISO date reads"
     )
     button.hover()
     expect(zoom).to_be_visible()
-    box, large = zoom.bounding_box(), page.locator(".head").bounding_box()
+    box, large = zoom.bounding_box(), shared_page.locator(".head").bounding_box()
     assert box["x"] + box["width"] <= large["x"]  # beside the head that is chosen
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    shared_page.keyboard.press("ArrowRight")
+    shared_page.keyboard.press("ArrowDown")
+    shared_page.keyboard.press("ArrowDown")
     expect(zoom).to_be_hidden()
-    assert_shows(page, trace.attention["decoder.layers.0.cross_attn"], 2)
-    in_url(page, "site", "decoder.layers.0.cross_attn")
-    in_url(page, "head", "2")
-    expect(page.get_by_text("This is where the two texts meet")).to_be_visible()
+    assert_shows(shared_page, trace.attention["decoder.layers.0.cross_attn"], 2)
+    in_url(shared_page, "site", "decoder.layers.0.cross_attn")
+    in_url(shared_page, "head", "2")
+    expect(shared_page.get_by_text("This is where the two texts meet")).to_be_visible()
 
 
-def test_a_masked_cell_says_why(page: Page) -> None:
-    see(page, site="decoder.layers.0.self_attn", head="0")
-    assert weight_at(page, 2, 7) == 0
-    expect(page.locator(".head .tip .why")).to_have_text("masked (look-ahead): it may not be read")
+def test_a_masked_cell_says_why(shared_page: Page) -> None:
+    see(shared_page, site="decoder.layers.0.self_attn", head="0")
+    assert weight_at(shared_page, 2, 7) == 0
+    expect(shared_page.locator(".head .tip .why")).to_have_text(
+        "masked (look-ahead): it may not be read"
+    )
 
 
-def test_a_locked_token_stays_while_one_types(page: Page) -> None:
-    see(page)
-    page.locator('.head svg rect[data-side="query"][data-index="4"]').click()
-    page.mouse.move(5, 5)
-    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
-    in_url(page, "lock", "q4")
-    source(page).fill(DATE + "0")
-    expect(page.locator(".written .source")).to_have_text(DATE + "0")
-    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+def test_a_locked_token_stays_while_one_types(shared_page: Page) -> None:
+    see(shared_page)
+    shared_page.locator('.head svg rect[data-side="query"][data-index="4"]').click()
+    shared_page.mouse.move(5, 5)
+    expect(shared_page.locator(".head")).to_have_attribute("data-lock", "q4")
+    in_url(shared_page, "lock", "q4")
+    source(shared_page).fill(DATE + "0")
+    expect(shared_page.locator(".written .source")).to_have_text(DATE + "0")
+    expect(shared_page.locator(".head")).to_have_attribute("data-lock", "q4")
 
 
 # --- sharing
 
 
-def test_the_first_page_answers_to_its_name_too(fresh: Page, dates: models.Scope) -> None:
-    visit(fresh, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
-    assert_shows(fresh, dates.run(OTHER).attention[SITE], 3)
-    expect(fresh.locator(".head")).to_have_attribute("data-lock", "q4")
-    expect(fresh.get_by_text("Page not found")).to_have_count(0)
+def test_the_first_page_answers_to_its_name_too(page: Page, dates: models.Scope) -> None:
+    visit(page, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
+    assert_shows(page, dates.run(OTHER).attention[SITE], 3)
+    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+    expect(page.get_by_text("Page not found")).to_have_count(0)
 
 
 def test_a_shared_link_shows_the_same_view_in_another_browser(
-    page: Page, browser: Browser, dates: models.Scope
+    shared_page: Page, browser: Browser, dates: models.Scope
 ) -> None:
-    see(page)
-    source(page).fill(OTHER)
-    target(page).fill("1994-0")
-    page.locator('.overview button[data-site="encoder.layers.1.self_attn"][data-head="3"]').click()
-    expect(page.locator(".head")).to_have_attribute("data-site", "encoder.layers.1.self_attn")
-    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
-    rested(page)  # a token of the head before would be locked in that one
-    page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
-    in_url(page, "lock", "k5")
+    see(shared_page)
+    source(shared_page).fill(OTHER)
+    target(shared_page).fill("1994-0")
+    shared_page.locator(
+        '.overview button[data-site="encoder.layers.1.self_attn"][data-head="3"]'
+    ).click()
+    expect(shared_page.locator(".head")).to_have_attribute(
+        "data-site", "encoder.layers.1.self_attn"
+    )
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
+    rested(shared_page)  # a token of the head before would be locked in that one
+    shared_page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
+    in_url(shared_page, "lock", "k5")
     other = browser.new_context().new_page()
-    other.goto(page.url)
+    other.goto(shared_page.url)
     other.wait_for_selector(HEAD)
     assert_shows(other, dates.run(OTHER, "1994-0").attention["encoder.layers.1.self_attn"], 3)
     expect(other.locator(".head")).to_have_attribute("data-lock", "k5")
@@ -252,94 +264,98 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(
     other.context.close()
 
 
-def test_back_returns_to_the_head_before(page: Page) -> None:
-    see(page)
-    page.locator('.overview button[data-site="encoder.layers.0.self_attn"][data-head="0"]').click()
-    in_url(page, "site", "encoder.layers.0.self_attn")
-    page.go_back()
-    expect(page.locator(".head")).to_have_attribute("data-site", SITE)
-    expect(page.locator('.overview button[aria-pressed="true"]')).to_have_attribute(
+def test_back_returns_to_the_head_before(shared_page: Page) -> None:
+    see(shared_page)
+    shared_page.locator(
+        '.overview button[data-site="encoder.layers.0.self_attn"][data-head="0"]'
+    ).click()
+    in_url(shared_page, "site", "encoder.layers.0.self_attn")
+    shared_page.go_back()
+    expect(shared_page.locator(".head")).to_have_attribute("data-site", SITE)
+    expect(shared_page.locator('.overview button[aria-pressed="true"]')).to_have_attribute(
         "data-site", SITE
     )
-    expect(source(page)).to_have_value(DATE)
+    expect(source(shared_page)).to_have_value(DATE)
 
 
-def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
-    see(page)
-    source(page).fill(OTHER)
-    expect(page.locator(".written .source")).to_have_text(OTHER)
-    page.get_by_role("link", name="Masks").click()
-    expect(source(page)).to_have_value(OTHER)
-    page.get_by_role("link", name="Attention", exact=True).click()
+def test_the_view_outlives_a_visit_to_another_page(shared_page: Page) -> None:
+    see(shared_page)
+    source(shared_page).fill(OTHER)
+    expect(shared_page.locator(".written .source")).to_have_text(OTHER)
+    shared_page.get_by_role("link", name="Masks").click()
+    expect(source(shared_page)).to_have_value(OTHER)
+    shared_page.get_by_role("link", name="Attention", exact=True).click()
     expect(
-        page.locator(".overview")
+        shared_page.locator(".overview")
     ).to_be_visible()  # Masks shows two texts under `.written` until it has left
-    expect(page.locator(".written")).to_have_count(1)
-    expect(page.locator(".head")).to_have_attribute("data-site", SITE)
-    expect(page.locator(".written .source")).to_have_text(OTHER)
+    expect(shared_page.locator(".written")).to_have_count(1)
+    expect(shared_page.locator(".head")).to_have_attribute("data-site", SITE)
+    expect(shared_page.locator(".written .source")).to_have_text(OTHER)
 
 
 # --- bad input
 
 
-def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope) -> None:
-    see(page)
+def test_bad_input_leaves_the_picture(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
     for text, complaint in (
         ("", "empty"),
         ("   ", "empty"),
         ("x" * 20_000, "20,000 characters"),
         ("1 " * 40, "at most 64"),
     ):
-        source(page).fill(text)
-        expect(page.get_by_role("alert")).to_contain_text(complaint)
-        expect(page.locator(".st-key-note-source").get_by_role("alert")).to_be_visible()
-        expect(page.locator(".written .stale")).not_to_have_text("")
-        expect(page.locator(".written .source")).to_have_text(DATE)
-        source(page).fill(DATE)
-        expect(page.get_by_role("alert")).to_have_count(0)
-    source(page).fill("")
-    expect(page.get_by_role("alert")).to_have_count(1)
-    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+        source(shared_page).fill(text)
+        expect(shared_page.get_by_role("alert")).to_contain_text(complaint)
+        expect(shared_page.locator(".st-key-note-source").get_by_role("alert")).to_be_visible()
+        expect(shared_page.locator(".written .stale")).not_to_have_text("")
+        expect(shared_page.locator(".written .source")).to_have_text(DATE)
+        source(shared_page).fill(DATE)
+        expect(shared_page.get_by_role("alert")).to_have_count(0)
+    source(shared_page).fill("")
+    expect(shared_page.get_by_role("alert")).to_have_count(1)
+    assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
 
 
 def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(
-    page: Page, dates: models.Scope
+    shared_page: Page, dates: models.Scope
 ) -> None:
-    see(page)
+    see(shared_page)
     hostile = (
         "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[
             :60
         ]
     )
     for text in ("漢字", "مرحبا ١٩٦٩", "😀 1969", "<script>alert(1)</script>", "</style>", hostile):
-        source(page).fill(text)
-        expect(page.locator(".written .source")).to_have_text(text)
-        expect(page.locator(".head")).to_have_attribute(
+        source(shared_page).fill(text)
+        expect(shared_page.locator(".written .source")).to_have_text(text)
+        expect(shared_page.locator(".head")).to_have_attribute(
             "data-cols", str(len(dates.encode(source=text)["source"].ids))
         )
-        assert page.get_by_role("alert").count() == 0
-    assert_shows(page, dates.run(hostile).attention[SITE], 2)
-    assert page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"
-    assert page.title() != "hit"
-    assert page.locator(".stApp script, .stApp img").count() == 0
+        assert shared_page.get_by_role("alert").count() == 0
+    assert_shows(shared_page, dates.run(hostile).attention[SITE], 2)
+    assert (
+        shared_page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"
+    )
+    assert shared_page.title() != "hit"
+    assert shared_page.locator(".stApp script, .stApp img").count() == 0
 
 
 def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
-    page: Page, dates: models.Scope, checkpoint: Path
+    shared_page: Page, dates: models.Scope, checkpoint: Path
 ) -> None:
-    see(page)
-    box = page.get_by_role("combobox", name="Model")
+    see(shared_page)
+    box = shared_page.get_by_role("combobox", name="Model")
     weights, config = checkpoint / "model.safetensors", checkpoint / "config.json"
     whole, sizes = weights.read_bytes(), config.read_text("utf-8")
 
     def refused(folder: Path, complaint: str) -> None:
         box.fill(str(folder))
         box.press("Enter")
-        note = page.locator(".st-key-note-checkpoint").get_by_role("alert")
+        note = shared_page.locator(".st-key-note-checkpoint").get_by_role("alert")
         expect(note).to_contain_text(str(folder))
         expect(note).to_contain_text(complaint)
-        expect(page.locator(".written .source")).to_have_text(DATE)
-        expect(page.locator(".written .stale")).not_to_have_text("")
+        expect(shared_page.locator(".written .source")).to_have_text(DATE)
+        expect(shared_page.locator(".written .stale")).not_to_have_text("")
 
     refused(checkpoint.with_name("nowhere"), "neither a folder nor a shipped checkpoint")
     weights.write_bytes(whole[: len(whole) // 2])
@@ -359,35 +375,36 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
     (folder / "model.safetensors").write_bytes(whole)
     (folder / "config.json").write_text(sizes.replace('"d_ff": 61', '"d_ff": 59'), "utf-8")
     refused(folder.rename(checkpoint.with_name("misshapen")), "should have shape")
-    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+    assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
     box.fill("dates")
     box.press("Enter")
-    expect(page.get_by_role("alert")).to_have_count(0)
-    expect(page.locator(".written .stale")).to_have_text("")
+    expect(shared_page.get_by_role("alert")).to_have_count(0)
+    expect(shared_page.locator(".written .stale")).to_have_text("")
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_a_long_sentence_and_what_is_written_do_not_overlap(page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    go(page, "", HEAD, source="She told us that the old man reads a book " * 5)
+def test_a_long_sentence_and_what_is_written_do_not_overlap(shared_page: Page, width: int) -> None:
+    shared_page.set_viewport_size({"width": width, "height": 900})
+    go(shared_page, "", HEAD, source="She told us that the old man reads a book " * 5)
     rows = [
-        page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")
+        shared_page.locator(f".written .{row}")
+        for row in ("label-in", "source", "label-out", "output")
     ]
-    boxes = [row.bounding_box() for row in (*rows, page.locator(".overview"))]
+    boxes = [row.bounding_box() for row in (*rows, shared_page.locator(".overview"))]
     for i, a in enumerate(boxes):
         for b in boxes[i + 1 :]:
             beside = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
             assert beside or a["y"] + a["height"] <= b["y"] + 1
-    page.set_viewport_size({"width": 1280, "height": 720})
+    shared_page.set_viewport_size({"width": 1280, "height": 720})
 
 
 # --- taking away
 
 
-def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> None:
-    see(page)
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="This head, CSV").click()
+def test_the_csv_holds_the_models_weights(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
+    with shared_page.expect_download() as saved:
+        shared_page.get_by_role("button", name="This head, CSV").click()
     rows = [
         row
         for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
@@ -403,12 +420,12 @@ def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> No
     )
 
 
-def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scope) -> None:
-    see(page)
-    source(page).fill(OTHER)
-    expect(page.locator(".written .source")).to_have_text(OTHER)
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="This head, CSV").click()
+def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
+    source(shared_page).fill(OTHER)
+    expect(shared_page.locator(".written .source")).to_have_text(OTHER)
+    with shared_page.expect_download() as saved:
+        shared_page.get_by_role("button", name="This head, CSV").click()
     rows = [
         row
         for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
@@ -420,10 +437,10 @@ def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scop
     )
 
 
-def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
-    see(page)
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="All heads, npz").click()
+def test_the_npz_holds_all_heads(shared_page: Page, dates: models.Scope) -> None:
+    see(shared_page)
+    with shared_page.expect_download() as saved:
+        shared_page.get_by_role("button", name="All heads, npz").click()
     with np.load(saved.value.path()) as held:
         for name, site in dates.run(DATE).attention.items():
             counted = name.replace("layers.0", "layer1").replace("layers.1", "layer2")
@@ -433,16 +450,16 @@ def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
 # --- landing
 
 
-def test_a_newcomer_sees_a_sentence_translated_without_scrolling(fresh: Page) -> None:
-    visit(fresh)
-    expect(fresh.locator(".written .source")).to_have_text("She is reading a book.")
-    expect(fresh.locator(".head .title")).to_contain_text(
+def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> None:
+    visit(page)
+    expect(page.locator(".written .source")).to_have_text("She is reading a book.")
+    expect(page.locator(".head .title")).to_contain_text(
         "what each French token reads from the English sentence"
     )
     for part in (".overview", ".head .pictures", ".written"):
-        box = fresh.locator(part).bounding_box()
+        box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] <= 720, part
-    assert fresh.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -467,10 +484,10 @@ def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) 
     context.close()
 
 
-def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(page: Page) -> None:
+def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(shared_page: Page) -> None:
     """Streamlit's box hands over only what is new in it."""
-    go(page, "", ".overview[data-painted]", checkpoint="dates", source="5 March 2021")
-    page.get_by_role("combobox", name="Model").fill("dates-cosine")
-    page.keyboard.press("Enter")
-    in_url(page, "checkpoint", "dates-cosine")
-    expect(page.get_by_text("Trained for 1,500 steps").first).to_be_visible()
+    go(shared_page, "", ".overview[data-painted]", checkpoint="dates", source="5 March 2021")
+    shared_page.get_by_role("combobox", name="Model").fill("dates-cosine")
+    shared_page.keyboard.press("Enter")
+    in_url(shared_page, "checkpoint", "dates-cosine")
+    expect(shared_page.get_by_text("Trained for 1,500 steps").first).to_be_visible()

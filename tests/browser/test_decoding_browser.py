@@ -72,97 +72,107 @@ def at(page: Page, step: int) -> None:
     expect(page.locator(f".stepper[data-step='{step}']")).to_be_visible()
 
 
-def test_every_step_of_the_slider_shows_what_models_computes(page: Page, dates: Scope) -> None:
-    opened(page, target="2020-03-05")
+def test_every_step_of_the_slider_shows_what_models_computes(
+    shared_page: Page, dates: Scope
+) -> None:
+    opened(shared_page, target="2020-03-05")
     parallel, serial = runs(dates, Method(), "2020-03-05")
-    page.locator(".stepper .slider").focus()
+    shared_page.locator(".stepper .slider").focus()
     for i in range(len(serial)):
-        at(page, i + 1)
-        compare(page, "parallel", parallel, i)
-        compare(page, "serial", serial, i)
-        assert rows(page, "reads") == ["[start]", *"2020-03-05"]
-        assert rows(page, "writes") == [*"2021-03-05", "[end]"][: i + 1]
-        assert rows(page, "serial-reads") == ["[start]", *"2021-03-05"][: i + 1]
-        page.keyboard.press("ArrowRight")
-    in_url(page, "step", "11")
+        at(shared_page, i + 1)
+        compare(shared_page, "parallel", parallel, i)
+        compare(shared_page, "serial", serial, i)
+        assert rows(shared_page, "reads") == ["[start]", *"2020-03-05"]
+        assert rows(shared_page, "writes") == [*"2021-03-05", "[end]"][: i + 1]
+        assert rows(shared_page, "serial-reads") == ["[start]", *"2021-03-05"][: i + 1]
+        shared_page.keyboard.press("ArrowRight")
+    in_url(shared_page, "step", "11")
 
 
-def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, dates: Scope) -> None:
-    opened(page, step="4")
-    at(page, 4)
+def test_a_forced_token_is_written_and_decoding_goes_on_from_it(
+    shared_page: Page, dates: Scope
+) -> None:
+    opened(shared_page, step="4")
+    at(shared_page, 4)
     parallel, serial = runs(dates, Method())
-    compare(page, "serial", serial, 3)
+    compare(shared_page, "serial", serial, 3)
     (other,) = dates.tokenizer.encode("0").ids
-    page.locator(f".panel.serial .bar[data-id='{other}']").click()
-    in_url(page, "force", f"4:{other}")
-    expect(page.locator(f".panel.serial .bar[data-id='{other}'][data-mark=forced]")).to_be_visible()
+    shared_page.locator(f".panel.serial .bar[data-id='{other}']").click()
+    in_url(shared_page, "force", f"4:{other}")
+    expect(
+        shared_page.locator(f".panel.serial .bar[data-id='{other}'][data-mark=forced]")
+    ).to_be_visible()
     _, forced = runs(dates, Method(forced=((3, other),)))
-    compare(page, "serial", forced, 3)
+    compare(shared_page, "serial", forced, 3)
     for i in range(4, len(forced)):
-        page.locator(".stepper .on").click()
-        at(page, i + 1)
-        compare(page, "serial", forced, i)
-        compare(page, "parallel", parallel, min(i, len(parallel) - 1))
-    assert rows(page, "writes") == [*dates.tokenizer.tokens(forced.taken[:-1]), "[end]"]
-    assert rows(page, "free") == [*"2021-03-05", "[end]"]
-    expect(page.locator(".story")).to_contain_text("They parted at position 4")
-    page.locator(".stepper button.free").click()
-    expect(page.locator("g[data-row=free]")).to_have_count(0)
+        shared_page.locator(".stepper .on").click()
+        at(shared_page, i + 1)
+        compare(shared_page, "serial", forced, i)
+        compare(shared_page, "parallel", parallel, min(i, len(parallel) - 1))
+    assert rows(shared_page, "writes") == [*dates.tokenizer.tokens(forced.taken[:-1]), "[end]"]
+    assert rows(shared_page, "free") == [*"2021-03-05", "[end]"]
+    expect(shared_page.locator(".story")).to_contain_text("They parted at position 4")
+    shared_page.locator(".stepper button.free").click()
+    expect(shared_page.locator("g[data-row=free]")).to_have_count(0)
 
 
-def test_a_pasted_link_shows_the_same(fresh: Page, dates: Scope) -> None:
+def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
     (other,) = dates.tokenizer.encode("0").ids
     opened(
-        fresh,
+        page,
         step="6",
         force=f"4:{other}",
         **{"decoding-how": "sampling", "decoding-temperature": "2.0"},
     )
-    at(fresh, 6)
+    at(page, 6)
     _, run = runs(dates, Method("sample", temperature=2.0, forced=((3, other),)))
-    compare(fresh, "serial", run, 5)
+    compare(page, "serial", run, 5)
 
 
-def test_play_walks_to_the_end_and_says_where_it_is(page: Page) -> None:
-    opened(page, step="9")
-    at(page, 9)
-    page.locator(".stepper .play").click()
-    expect(page.locator(".stepper .play")).to_contain_text("Pause")
-    at(page, 11)
-    in_url(page, "step", "11")
-    expect(page.locator(".stepper .play")).to_contain_text("Replay")
+def test_play_walks_to_the_end_and_says_where_it_is(shared_page: Page) -> None:
+    opened(shared_page, step="9")
+    at(shared_page, 9)
+    shared_page.locator(".stepper .play").click()
+    expect(shared_page.locator(".stepper .play")).to_contain_text("Pause")
+    at(shared_page, 11)
+    in_url(shared_page, "step", "11")
+    expect(shared_page.locator(".stepper .play")).to_contain_text("Replay")
 
 
-def test_the_cache_is_counted_step_by_step(page: Page) -> None:
-    opened(page, step="5")
-    at(page, 5)
-    boxes = {name: page.locator(f".keys .{name} .boxes") for name in ("with", "without", "cross")}
+def test_the_cache_is_counted_step_by_step(shared_page: Page) -> None:
+    opened(shared_page, step="5")
+    at(shared_page, 5)
+    boxes = {
+        name: shared_page.locator(f".keys .{name} .boxes") for name in ("with", "without", "cross")
+    }
     assert [boxes["with"].get_attribute(f"data-{a}") for a in ("kept", "now")] == ["4", "1"]
     assert [boxes["without"].get_attribute(f"data-{a}") for a in ("kept", "now")] == ["0", "5"]
     assert boxes["cross"].get_attribute("data-now") == "0"
 
 
-def test_a_click_on_a_position_goes_there(page: Page) -> None:
-    opened(page)
-    at(page, 1)
-    page.locator(".lanes .pad").nth(6).click()
-    at(page, 7)
-    in_url(page, "step", "7")
+def test_a_click_on_a_position_goes_there(shared_page: Page) -> None:
+    opened(shared_page)
+    at(shared_page, 1)
+    shared_page.locator(".lanes .pad").nth(6).click()
+    at(shared_page, 7)
+    in_url(shared_page, "step", "7")
 
 
-def test_a_node_of_the_beam_shows_its_attention(page: Page, dates: Scope) -> None:
-    opened(page, **{"decoding-how": "beam", "decoding-width": "3"})
+def test_a_node_of_the_beam_shows_its_attention(shared_page: Page, dates: Scope) -> None:
+    opened(shared_page, **{"decoding-how": "beam", "decoding-width": "3"})
     source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=3)).beam
-    page.wait_for_selector(".beam[data-painted]")
-    shown = page.locator(".beam .node").evaluate_all("all => all.map(e => Number(e.dataset.score))")
+    shared_page.wait_for_selector(".beam[data-painted]")
+    shown = shared_page.locator(".beam .node").evaluate_all(
+        "all => all.map(e => Number(e.dataset.score))"
+    )
     assert shown == pytest.approx([h.score for s in steps for h in s.hypotheses], abs=1e-4)
-    page.locator(".beam .node[data-step='4'][data-rank='2']").click()
-    expect(page.locator(".beam[data-step='4'][data-rank='2']")).to_be_visible()
+    shared_page.locator(".beam .node[data-step='4'][data-rank='2']").click()
+    expect(shared_page.locator(".beam[data-step='4'][data-rank='2']")).to_be_visible()
     run = decoding_runs.single_pass(dates.model, source, steps[3].hypotheses[1].tokens)
-    chips = page.locator(".beam .chips[data-side=cross] .chip-token")
+    chips = shared_page.locator(".beam .chips[data-side=cross] .chip-token")
     same(
         [float(w) for w in chips.evaluate_all("all => all.map(e => e.dataset.weight)")],
         run.weights(SITE, HEAD)[-1],
     )
-    in_url(page, "node", "4:2")
+    in_url(shared_page, "node", "4:2")

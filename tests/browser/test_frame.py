@@ -41,46 +41,48 @@ def test_a_scrolled_page_passes_under_an_opaque_navigation(
     context.close()
 
 
-def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: Page) -> None:
-    go(page, "", ".head[data-painted]", **START)
-    start, sidebar = page.url, page.locator("[data-testid=stSidebar]")
-    small, picture = page.evaluate(SIZES), page.locator(".head").bounding_box()
+def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(
+    shared_page: Page,
+) -> None:
+    go(shared_page, "", ".head[data-painted]", **START)
+    start, sidebar = shared_page.url, shared_page.locator("[data-testid=stSidebar]")
+    small, picture = shared_page.evaluate(SIZES), shared_page.locator(".head").bounding_box()
     assert len(small) > 12
     assert min(size for size, _ in small) >= 12, sorted(small)[:3]
-    box = page.get_by_role("textbox", name="Date, in any format (type here)")
+    box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     box.press("End")
     box.press("p")  # where one types it is a letter
     expect(box).to_have_value("24/07/69p")
     box.press("Backspace")
-    in_url(page, "source", "24/07/69")
-    page.locator(".head canvas.cells").click(position={"x": 5, "y": 5})
-    page.keyboard.press("Control+p")
+    in_url(shared_page, "source", "24/07/69")
+    shared_page.locator(".head canvas.cells").click(position={"x": 5, "y": 5})
+    shared_page.keyboard.press("Control+p")
     expect(sidebar).to_be_visible()
-    page.keyboard.press("p")
-    in_url(page, "present", "1")
+    shared_page.keyboard.press("p")
+    in_url(shared_page, "present", "1")
     expect(sidebar).to_be_hidden()
-    rested(page)
-    assert page.locator(".head").bounding_box()["width"] > picture["width"] + 200
-    assert min(size for size, _ in page.evaluate(SIZES)) >= 15
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
-    page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
-    page.wait_for_url("**/masks*present=1*")
+    rested(shared_page)
+    assert shared_page.locator(".head").bounding_box()["width"] > picture["width"] + 200
+    assert min(size for size, _ in shared_page.evaluate(SIZES)) >= 15
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
+    shared_page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
+    shared_page.wait_for_url("**/masks*present=1*")
     expect(sidebar).to_be_hidden()
-    rested(page)  # its address is written last
-    page.go_back()
-    page.wait_for_selector(".head[data-painted]")
-    rested(page)
-    page.get_by_role("button", name="End (P)").click()
-    in_url(page, "present", "")
+    rested(shared_page)  # its address is written last
+    shared_page.go_back()
+    shared_page.wait_for_selector(".head[data-painted]")
+    rested(shared_page)
+    shared_page.get_by_role("button", name="End (P)").click()
+    in_url(shared_page, "present", "")
     expect(sidebar).to_be_visible()
-    rested(page)
-    page.go_back()
-    in_url(page, "present", "1")
+    rested(shared_page)
+    shared_page.go_back()
+    in_url(shared_page, "present", "1")
     expect(sidebar).to_be_hidden()
-    rested(page)
-    page.go_back()
+    rested(shared_page)
+    shared_page.go_back()
     expect(sidebar).to_be_visible()
-    assert page.url == start
+    assert shared_page.url == start
 
 
 @pytest.mark.parametrize(("path", "picture"), [
@@ -88,12 +90,12 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     ("decoding", ".panel.serial .bars"),
 ])  # fmt: skip
 def test_presented_the_picture_is_in_sight_of_a_small_projector(
-    page: Page, path: str, picture: str
+    shared_page: Page, path: str, picture: str
 ) -> None:
-    go(page, path, picture, present="1", checkpoint="dates", source="24/07/69")
-    page.wait_for_selector("html[data-present]", state="attached")
-    rested(page)
-    box = page.locator(picture).bounding_box()
+    go(shared_page, path, picture, present="1", checkpoint="dates", source="24/07/69")
+    shared_page.wait_for_selector("html[data-present]", state="attached")
+    rested(shared_page)
+    box = shared_page.locator(picture).bounding_box()
     assert box["width"] > 350
     assert box["y"] + box["height"] <= 720
 

@@ -75,15 +75,15 @@ def point(page: Page, which: int, row: int, column: int) -> dict:
     return {"value": float(tip.get_attribute("data-value")), "text": tip.inner_text()}
 
 
-def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
-    opened(page, checkpoint)
+def test_a_cell_says_its_exact_norm_in_every_layer(shared_page, checkpoint):
+    opened(shared_page, checkpoint)
     for which, kind in enumerate(LAYER_KINDS):
         norms = computed(checkpoint, kind).norms
-        told = point(page, which, 4, 1)
+        told = point(shared_page, which, 4, 1)
         assert told["value"] == pytest.approx(float(norms[4, 1]), rel=1e-4, abs=1e-9)
     assert "output y_i: 5 e, input x_j: 2 b" in told["text"]
-    assert "0: nothing arrives" in point(page, 0, 1, 4)["text"]
-    said = page.locator(".maps figcaption span").all_inner_texts()
+    assert "0: nothing arrives" in point(shared_page, 0, 1, 4)["text"]
+    said = shared_page.locator(".maps figcaption span").all_inner_texts()
     assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [
         True,
         True,
@@ -92,44 +92,46 @@ def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
     ]
 
 
-def test_typing_and_the_knobs_draw_anew(page, checkpoint):
-    opened(page, checkpoint)
-    page.locator(".st-key-source textarea").fill("edcbabc")
-    in_url(page, "source", "edcbabc")
-    expect(page.locator(".maps")).to_have_attribute("data-rows", "8")
+def test_typing_and_the_knobs_draw_anew(shared_page, checkpoint):
+    opened(shared_page, checkpoint)
+    shared_page.locator(".st-key-source textarea").fill("edcbabc")
+    in_url(shared_page, "source", "edcbabc")
+    expect(shared_page.locator(".maps")).to_have_attribute("data-rows", "8")
     norms = computed(checkpoint, SELF_ATTENTION, "edcbabc").norms
-    assert point(page, 3, 6, 0)["value"] == pytest.approx(float(norms[6, 0]), rel=1e-4)
-    page.locator(".st-key-from-rnn-depth").get_by_text("1", exact=True).click()
-    in_url(page, "from-rnn-depth", "1")
-    expect(page.locator(".maps figcaption b").nth(2)).to_have_text("CNN, width 3, 1 layer")
+    assert point(shared_page, 3, 6, 0)["value"] == pytest.approx(float(norms[6, 0]), rel=1e-4)
+    shared_page.locator(".st-key-from-rnn-depth").get_by_text("1", exact=True).click()
+    in_url(shared_page, "from-rnn-depth", "1")
+    expect(shared_page.locator(".maps figcaption b").nth(2)).to_have_text("CNN, width 3, 1 layer")
     norms = computed(checkpoint, CNN, "edcbabc", depth=1).norms
-    assert point(page, 2, 3, 2)["value"] == pytest.approx(float(norms[3, 2]), rel=1e-4)
+    assert point(shared_page, 2, 3, 2)["value"] == pytest.approx(float(norms[3, 2]), rel=1e-4)
 
 
-def test_a_long_text_leaves_the_picture_and_says_why(page, checkpoint):
-    opened(page, checkpoint)
-    page.locator(".st-key-source textarea").fill("ab" * 40)
-    expect(page.get_by_text("This sentence has 81 tokens")).to_be_visible()
-    assert point(page, 0, 4, 1)["value"] == pytest.approx(
+def test_a_long_text_leaves_the_picture_and_says_why(shared_page, checkpoint):
+    opened(shared_page, checkpoint)
+    shared_page.locator(".st-key-source textarea").fill("ab" * 40)
+    expect(shared_page.get_by_text("This sentence has 81 tokens")).to_be_visible()
+    assert point(shared_page, 0, 4, 1)["value"] == pytest.approx(
         float(computed(checkpoint, RNN).norms[4, 1]), rel=1e-4
     )
 
 
-def test_times_are_measured_when_asked_and_can_be_taken_away(page, checkpoint):
+def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkpoint):
     opened(
-        page,
+        shared_page,
         checkpoint,
         ".st-key-from-rnn-measure button",
         section="Parallel and cost",
         d="16",
         repetitions="1",
     )
-    expect(page.get_by_text("Nothing is measured before")).to_be_visible()
-    page.get_by_text("Measure on this machine").click()
-    expect(page.get_by_text("32 of 32: done")).to_be_visible()
-    expect(page.get_by_text("In the upper half of the lengths time grows as")).to_be_visible()
-    with page.expect_download() as table:
-        page.get_by_text("The times, CSV").click()
+    expect(shared_page.get_by_text("Nothing is measured before")).to_be_visible()
+    shared_page.get_by_text("Measure on this machine").click()
+    expect(shared_page.get_by_text("32 of 32: done")).to_be_visible()
+    expect(
+        shared_page.get_by_text("In the upper half of the lengths time grows as")
+    ).to_be_visible()
+    with shared_page.expect_download() as table:
+        shared_page.get_by_text("The times, CSV").click()
     rows = [
         row
         for row in table.value.path().read_text().splitlines()
@@ -139,33 +141,33 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(page, checkpoint):
     assert rows[1].startswith("RNN,8,0,")
 
 
-def test_measuring_can_be_stopped_and_what_is_there_stays(page, checkpoint):
+def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoint):
     opened(
-        page,
+        shared_page,
         checkpoint,
         ".st-key-from-rnn-measure button",
         section="Parallel and cost",
         d="512",
         repetitions="25",
     )
-    page.get_by_text("Measure on this machine").click()
-    expect(page.get_by_text(": measuring")).to_be_visible()
-    page.locator(".st-key-from-rnn-stop button").click()
-    expect(page.get_by_text("stopped; what was measured stays")).to_be_visible()
+    shared_page.get_by_text("Measure on this machine").click()
+    expect(shared_page.get_by_text(": measuring")).to_be_visible()
+    shared_page.locator(".st-key-from-rnn-stop button").click()
+    expect(shared_page.get_by_text("stopped; what was measured stays")).to_be_visible()
 
 
-def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
-    opened(page, checkpoint)
-    with page.expect_download() as picture:
-        page.locator(".maps .save").click()
+def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
+    opened(shared_page, checkpoint)
+    with shared_page.expect_download() as picture:
+        shared_page.locator(".maps .save").click()
     scope = models.load(checkpoint)
     assert (
         picture.value.suggested_filename
         == f"{scope.name}.step{scope.training['step']}.what-reaches-what.png"
     )
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
-    with page.expect_download() as numbers:
-        page.get_by_text("The norms, npz").click()
+    with shared_page.expect_download() as numbers:
+        shared_page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())
     np.testing.assert_allclose(
         held["bidirectional-RNN.norms"],

@@ -43,44 +43,46 @@ POINTED = {
 
 
 @pytest.mark.parametrize("name", POINTED)
-def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str) -> None:
+def test_a_word_says_what_it_means_where_it_is_pointed_at(shared_page: Page, name: str) -> None:
     path, params, word, within, said = POINTED[name]
-    go(page, path, ".headline", **params)
-    tip = page.locator(".tools .glossary")
+    go(shared_page, path, ".headline", **params)
+    tip = shared_page.locator(".tools .glossary")
     expect(tip).to_be_hidden()
-    place = page.evaluate(FIND, [word, within])
+    place = shared_page.evaluate(FIND, [word, within])
     assert place
-    page.wait_for_timeout(300)  # what it has scrolled has come to rest
-    page.mouse.move(*place)
+    shared_page.wait_for_timeout(300)  # what it has scrolled has come to rest
+    shared_page.mouse.move(*place)
     expect(tip).to_be_visible()
     expect(tip).to_contain_text(said)
-    page.mouse.move(5, 700)
+    shared_page.mouse.move(5, 700)
     expect(tip).to_be_hidden()
 
 
-def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
-    go(page, "inside", ".walk[data-painted]")
-    page.locator(".walk .names button").nth(3).click()
-    rested(page)  # Python's explanation of the step stands, and what is pointed at is not replaced
-    formula = page.locator(".walk .formula")
+def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> None:
+    go(shared_page, "inside", ".walk[data-painted]")
+    shared_page.locator(".walk .names button").nth(3).click()
+    rested(
+        shared_page
+    )  # Python's explanation of the step stands, and what is pointed at is not replaced
+    formula = shared_page.locator(".walk .formula")
     assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
     formula.hover(position={"x": 15, "y": 10})
-    tip = page.locator(".tools .glossary")
+    tip = shared_page.locator(".tools .glossary")
     expect(tip).to_be_visible()
     assert dict.fromkeys(tip.locator("b").all_text_contents()) == dict.fromkeys(
         ["α", "i", "j", "q", "·", "k", "√", "d_k"]
     )
     expect(tip).to_contain_text(SYMBOLS["d_k"])
     expect(tip).to_contain_text(LETTERS["i"])
-    katex = page.locator(".st-key-explanation .katex").last
+    katex = shared_page.locator(".st-key-explanation .katex").last
     katex.scroll_into_view_if_needed()
     katex.hover()
     expect(tip).to_be_visible()
     assert tip.locator("b").count() >= 1
 
 
-def test_what_a_person_typed_is_not_explained(page: Page) -> None:
-    go(page, "", ".head[data-painted]", source="token head layer")
-    page.locator(".written .source").hover(position={"x": 20, "y": 12})
-    page.wait_for_timeout(700)
-    expect(page.locator(".tools .glossary")).to_be_hidden()
+def test_what_a_person_typed_is_not_explained(shared_page: Page) -> None:
+    go(shared_page, "", ".head[data-painted]", source="token head layer")
+    shared_page.locator(".written .source").hover(position={"x": 20, "y": 12})
+    shared_page.wait_for_timeout(700)
+    expect(shared_page.locator(".tools .glossary")).to_be_hidden()

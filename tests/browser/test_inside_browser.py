@@ -39,10 +39,10 @@ def trace(folder) -> Trace:
 
 
 @pytest.fixture
-def opened(page: Page, folder: Path) -> Callable[..., Page]:
+def opened(shared_page: Page, folder: Path) -> Callable[..., Page]:
     """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
 
-    page.set_viewport_size(
+    shared_page.set_viewport_size(
         {"width": 1280, "height": 1100}
     )  # the whole table, so that the pointer reaches it
 
@@ -51,10 +51,12 @@ def opened(page: Page, folder: Path) -> Callable[..., Page]:
             "checkpoint": str(folder), "source": SOURCE, "target": TARGET, "site": SITE, "head": HEAD, "lock": f"q{QUERY}",
             "inside-key": KEY, **{name.replace("_", "-"): value for name, value in params.items()},
         }  # fmt: skip
-        go(page, "inside", f".{component}[data-painted]", **link)
+        go(shared_page, "inside", f".{component}[data-painted]", **link)
         if component == "walk":
-            page.locator(".walk .names button").nth(int(params.get("inside_stage", 0))).click()
-        return page
+            shared_page.locator(".walk .names button").nth(
+                int(params.get("inside_stage", 0))
+            ).click()
+        return shared_page
 
     return open_page
 
@@ -165,17 +167,17 @@ def test_a_click_on_a_row_chooses_its_key(opened):
     in_url(page, "inside-key", "4")
 
 
-def test_a_link_shows_the_same_in_another_browser(opened, page):
+def test_a_link_shows_the_same_in_another_browser(opened, shared_page):
     opened(inside_stage="6", inside_key="4")
-    in_url(page, "inside-stage", "6")
-    url = page.url
+    in_url(shared_page, "inside-stage", "6")
+    url = shared_page.url
     asked = parse_qs(urlparse(url).query)
     assert (asked["inside-stage"], asked["inside-key"], asked["lock"]) == (
         ["6"],
         ["4"],
         [f"q{QUERY}"],
     )
-    other = page.context.new_page()
+    other = shared_page.context.new_page()
     other.goto(url)
     other.wait_for_selector(".walk[data-painted]")
     data = other.locator(".walk").evaluate("root => ({...root.dataset})")
@@ -256,31 +258,34 @@ def boxes(page: Page) -> list[str]:
     )
 
 
-def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
+def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page: Page) -> None:
+    shared_page.set_viewport_size({"width": 1280, "height": 720})
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
         go(
-            page,
+            shared_page,
             "inside",
             f".{component}[data-painted]",
             checkpoint="eng-fra",
             source="She is",
             **{"inside-view": view},
         )
-        before, painted = boxes(page), page.locator(f".{component}").get_attribute("data-painted")
+        before, painted = (
+            boxes(shared_page),
+            shared_page.locator(f".{component}").get_attribute("data-painted"),
+        )
         assert len(before) > 2
         if view == "walk":
-            assert page.locator(".walk .stage").bounding_box()["y"] < 500
-        page.get_by_role("textbox", name="English sentence").focus()
-        page.keyboard.press("End")
+            assert shared_page.locator(".walk .stage").bounding_box()["y"] < 500
+        shared_page.get_by_role("textbox", name="English sentence").focus()
+        shared_page.keyboard.press("End")
         words = "reading a book about the sea that her mother gave her"
         for word in words.split():
-            page.keyboard.type(f" {word}")
-            assert boxes(page) == before
-        in_url(page, "source", f"She is {words}")
-        rested(page)
-        assert page.locator(f".{component}").get_attribute("data-painted") != painted
-        assert boxes(page) == before
+            shared_page.keyboard.type(f" {word}")
+            assert boxes(shared_page) == before
+        in_url(shared_page, "source", f"She is {words}")
+        rested(shared_page)
+        assert shared_page.locator(f".{component}").get_attribute("data-painted") != painted
+        assert boxes(shared_page) == before
 
 
 def test_head_layer_and_kind_can_be_changed_here(opened):

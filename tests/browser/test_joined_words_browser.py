@@ -13,9 +13,9 @@ def keys(page: Page) -> list[str]:
     )
 
 
-def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
+def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None:
     go(
-        page,
+        shared_page,
         "",
         ".head[data-painted]",
         checkpoint="gpt",
@@ -23,33 +23,37 @@ def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
         site=SITE,
         head="2",
     )
-    tokens = len(keys(page))
+    tokens = len(keys(shared_page))
     assert tokens == 12
-    switch = page.get_by_role("checkbox", name="join sub-words to words")
+    switch = shared_page.get_by_role("checkbox", name="join sub-words to words")
     switch.check()
-    expect(page.locator(".head")).to_have_attribute("data-cols", "5")
-    assert keys(page) == WORDS
-    in_url(page, "words", "true")
-    expect(page.locator(".overview .joins")).to_contain_text(
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", "5")
+    assert keys(shared_page) == WORDS
+    in_url(shared_page, "words", "true")
+    expect(shared_page.locator(".overview .joins")).to_contain_text(
         "a word's row is the mean of its tokens' rows, its column the sum"
     )
-    expect(page.locator(".head figure.map .note")).to_contain_text("Sub-words joined to words")
+    expect(shared_page.locator(".head figure.map .note")).to_contain_text(
+        "Sub-words joined to words"
+    )
     longer = "The unbelievably hungry doggy was unbelievably there"
-    page.get_by_role("textbox", name="Text (type here)").fill(longer)
-    expect(page.locator(".head")).to_have_attribute("data-cols", "8")
-    in_url(page, "text", longer)
-    page.go_back()
-    in_url(page, "words", "")
-    expect(page.locator(".head")).to_have_attribute("data-cols", str(tokens))
+    shared_page.get_by_role("textbox", name="Text (type here)").fill(longer)
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", "8")
+    in_url(shared_page, "text", longer)
+    shared_page.go_back()
+    in_url(shared_page, "words", "")
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", str(tokens))
     expect(switch).not_to_be_checked()
-    expect(page.locator(".overview .joins")).to_have_text("")
+    expect(shared_page.locator(".overview .joins")).to_have_text("")
 
 
-def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(page: Page) -> None:
-    go(page, "", ".head[data-painted]", checkpoint="gpt-char", words="true")
-    switch = page.get_by_role("checkbox", name="join sub-words to words")
+def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(
+    shared_page: Page,
+) -> None:
+    go(shared_page, "", ".head[data-painted]", checkpoint="gpt-char", words="true")
+    switch = shared_page.get_by_role("checkbox", name="join sub-words to words")
     expect(switch).to_be_disabled()
     expect(switch).not_to_be_checked()
-    expect(page.locator(".overview .join")).to_have_attribute(
+    expect(shared_page.locator(".overview .join")).to_have_attribute(
         "title", "Its tokenizer does not say which tokens are of one word."
     )

@@ -18,16 +18,23 @@ def boxes(page: Page) -> list[str]:
     )
 
 
-def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
-    go(page, "layer", ".layer[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET)
-    page.locator('.layer .all g[aria-label="layer 1, feed-forward"] text').first.click()
-    in_url(page, "site", "decoder.layers.0.self_attn")
-    page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
-    page.locator(".layer .tokens button").nth(5).click()
-    in_url(page, "lock", "q5")
-    page.wait_for_selector('.layer[data-position="5"]')
+def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None:
+    go(
+        shared_page,
+        "layer",
+        ".layer[data-painted]",
+        checkpoint="dates",
+        source=SOURCE,
+        target=TARGET,
+    )
+    shared_page.locator('.layer .all g[aria-label="layer 1, feed-forward"] text').first.click()
+    in_url(shared_page, "site", "decoder.layers.0.self_attn")
+    shared_page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
+    shared_page.locator(".layer .tokens button").nth(5).click()
+    in_url(shared_page, "lock", "q5")
+    shared_page.wait_for_selector('.layer[data-position="5"]')
     trace = models.load("dates", device="cpu").run(SOURCE, TARGET)
-    picture = page.locator(".layer").evaluate(
+    picture = shared_page.locator(".layer").evaluate(
         "(root) => root.view.picture.stops.map((stop) => stop.length)"
     )
     names = [
@@ -37,30 +44,30 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
     ]
     lengths = [float(trace.activations[name].value[0, 5].norm()) for name in names]
     np.testing.assert_allclose(picture[1:], lengths, rtol=1e-4)
-    page.get_by_role("radio", name="Encoder").click()
-    page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
-    expect(page.locator(".layer .without")).to_contain_text(
+    shared_page.get_by_role("radio", name="Encoder").click()
+    shared_page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
+    expect(shared_page.locator(".layer .without")).to_contain_text(
         "The encoder cannot be asked what the model would say"
     )
-    rested(page)  # painted before the address has it
-    page.go_back()
-    page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
+    rested(shared_page)  # painted before the address has it
+    shared_page.go_back()
+    shared_page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 
 
-def test_it_is_on_one_screen_and_nothing_moves_while_one_types(page: Page) -> None:
-    go(page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
-    box = page.locator(".layer").bounding_box()
+def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page) -> None:
+    go(shared_page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
+    box = shared_page.locator(".layer").bounding_box()
     assert box["y"] + box["height"] <= 720
-    before, n_tokens = boxes(page), page.locator(".layer .tokens button").count()
+    before, n_tokens = boxes(shared_page), shared_page.locator(".layer .tokens button").count()
     assert len(before) == 5
-    field = page.get_by_role("textbox", name="English sentence")
+    field = shared_page.get_by_role("textbox", name="English sentence")
     field.focus()
-    page.keyboard.press("End")
+    shared_page.keyboard.press("End")
     words = "reading a book about the sea that her mother gave her when she was young"
     for word in words.split():
-        page.keyboard.type(f" {word}")
-        assert boxes(page) == before
-    in_url(page, "source", f"She is {words}")
-    rested(page)
-    assert page.locator(".layer .tokens button").count() > n_tokens + 5
-    assert boxes(page) == before
+        shared_page.keyboard.type(f" {word}")
+        assert boxes(shared_page) == before
+    in_url(shared_page, "source", f"She is {words}")
+    rested(shared_page)
+    assert shared_page.locator(".layer .tokens button").count() > n_tokens + 5
+    assert boxes(shared_page) == before

@@ -28,18 +28,18 @@ def dates() -> Scope:
 
 
 @pytest.fixture
-def opened(page: Page) -> Page:
+def opened(shared_page: Page) -> Page:
     """The page with both texts."""
-    page.set_viewport_size(
+    shared_page.set_viewport_size(
         {"width": 1280, "height": 1300}
     )  # all of it, so that the pointer reaches it
     go(
-        page,
+        shared_page,
         "masks",
         ".masks[data-painted]",
         **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT},
     )
-    return page
+    return shared_page
 
 
 def cell(page: Page, query: int, key: int) -> tuple[float, float]:

@@ -79,23 +79,23 @@ def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
         page.wait_for_timeout(50)
 
 
-def test_picking_a_formula_draws_it(page, checkpoint):
-    opened(page, checkpoint, section="Map", d_model="16", length="40")
+def test_picking_a_formula_draws_it(shared_page, checkpoint):
+    opened(shared_page, checkpoint, section="Map", d_model="16", length="40")
     for formula in ("2^i", "sin-sin", "paper"):
-        page.get_by_text(say.NAMES[formula], exact=True).click()
+        shared_page.get_by_text(say.NAMES[formula], exact=True).click()
         table = formula_table(formula, 40, 16)
-        drawn = cells(page, "positions-map", table.numpy())
+        drawn = cells(shared_page, "positions-map", table.numpy())
         np.testing.assert_allclose(drawn, table.float().numpy(), atol=1e-7)
-    page.get_by_text(say.NAMES[say.OWN], exact=True).click()
+    shared_page.get_by_text(say.NAMES[say.OWN], exact=True).click()
     own = models.load(checkpoint, device="cpu").model.positions.table.detach().numpy()
-    np.testing.assert_array_equal(cells(page, "positions-map", own).astype("float32"), own)
-    in_url(page, "positions-table", say.NAMES[say.OWN])
-    assert "✗" not in page.locator(".checks").inner_text()
+    np.testing.assert_array_equal(cells(shared_page, "positions-map", own).astype("float32"), own)
+    in_url(shared_page, "positions-table", say.NAMES[say.OWN])
+    assert "✗" not in shared_page.locator(".checks").inner_text()
 
 
-def test_the_misprints_are_measured_as_models_measures_them(page, checkpoint):
-    opened(page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7")
-    rows = page.locator("table tr")
+def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpoint):
+    opened(shared_page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7")
+    rows = shared_page.locator("table tr")
     expect(rows).to_have_count(9)
     found = [row.split("\t") for row in rows.all_inner_texts()]
     measures = [measure(formula, 60, 32, 7) for formula in FORMULAS]
@@ -103,57 +103,57 @@ def test_the_misprints_are_measured_as_models_measures_them(page, checkpoint):
     assert found[0][1:] == [say.NAMES[formula] for formula in FORMULAS]
 
 
-def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
-    opened(page, checkpoint)
+def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
+    opened(shared_page, checkpoint)
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source=TEXT)["source"].ids
     for how in ("reversed", "two swapped", "shuffled"):
-        page.get_by_text(how, exact=True).click()
+        shared_page.get_by_text(how, exact=True).click()
         order = new_order(len(ids), how, 0)
         positioned = shuffle_test(scope.model, ids, order)
-        drawn = moved(page, "map0", positioned.change.T.numpy())
+        drawn = moved(shared_page, "map0", positioned.change.T.numpy())
         np.testing.assert_allclose(drawn, positioned.change.T.numpy(), atol=1e-5)
     bare = shuffle_test(without_positions(scope.model), ids, order)
-    assert moved(page, "map1", bare.change.T.numpy()).max() < 1e-4
-    expect(page.locator(".explained")).to_contain_text(
+    assert moved(shared_page, "map1", bare.change.T.numpy()).max() < 1e-4
+    expect(shared_page.locator(".explained")).to_contain_text(
         f"{100 * float(positioned.mean[-1]):.0f} % of its length"
     )
-    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(
+    expect(shared_page.locator(".st-key-positions-shuffle")).to_contain_text(
         change_text(float(positioned.change[1, 0]))
     )
-    lines = page.locator(".shuffle line[data-moves]").evaluate_all(
+    lines = shared_page.locator(".shuffle line[data-moves]").evaluate_all(
         "all => all.map((e) => e.dataset.moves.split(' ').map(Number))"
     )
     assert lines == [[from_, to] for to, from_ in enumerate(order)]
-    bars = page.locator(".shuffle rect[data-bar]").evaluate_all(
+    bars = shared_page.locator(".shuffle rect[data-bar]").evaluate_all(
         "all => all.map((e) => Number(e.dataset.value))"
     )
     np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
-    cell = page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
+    cell = shared_page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
     cell.hover(force=True)
-    expect(page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
+    expect(shared_page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
         cell.get_attribute("data-value")
     )
-    with page.expect_download() as picture:
-        page.locator(".st-key-positions-shuffle .save.svg").click()
+    with shared_page.expect_download() as picture:
+        shared_page.locator(".st-key-positions-shuffle .save.svg").click()
     drawing = ElementTree.parse(picture.value.path())
     assert len(drawing.findall(".//{*}rect[@data-map]")) == 2 * positioned.change.numel()
 
 
-def test_typing_reorders_the_new_text(page, checkpoint):
-    opened(page, checkpoint, order="reversed")
-    page.locator(".st-key-source textarea").fill("edcbabc")
+def test_typing_reorders_the_new_text(shared_page, checkpoint):
+    opened(shared_page, checkpoint, order="reversed")
+    shared_page.locator(".st-key-source textarea").fill("edcbabc")
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source="edcbabc")["source"].ids
     change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()
-    np.testing.assert_allclose(moved(page, "map0", change), change, atol=1e-5)
-    in_url(page, "source", "edcbabc")
-    in_url(page, "positions-order", "reversed")
+    np.testing.assert_allclose(moved(shared_page, "map0", change), change, atol=1e-5)
+    in_url(shared_page, "source", "edcbabc")
+    in_url(shared_page, "positions-order", "reversed")
 
 
-def test_a_link_shows_the_same_view(fresh, checkpoint):
+def test_a_link_shows_the_same_view(page, checkpoint):
     opened(
-        fresh,
+        page,
         checkpoint,
         section="Curves",
         dims="3",
@@ -161,67 +161,67 @@ def test_a_link_shows_the_same_view(fresh, checkpoint):
         length="60",
         table=say.NAMES["sin-sin"],
     )
-    expect(fresh.locator(".st-key-positions-dims")).to_contain_text("3")
-    expect(fresh.get_by_test_id("stVegaLiteChart")).to_have_count(2)
-    expect(fresh.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
+    expect(page.locator(".st-key-positions-dims")).to_contain_text("3")
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(page.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
 
 
-def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
-    opened(page, checkpoint, section="Map", d_model="8", length="20")
-    cells(page, "positions-map", formula_table("paper", 20, 8).numpy())
-    with page.expect_download() as table:
-        page.get_by_text("This table, CSV").click()
+def test_a_picture_and_a_table_can_be_taken_away(shared_page, checkpoint):
+    opened(shared_page, checkpoint, section="Map", d_model="8", length="20")
+    cells(shared_page, "positions-map", formula_table("paper", 20, 8).numpy())
+    with shared_page.expect_download() as table:
+        shared_page.get_by_text("This table, CSV").click()
     lines = table.value.path().read_text().splitlines()
     about = [line for line in lines if line.startswith("# ")]
     assert any("# table: " in line for line in about)
     assert len(lines) == len(about) + 21
-    page.locator(".st-key-positions-map .js-plotly-plot").hover()
-    with page.expect_download() as picture:
-        page.locator(".st-key-positions-map [data-title^=Download]").click()
+    shared_page.locator(".st-key-positions-map .js-plotly-plot").hover()
+    with shared_page.expect_download() as picture:
+        shared_page.locator(".st-key-positions-map [data-title^=Download]").click()
     assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
 
 
 def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
-    page: Page, tmp_path: Path
+    shared_page: Page, tmp_path: Path
 ) -> None:
     """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
     BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
-    page.set_viewport_size({"width": 1280, "height": 720})
+    shared_page.set_viewport_size({"width": 1280, "height": 720})
     params = {
         "checkpoint": str(tmp_path / "llama"),
         "text": "7 11 5 23 41",
         "positions-section": "Rotation",
     }
-    visit(page, "positions", ".st-key-positions-rotation .annotation", **params)
+    visit(shared_page, "positions", ".st-key-positions-rotation .annotation", **params)
     waves = "[data-testid=stVegaLiteChart]"
-    page.wait_for_selector(waves)
-    rested(page)
+    shared_page.wait_for_selector(waves)
+    rested(shared_page)
     whole = [
         ".st-key-positions-length",
         ".st-key-positions-rotation",
         ".st-key-positions-rotation .annotation",
         waves,
     ]
-    boxes = [page.locator(part).first.bounding_box() for part in whole]
+    boxes = [shared_page.locator(part).first.bounding_box() for part in whole]
     begin = [
-        page.locator(part).first.bounding_box()
+        shared_page.locator(part).first.bounding_box()
         for part in (".st-key-explanation p", ".st-key-checks")
     ]
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= 720 for box in boxes), boxes
     assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
 
 
-def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(page: Page) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
+def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_page: Page) -> None:
+    shared_page.set_viewport_size({"width": 1280, "height": 720})
     visit(
-        page,
+        shared_page,
         "positions",
         ".shuffle[data-painted]",
         checkpoint="eng-fra",
         source="She is reading a book.",
     )
-    rested(page)
-    named = page.locator(".shuffle svg text", has_text="moved by")
+    rested(shared_page)
+    named = shared_page.locator(".shuffle svg text", has_text="moved by")
     assert [
         box["y"] + box["height"] <= 720
         for box in (named.nth(n).bounding_box() for n in range(named.count()))

@@ -11,12 +11,12 @@ import models
 SOURCE, TARGET, SITE = "3 May 1999", "1999-12-03", "decoder.layers.1.cross_attn"
 
 
-def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
+def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> None:
     scope = models.load("dates", device="cpu")
     trace = scope.run(SOURCE, TARGET)
     p = trace.next_token.logits.double().softmax(-1)
     go(
-        page,
+        shared_page,
         "task",
         ".answers[data-painted]",
         checkpoint="dates",
@@ -27,64 +27,64 @@ def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
         **{"task-position": "0"},
     )
     for position in (5, 9):
-        page.locator(f'.answers .place[data-position="{position}"]').click()
-        in_url(page, "task-position", str(position))
-        page.wait_for_selector(f'.answers[data-position="{position}"]')
+        shared_page.locator(f'.answers .place[data-position="{position}"]').click()
+        in_url(shared_page, "task-position", str(position))
+        shared_page.wait_for_selector(f'.answers[data-position="{position}"]')
         label, before = (
             trace.streams["target"].ids[position + 1 : position + 2],
             trace.streams["target"].ids[position],
         )
-        expect(page.locator(".answer h4")).to_have_text(
+        expect(shared_page.locator(".answer h4")).to_have_text(
             f"Expected after “{scope.tokenizer.token(before)}”"
         )
         for bar, (mine, token) in zip(
-            page.locator(".answers .bar").all(),
+            shared_page.locator(".answers .bar").all(),
             zip(*p[position].topk(10), strict=True),
             strict=False,
         ):
             assert float(bar.get_attribute("data-p")) == pytest.approx(float(mine), rel=1e-4)
             assert int(bar.get_attribute("data-id")) == int(token)
         (follows,) = label
-        marked = page.locator(".answers .bar.taken")
+        marked = shared_page.locator(".answers .bar.taken")
         expect(marked).to_have_count(1)
         assert float(marked.get_attribute("data-p")) == pytest.approx(
             float(p[position, follows]), rel=1e-3
         )
-        expect(page.locator(".answer .fact")).to_contain_text(
+        expect(shared_page.locator(".answer .fact")).to_contain_text(
             f"{-math.log2(float(p[position, follows])):.2f} bits"
         )
         weights = trace.attention[SITE].weights(1)[position].tolist()
-        shown = page.locator(".answers .read").all()
+        shown = shared_page.locator(".answers .read").all()
         assert [float(box.get_attribute("data-weight")) for box in shown] == pytest.approx(
             weights, abs=1e-6
         )
-    page.keyboard.press("ArrowLeft")
-    in_url(page, "task-position", "8")
-    page.go_back()
-    page.wait_for_selector('.answers[data-position="9"]')
+    shared_page.keyboard.press("ArrowLeft")
+    in_url(shared_page, "task-position", "8")
+    shared_page.go_back()
+    shared_page.wait_for_selector('.answers[data-position="9"]')
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_picture_fits_the_window(page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 720})
+def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
+    shared_page.set_viewport_size({"width": width, "height": 720})
     go(
-        page,
+        shared_page,
         "task",
         ".answers[data-painted]",
         source="The little dog that I saw yesterday was very hungry.",
     )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
     if width == 1280:
-        box = page.locator(".answers").bounding_box()
+        box = shared_page.locator(".answers").bounding_box()
         assert 300 < box["y"] + box["height"] <= 720
-    for box in page.locator(".answers small, .answers .number, .answers .mark, .answers em").all()[
-        :40
-    ]:
+    for box in shared_page.locator(
+        ".answers small, .answers .number, .answers .mark, .answers em"
+    ).all()[:40]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
-    page.set_viewport_size({"width": 1280, "height": 720})
+    shared_page.set_viewport_size({"width": 1280, "height": 720})
 
 
-def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
+def test_a_click_on_another_lambda_opens_that_run(shared_page: Page) -> None:
     """Bars, and the row that [extract] reads, are those of the run that is chosen."""
     said, names = (
         "The film was long and I nearly fell asleep.",
@@ -98,10 +98,10 @@ def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
     }
 
     def shown(box: str, value: str) -> list[float]:
-        return [float(one.get_attribute(value)) for one in page.locator(box).all()]
+        return [float(one.get_attribute(value)) for one in shared_page.locator(box).all()]
 
     go(
-        page,
+        shared_page,
         "task",
         ".classes[data-painted]",
         checkpoint="gpt-sentiment",
@@ -111,17 +111,19 @@ def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
     )
     for chosen in ("gpt-sentiment", "gpt-sentiment-1", "gpt-sentiment-0"):
         if chosen != "gpt-sentiment":
-            page.locator(f'.classes .run[data-name="{chosen}"] .choose').click()
-            in_url(page, "checkpoint", chosen)
-        expect(page.locator('.classes .run[data-chosen="true"] .choose span')).to_have_text(chosen)
+            shared_page.locator(f'.classes .run[data-name="{chosen}"] .choose').click()
+            in_url(shared_page, "checkpoint", chosen)
+        expect(shared_page.locator('.classes .run[data-chosen="true"] .choose span')).to_have_text(
+            chosen
+        )
         assert [
-            one.get_attribute("data-name") for one in page.locator(".classes .run").all()
+            one.get_attribute("data-name") for one in shared_page.locator(".classes .run").all()
         ] == list(names)
         for name in names:
             assert shown(f'.classes .run[data-name="{name}"] .bar', "data-p") == pytest.approx(
                 p[name], abs=1e-5
             )
-        expect(page.locator(".pair .list .number").first).to_have_text(f"{p[chosen][0]:.3f}")
+        expect(shared_page.locator(".pair .list .number").first).to_have_text(f"{p[chosen][0]:.3f}")
         assert shown(".pair .list .bar", "data-p") == pytest.approx(p[chosen], abs=1e-5)
         row = runs[chosen].attention[site].weights(head)[-1].tolist()
         assert shown(".pair .read", "data-weight") == pytest.approx(row, abs=1e-5)

@@ -54,18 +54,18 @@ SCREENS = {
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_cause_and_effect_stand_on_one_screen(page: Page, name: str) -> None:
+def test_cause_and_effect_stand_on_one_screen(shared_page: Page, name: str) -> None:
     path, params, parts = SCREENS[name]
-    go(page, path, parts[-1], source="She is reading a book.", **params)
-    page.wait_for_timeout(300)
-    rested(page)
-    boxes = {part: page.locator(part).first.bounding_box() for part in parts}
+    go(shared_page, path, parts[-1], source="She is reading a book.", **params)
+    shared_page.wait_for_timeout(300)
+    rested(shared_page)
+    boxes = {part: shared_page.locator(part).first.bounding_box() for part in parts}
     ends = {part: round(box["y"] + box["height"]) for part, box in boxes.items()}
     assert all(end <= TALL for end in ends.values()), ends
     assert all(box["y"] >= 0 for box in boxes.values()), boxes
 
 
-def test_the_headline_stands_in_one_place_on_every_page(page: Page) -> None:
+def test_the_headline_stands_in_one_place_on_every_page(shared_page: Page) -> None:
     for path in (
         "",
         "task",
@@ -77,7 +77,7 @@ def test_the_headline_stands_in_one_place_on_every_page(page: Page) -> None:
         "from-rnn",
         "models",
     ):
-        go(page, path, ".headline")
-        rested(page)
-        box = page.locator(".headline").bounding_box()
+        go(shared_page, path, ".headline")
+        rested(shared_page)
+        box = shared_page.locator(".headline").bounding_box()
         assert (round(box["x"]), round(box["y"])) == (316, 50), path

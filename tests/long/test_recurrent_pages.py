@@ -10,8 +10,10 @@ from viz_app.navigation import VIEWS
 
 
 @pytest.mark.parametrize("checkpoint", ["dates-bahdanau", "dates-rnn"])
-def test_no_part_of_any_page_fails(page: Page, checkpoint: str) -> None:
+def test_no_part_of_any_page_fails(shared_page: Page, checkpoint: str) -> None:
     for path in VIEWS:
-        go(page, path, ".headline", checkpoint=checkpoint, source="5 March 2021")
-        expect(page.get_by_text(re.compile("BidiComponent Error|Traceback"))).to_have_count(0)
-        expect(page.locator("[data-testid=stException]")).to_have_count(0)
+        go(shared_page, path, ".headline", checkpoint=checkpoint, source="5 March 2021")
+        expect(shared_page.get_by_text(re.compile("BidiComponent Error|Traceback"))).to_have_count(
+            0
+        )
+        expect(shared_page.locator("[data-testid=stException]")).to_have_count(0)

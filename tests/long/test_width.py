@@ -27,10 +27,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("path", "section"), PLACES)
 def test_nothing_is_wider_than_the_screen(
-    page: Page, checkpoint: Path, path: str, section: str
+    shared_page: Page, checkpoint: Path, path: str, section: str
 ) -> None:
     go(
-        page,
+        shared_page,
         path,
         ".headline",
         checkpoint=str(checkpoint),
@@ -38,9 +38,9 @@ def test_nothing_is_wider_than_the_screen(
         **{f"{path}-section": section},
     )
     for width in (420, 1280, 1600):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function(
+        shared_page.set_viewport_size({"width": width, "height": 800})
+        shared_page.wait_for_function(
             "width => innerWidth === width && document.documentElement.scrollWidth <= width + 1",
             arg=width,
         )
-    assert not page.locator("[data-testid=stException]").count()
+    assert not shared_page.locator("[data-testid=stException]").count()
