@@ -109,7 +109,11 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """What the pages of a module share: what the browser has fetched of the app's own files. Sessions are each page's own."""
-    context = browser.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 720},
+        accept_downloads=True,
+        bypass_csp=True,  # Playwright's wait_for_function needs eval; test_content_policy.py holds the policy
+    )
     context.set_default_timeout(PATIENCE)
     yield context
     context.close()
@@ -117,7 +121,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @contextmanager
 def watched(context: BrowserContext) -> Iterator[Page]:
-    """A page of which an error in its JavaScript is told when it is closed."""
+    """A page that fails its test on an error in its JavaScript."""
     errors: list[str] = []
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))

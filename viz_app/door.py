@@ -22,11 +22,17 @@ ALLOWED = (
 )
 LOCAL = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("", "0.0.0.0", "::")  # addresses that stand for all of a machine's
+# routes of Streamlit that the app has no use for
 CLOSED = (
     "/_stcore/metrics",
     "/_stcore/upload_file",
     "/_stcore/agent",
-)  # parts of Streamlit that the app has no use for
+    "/_stcore/script-health-check",
+    "/app/static",
+    "/auth",
+    "/component",
+    "/oauth2callback",
+)
 
 
 class Door:
@@ -97,7 +103,8 @@ def _is_number(name: str) -> bool:
 
 def _is_closed(path: str) -> bool:
     base = st.get_option("server.baseUrlPath").strip("/")
-    return path.removeprefix(f"/{base}" if base else "").startswith(CLOSED)
+    inner = f"{path.removeprefix(f'/{base}' if base else '')}/"
+    return inner.startswith(tuple(f"{route}/" for route in CLOSED))
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

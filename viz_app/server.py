@@ -1,4 +1,5 @@
-"""What is served: the app of app.py, beside it the socket of live.py and the files of downloads.py, and door.py before them all."""
+"""What is served: the app of app.py, beside it the socket of live.py and the files of downloads.py, behind the checks of door.py and
+the headers of response_headers.py."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from streamlit.web.server.server_util import get_display_address, get_url
 
 from viz_app import bounds
 from viz_app.door import Door, known
+from viz_app.response_headers import ResponseHeaders
 from viz_app.session import downloads, live
 
 
@@ -29,6 +31,6 @@ async def _opened(app: st.App) -> AsyncIterator[None]:
 app = st.App(
     "app.py",
     routes=[*live.routes(), *downloads.routes()],
-    middleware=[Middleware(Door, **known())],
+    middleware=[Middleware(ResponseHeaders), Middleware(Door, **known())],
     lifespan=_opened,
 )

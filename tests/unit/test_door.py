@@ -1,9 +1,11 @@
 """Who may come in: by which names, from whose pages; which parts of Streamlit are closed; and that no call leaves the machine."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import streamlit as st
+import tomllib
 
 from viz_app import door
 from viz_app.door import Door
@@ -137,11 +139,24 @@ def test_where_it_listens_everywhere_every_address_in_figures_is_its_own() -> No
         "/_stcore/upload_file/a/b",
         "/_stcore/agent/interact",
         "/_stcore/agent/openapi.json",
+        "/_stcore/script-health-check",
+        "/app/static/app.py",
+        "/auth/login",
+        "/auth/logout",
+        "/component/streamlit.x/index.html",
+        "/oauth2callback",
     ],
 )
 def test_what_the_app_has_no_use_for_is_closed(path: str) -> None:
     assert not comes_in(path, ("host", "localhost:8501"))
-    assert comes_in("/_stcore/health", ("host", "localhost:8501"))
+    for open_path in ("/_stcore/health", "/_stcore/bidi-components/a", "/attention", "/authors"):
+        assert comes_in(open_path, ("host", "localhost:8501"))
+
+
+def test_no_foreign_origin_steers_the_app() -> None:
+    """What Streamlit tells the page of the origins whose messages it obeys; by default those of Streamlit Cloud."""
+    config = Path(door.__file__).parent / ".streamlit" / "config.toml"
+    assert tomllib.loads(config.read_text("utf-8"))["client"]["allowedOrigins"] == []
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, **options: str) -> None:

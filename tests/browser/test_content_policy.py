@@ -1,0 +1,70 @@
+"""The Content-Security-Policy blocks nothing that a page needs. The other browser tests run past it (served_app.py)."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+from served_app import PATIENCE, app_address
+
+from viz_app.navigation import VIEWS
+
+BLOCKED = "Content Security Policy"  # in what Chromium writes to the console
+READY = {
+    "attention": ".head[data-painted]",
+    "inside": ".walk[data-painted]",
+    "masks": "canvas",
+    "models": "canvas",
+}
+VEGA = "[data-testid=stVegaLiteChart] :is(svg.marks, canvas)"
+CHARTS = {
+    "positions?positions-section=Map": (".js-plotly-plot .main-svg", VEGA),
+    "from-rnn?from-rnn-section=Sentence+length": (VEGA,),
+}
+
+
+@pytest.fixture(params=["light", "dark"])
+def guarded(request: pytest.FixtureRequest, browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+    """A page with the policy in force, and what it blocked."""
+    context = browser.new_context(color_scheme=request.param, accept_downloads=True)
+    context.set_default_timeout(PATIENCE)
+    page, blocked = context.new_page(), []
+    page.on("console", lambda line: blocked.append(line.text) if BLOCKED in line.text else None)
+    yield page, blocked
+    context.close()
+
+
+def test_nothing_on_the_nine_pages_is_blocked(guarded: tuple[Page, list[str]]) -> None:
+    page, blocked = guarded
+    for name in VIEWS:
+        page.goto(f"{app_address()}/{name}?present=on")
+        page.wait_for_selector(READY.get(name, "[data-painted], .checks"), state="attached")
+        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        assert not blocked, name
+
+
+def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str]]) -> None:
+    page, blocked = guarded
+    for address, drawn in CHARTS.items():
+        page.goto(f"{app_address()}/{address}")
+        for chart in drawn:
+            page.wait_for_selector(chart)
+    page.goto(f"{app_address()}/attention")
+    page.wait_for_selector(".head[data-painted]")
+    with page.expect_download() as picture:
+        page.get_by_text("PNG", exact=False).first.click()
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as table:
+        page.get_by_text("This head, CSV").click()
+    assert table.value.path().read_bytes()
+    assert not blocked
+
+
+def test_a_foreign_script_is_blocked(guarded: tuple[Page, list[str]]) -> None:
+    """The policy is in force at all: an injected handler does not run."""
+    page, blocked = guarded
+    page.goto(app_address())
+    image = '<img src="x" onerror="window.injected = true">'
+    with page.expect_console_message(lambda line: BLOCKED in line.text):
+        page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", image)
+    assert page.evaluate("window.injected") is None
+    assert blocked
