@@ -8,6 +8,7 @@ or a forced one.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import torch
@@ -54,7 +55,9 @@ class Run:
     log_probs: Float[Tensor, "position vocab"]
     rows: Mapping[str, StepRows | PassRows]
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
-    kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
+    kernel_error: (
+        float | None
+    )  # largest difference of weights · v from the forward pass, in units of `_kernel_error`; None without v
     ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
     states: dict[str, Float[Tensor, "position d"]] = field(
         default_factory=dict
@@ -174,7 +177,7 @@ class _StepCollector:
     rows: dict[str, list[Tensor]] = field(default_factory=dict)
     cached: list[int] = field(default_factory=list)
     states: dict[str, list[Tensor]] = field(default_factory=dict)
-    error: float = 0.0
+    error: float | None = None
     dtype: torch.dtype = torch.float32
 
     def add(self, step: Step) -> None:
@@ -182,7 +185,7 @@ class _StepCollector:
         for name, site in _writing(step.recording.attention).items():
             last = slice(site.n_query - 1, site.n_query)
             self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
-            self.error, self.dtype = max(self.error, _kernel_error(site)), site.dtype
+            self.error, self.dtype = _larger(self.error, _kernel_error(site)), site.dtype
             if site.role == "self":
                 kept = (
                     site.n_key - site.memory.shape[1]
@@ -228,7 +231,7 @@ def _all_at_once(
 ) -> Run:
     """The positions from `first` on of one pass over the whole row."""
     rows = {name: PassRows(site, first, len(read)) for name, site in sites.items()}
-    error = max((_kernel_error(site) for site in sites.values()), default=0.0)
+    error = reduce(_larger, map(_kernel_error, sites.values()), None)
     dtype = next((site.dtype for site in sites.values()), torch.float32)
     return Run(
         tuple(read),
@@ -243,10 +246,18 @@ def _all_at_once(
     )
 
 
-def _kernel_error(site: AttentionSite) -> float:
-    """The share of its limit that the difference takes up (models.analysis.checks.check_used), in units of ROUNDING."""
+def _kernel_error(site: AttentionSite) -> float | None:
+    """Return the share of its limit that the difference takes up (models.analysis.checks.check_used), in units of ROUNDING.
+
+    None for a site of given weights, of which no v is known."""
+    if not site.has_causes:
+        return None
     used = check_used(site)
     return ROUNDING * used.value / used.limit
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    return max((error for error in (a, b) if error is not None), default=None)
 
 
 def largest(values: Tensor) -> float:

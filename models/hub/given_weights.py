@@ -47,7 +47,8 @@ def _site(
         layer for layer in layers(weights > 0, padding, n_query) if layer.name != OWN
     ]  # a weight may be 0 by rounding
     nothing = [weights.new_empty(batch, n_heads, n, 0) for n in (n_query, n_key, n_key, n_query)]
-    vectors = [weights.new_empty(batch, n, 0) for n in (n_query, n_key)]
+    n_new = n_key - forward_pass.places.start if kind.query_stream == kind.key_stream else n_key
+    vectors = [weights.new_empty(batch, n, 0) for n in (n_query, n_new)]
     q, k, v, out = nothing
     return AttentionSite(
         name,

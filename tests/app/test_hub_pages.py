@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from app_parts import picture, prose, said
-from hub_models import BY_NAME, own_module_of_readme
+from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
 import viz_app
@@ -105,6 +105,46 @@ def test_finished_weights_are_shown_and_the_rest_is_said(
         "Click or drag cells",
     ):
         assert claim not in said
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Models that write and hand out finished weights: one with a cache of keys, and one that keeps none."""
+    sizes = {"vocab_size": 53, "n_head": 2, "n_layer": 2, "eos_token_id": None}
+    cases = [
+        Case("BloomForCausalLM", "BloomConfig", sizes | {"hidden_size": 22}),
+        Case("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", sizes | {"n_embd": 22, "n_positions": 61}),
+    ]
+    folders = {case.model: tmp_path_factory.mktemp("writers") / case.model for case in cases}
+    for case in cases:
+        case.save(folders[case.model])
+    return folders
+
+
+@pytest.mark.parametrize("model", ["BloomForCausalLM", "OpenAIGPTLMHeadModel"])
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_every_page_opens_with_a_writer_of_finished_weights(
+    writers: dict[str, Path], model: str, name: str
+) -> None:
+    app = opened(writers[model], name)
+    assert not app.exception
+    assert app.selectbox(key="checkpoint").value == str(writers[model])
+
+
+@pytest.mark.parametrize("model", ["BloomForCausalLM", "OpenAIGPTLMHeadModel"])
+def test_decoding_with_finished_weights_shows_each_step_and_claims_no_values(
+    writers: dict[str, Path], model: str
+) -> None:
+    app = opened(writers[model], "decoding")
+    assert picture(app, "stepper")[1]
+    checks = said(app, "checks")["rows"]
+    looks = [look for look, _ in checks]
+    assert (looks.count("passed"), looks.count("failed")) == (4, 0)
+    assert "attention rows sum to 1" in str(checks)
+    assert "weights · v" not in str(checks)
+    keeps = model == "BloomForCausalLM"
+    assert ("with the cache = without it" in str(checks)) is keeps
+    assert ("No cache is used here" not in prose(app)) is keeps
 
 
 def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(

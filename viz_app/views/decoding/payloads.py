@@ -70,7 +70,12 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
             both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)
         ),
         "checks": check_rows(
-            check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))
+            check_runs(
+                both.parallel,
+                both.serial,
+                single_pass(run, both.serial.taken),
+                from_cache=run.scope.model.can_cache,
+            )
         ),
     }
     if run.scope.model.continues:

@@ -12,8 +12,15 @@ _ANSWER_RECURRENT = "In training each state waits for the one before; in use it 
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
     "What stands at position i+1 is only known once the model has answered at "
-    "position i.\n\n**What the cache keeps.** {kept} With the cache, {step} of "
-    "them, so that the rows a whole text sends through the weight matrices grow with the square of its length."
+    "position i.\n\n{cache}"
+)
+_KEPT = (
+    "**What the cache keeps.** {kept} With the cache, {step} of them, so that the rows a whole text sends through the weight "
+    "matrices grow with the square of its length."
+)
+_NOTHING_KEPT = (
+    "**No cache is used here.** This model has none that is known to give the answers of one whole pass. So every step reads the "
+    "whole row again, and the rows a whole text sends through the weight matrices grow with the square of its length."
 )
 _SHIFTED = "The right text is known beforehand. Shifted right by one it is the decoder's input"
 _GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
@@ -88,7 +95,8 @@ def why(model: Model) -> str:
             source="; those of the source are the same at every step" if crosses else ""
         )
         known, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
-        return _WHY.format(known=known, hidden=hidden, kept=kept, step=step)
+        cache = _KEPT.format(kept=kept, step=step) if model.can_cache else _NOTHING_KEPT
+        return _WHY.format(known=known, hidden=hidden, cache=cache)
     if not crosses:
         return _WHY_RECURRENT.format(
             align="",
