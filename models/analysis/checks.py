@@ -63,13 +63,21 @@ def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
     ]
 
 
-def check_used(site: AttentionSite, batch: int = 0) -> Check:
+def check_used(
+    site: AttentionSite,
+    batch: int = 0,
+    weights: Float[Tensor, "head query key"] | None = None,
+) -> Check:
     """That weights·v is what the fused kernel returned: value and limit of the row and number that come nearest to failing.
 
     The limit is ROUNDING of the largest |v|, if that is above 1. A row that passes it may still be right if its scores are large:
-    then float32 itself leaves them open, and the limit is wider by `room_of_scores`, in that row alone."""
+    then float32 itself leaves them open, and the limit is wider by `room_of_scores`, in that row alone. `weights` are those of
+    the site, if they have been worked out already."""
     site = site.read("q", "k", "v")
     used = _Used(site, batch)
+    if weights is not None:
+        used.add(weights, None, slice(0, site.n_query))
+        return used.check()
     for head, rows in _parts(site):
         used.add(site.weights(head, batch, rows), head, rows)
     return used.check()
@@ -93,12 +101,16 @@ class _Used:
         apart = (
             weights @ _values(self.site, head, self.batch) - out[..., rows, :]
         ).abs()  # (*head, query, d_head)
+        largest = float(apart.max())
+        if largest <= self.limit:  # not if it is NaN
+            if largest / self.limit > self.worst / self.allowed:
+                self.worst, self.allowed = largest, self.limit
+            return
         over = ~(apart <= self.limit).all(-1)
         limits = torch.full_like(
             apart, self.limit, dtype=torch.float64
         )  # float32 would round the limit itself
-        if over.any():
-            limits[over] += room_of_scores(self.site, head, self.batch, rows)[over]
+        limits[over] += room_of_scores(self.site, head, self.batch, rows)[over]
         ratio = apart / limits
         nearest = int(ratio.argmax())  # NaN is the largest of all
         if not float(ratio.flatten()[nearest]) <= self.worst / self.allowed:

@@ -183,9 +183,11 @@ class _StepCollector:
     def add(self, step: Step) -> None:
         kept = 0
         for name, site in _writing(step.recording.attention).items():
-            last = slice(site.n_query - 1, site.n_query)
-            self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
-            self.error, self.dtype = _larger(self.error, _kernel_error(site)), site.dtype
+            last = site.n_query - 1
+            weights = site.weights(rows=slice(last, last + 1))
+            self.rows.setdefault(name, []).append(weights[:, 0].float().cpu())
+            error = _kernel_error(site, weights if last == 0 else None)
+            self.error, self.dtype = _larger(self.error, error), site.dtype
             if site.role == "self":
                 kept = (
                     site.n_key - site.memory.shape[1]
@@ -246,13 +248,13 @@ def _all_at_once(
     )
 
 
-def _kernel_error(site: AttentionSite) -> float | None:
+def _kernel_error(site: AttentionSite, weights: Tensor | None = None) -> float | None:
     """Return the share of its limit that the difference takes up (models.analysis.checks.check_used), in units of ROUNDING.
 
-    None for a site of given weights, of which no v is known."""
+    None for a site of given weights, of which no v is known. `weights` as in `check_used`."""
     if not site.has_causes:
         return None
-    used = check_used(site)
+    used = check_used(site, weights=weights)
     return ROUNDING * used.value / used.limit
 
 

@@ -34,18 +34,26 @@ def run_masked(
     scope: Scope,
     requests: Sequence[Texts],
     edits: Edits | None = None,
-    drafts: Sequence[Sequence[int]] = (),
+    written: Sequence[Sequence[int]] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
     """The inputs in one padded batch, one result each. What is missing of the stream that the model writes, it writes under
-    its own masks first. `most` is how many tokens it may write to be compared; by default as many as the model says. `drafts`
+    its own masks first. `most` is how many tokens it may write to be compared; by default as many as the model says. `written`
     and errors as in `Scope.run_batch`."""
-    traces = scope.run_batch(requests, edits=edits, drafts=drafts)
+    traces = scope.run_batch(requests, edits=edits, written=written)
     if not scope.model.can_write:
         return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
     given = scope.model.fields[0].stream
     n = max(len(trace.streams[given].ids) for trace in traces)
     return [_masked_run(scope, trace, n, edits, most) for trace in traces]
+
+
+def unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
+    """`run_masked` without edits for a run that is already there: no second pass, and nothing written twice."""
+    if not scope.model.can_write:
+        return MaskedRun(trace, (), (), trace.output, ())
+    n = len(trace.streams[scope.model.fields[0].stream].ids)
+    return _masked_run(scope, trace, n, None, most)
 
 
 def _masked_run(
@@ -55,16 +63,18 @@ def _masked_run(
     given, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
-    draft, padding = (
-        ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
-    )
     room = model.longest(len(given)) if most is None else min(most, model.longest(len(given)))
-    how = {"max_new": room, "edits": edits, "drafts": [draft]}
-    output = (
-        tuple(step.token for step in decoding.greedy(model, (*given, *padding), **how))
-        if room
-        else ()
-    )
+    if not (edits or trace.teacher_forced or model.continues):  # the row is what it writes
+        output = labels[:room]
+    elif room:
+        draft, padding = (
+            ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
+        )
+        how = {"max_new": room, "edits": edits, "drafts": [draft]}
+        steps = decoding.greedy(model, (*given, *padding), **how)
+        output = tuple(step.token for step in steps)
+    else:
+        output = ()
     return MaskedRun(
         trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output
     )

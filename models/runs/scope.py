@@ -126,11 +126,13 @@ class Scope:
         *,
         edits: Edits | None = None,
         drafts: Sequence[Sequence[int]] = (),
+        written: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
         """Several inputs through the model in one padded batch; one Trace each, its axes padded to the longest.
 
         A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, but not
-        to what the model writes first. `drafts`, if there are any, are one for each row. Raises what `run` raises."""
+        to what the model writes first. `drafts`, if there are any, are one for each row, and so are the
+        tokens that it is known to write, which are not written again. Raises what `run` raises."""
         kinds = [kind.name for kind in self.model.kinds]
         for edit in (edits or Edits()).edits:
             if edit.kind not in kinds:
@@ -140,8 +142,13 @@ class Scope:
         if edits and not self.model.masks_can_change:
             raise ValueError(f"{self.name} returns finished weights; its masks cannot be changed")
         rows = [
-            self._with_own_words(texts, draft)
-            for texts, draft in zip(requests, drafts or [()] * len(requests), strict=True)
+            self._with_own_words(texts, draft, known)
+            for texts, draft, known in zip(
+                requests,
+                drafts or [()] * len(requests),
+                written or [None] * len(requests),
+                strict=True,
+            )
         ]
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):
@@ -265,11 +272,14 @@ class Scope:
             )
         return traces
 
-    def _with_own_words(self, texts: Texts, draft: Sequence[int]) -> dict[str, Encoding]:
+    def _with_own_words(
+        self, texts: Texts, draft: Sequence[int], known: Sequence[int] | None
+    ) -> dict[str, Encoding]:
         """The streams of these fields; the one that the model writes, where it was not given, in its own words."""
         streams = self._complete(texts)
         if self.model.can_write and self.model.writes not in streams:
-            streams[self.model.writes] = self._spelled(self.write(texts[0], drafts=[draft]).ids)
+            own = self.write(texts[0], drafts=[draft]).ids if known is None else known
+            streams[self.model.writes] = self._spelled(own)
         return streams
 
     def _own_words(

@@ -27,11 +27,12 @@ from viz_app.session.cache.runs import (
     swapped_trace,
     teacher_forced_trace,
     trace,
+    unmasked_run,
     written_ids,
 )
 
 __all__ = [
     "autoregression", "checkpoint_drawing", "description", "formula_measures", "is_open", "masked_runs", "opened_as", "reach",
     "row_trace", "run_together", "scope", "shuffle", "single_pass", "snapshot", "snapshot_trace", "swapped_trace",
-    "teacher_forced_trace", "trace", "trace_finding", "vector_changes", "with_similarity", "without_positions", "written_ids",
+    "teacher_forced_trace", "trace", "trace_finding", "unmasked_run", "vector_changes", "with_similarity", "without_positions", "written_ids",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from models import Scope, Trace
 from models.architectures.base import ORDER, POSITIONS, TEXT
 from models.checkpoint import CheckpointError
 from models.decoding import runs as decoding_runs
-from models.runs.masked_comparison import MaskedRun, run_masked
+from models.runs.masked_comparison import MaskedRun, run_masked, unmasked
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
@@ -163,14 +163,21 @@ def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
     return cached(scope, "written", source, make=lambda: scope.write(source).ids)
 
 
+def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:
+    """A run under the model's own masks, beside which changed ones are shown; `most` as in
+    models.runs.masked_comparison.run_masked."""
+    what = tuple(trace.fields.values()), tuple(trace.streams.values()), most
+    return cached(scope, "unmasked", *what, make=lambda: unmasked(scope, trace, most))
+
+
 def masked_runs(
     scope: Scope,
     requests: tuple[tuple[str | Encoding | None, ...], ...],
     edits: Edits,
-    drafts: tuple[tuple[int, ...], ...] = (),
+    written: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
-    """Inputs in one batch under these edits; `drafts` and `most` as in models.runs.masked_comparison.run_masked. Raises
+    """Inputs in one batch under these edits; `written` and `most` as in models.runs.masked_comparison.run_masked. Raises
     models.InputError."""
     return cached(
         scope,
@@ -178,5 +185,5 @@ def masked_runs(
         requests,
         edits,
         most,
-        make=lambda: run_masked(scope, requests, edits, drafts, most),
+        make=lambda: run_masked(scope, requests, edits, written, most),
     )

@@ -73,7 +73,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
             check_runs(
                 both.parallel,
                 both.serial,
-                single_pass(run, both.serial.taken),
+                _uncached(run, both),
                 from_cache=run.scope.model.can_cache,
             )
         ),
@@ -132,6 +132,13 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
         run,
         cache.autoregression(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken,
     )
+
+
+def _uncached(run: CurrentRun, both: Story) -> Run:
+    """The written tokens read at once, without a cache: the given text's own run, where it is of the same tokens."""
+    if both.parallel.taken == both.serial.taken:
+        return both.parallel
+    return single_pass(run, both.serial.taken)
 
 
 def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:

@@ -68,23 +68,26 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
-    trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
-    requests = [_request(run, trace, typed=True), *((text, *others(run)) for text in texts)]
-    drafts, most = (), MOST_WRITTEN
-    if scope.model.translates:
-        drafts, most = (
-            (
-                trace.streams[scope.model.writes].ids[1:],
-                *(cache.written_ids(scope, text) for text in texts),
-            ),
-            None,
-        )
-    own = cache.masked_runs(scope, tuple(requests), Edits(), drafts, most)
+    scope, most = run.scope, None if run.scope.model.translates else MOST_WRITTEN
+    if choices.second:
+        own = _own_batch(run, choices.second, most)
+    else:
+        own = [cache.unmasked_run(scope, run.trace, most)]
     if choices.changes == Edits():
         return own, own
     return own, cache.masked_runs(
         scope, tuple(_request(run, one.trace) for one in own), choices.changes, most=most
     )
+
+
+def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun]:
+    """Both texts in one batch, padded to the longer, under the model's own masks."""
+    trace, scope = run.trace, run.scope
+    requests = _request(run, trace, typed=True), (second, *others(run))
+    written = ()
+    if scope.model.translates:
+        written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
+    return cache.masked_runs(scope, requests, Edits(), written, most)
 
 
 def others(run: CurrentRun) -> Texts:
