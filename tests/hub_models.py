@@ -165,8 +165,24 @@ CASES = [
         _WIDE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     ),
 ]
-BY_NAME = {case.model: case for case in CASES}
-NAMES = list(BY_NAME)
+NAMES = [case.model for case in CASES]
+# for what a page says of them: scores by distance that the library keeps to itself, windows in some layers, no head
+MORE = [
+    Case(
+        "BloomForCausalLM",
+        "BloomConfig",
+        {"vocab_size": VOCABULARY, "hidden_size": 22, "n_head": 2, "n_layer": LAYERS},
+    ),
+    Case(
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        _WIDE
+        | {"num_hidden_layers": 3, "hidden_size": 24, "local_attention": 6}
+        | {"cls_token_id": 1, "sep_token_id": 2},
+    ),
+    Case("GPT2Model", "GPT2Config", _GPT2 | {"n_positions": 61}),
+]
+BY_NAME = {case.model: case for case in (*CASES, *MORE)}
 WRITERS = [
     name
     for name in NAMES

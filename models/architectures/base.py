@@ -26,6 +26,11 @@ CLASSES = "classes"  # that of one which says what kind of text it reads
 
 TEXT, POSITIONS, ORDER = "text", "positions", "order"  # kinds of fields
 
+# What tells a model the order of its tokens: vectors of places that are added, a term of each score, queries and keys turned by
+# their places, a state that carries the past; nothing but the mask, if there is one; or something that a run does not show.
+BY_VECTORS, BY_SCORES, BY_TURNING, BY_STATES = "vectors", "scores", "turning", "states"
+BY_MASK, UNSEEN = "mask", "unseen"
+
 
 @dataclass(frozen=True)
 class Family:
@@ -128,6 +133,15 @@ class Architecture(nn.Module):
     def rotation(self, n: int) -> Rotation | None:
         """By which angles queries and keys are turned at positions 0…n−1; None in a model that is not known to turn them."""
         return None
+
+    @property
+    def order_from(self) -> str:
+        """What tells it the order of its tokens."""
+        if self.is_recurrent:
+            return BY_STATES
+        if self.relative_positions:
+            return BY_SCORES
+        return BY_MASK if self.config.positions == "none" else BY_VECTORS
 
     @property
     def stack(self) -> str:

@@ -17,7 +17,7 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
-from models.hub import files, probe
+from models.hub import files, order, probe
 from models.hub.config import HubConfig
 from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
@@ -199,4 +199,5 @@ def _hub_model(
     if (table := probe.position_table(model)) is not None:
         model.positions = table
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
+    model.seen_order = order.told_by(model)
     return model

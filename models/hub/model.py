@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import NEXT_TOKEN, Answers, Architecture, Field
+from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
 from models.hub import given_weights
 from models.hub.anatomy import Anatomy
 from models.hub.config import HubConfig
@@ -53,6 +53,7 @@ class HubModel(Architecture):
         self.config, self.module, self.positions = config, module.eval(), None
         self.marks_segments, self.taps = marks_segments, Taps()
         self.rotary: Rotary | None = None
+        self.seen_order = UNSEEN  # by order.told_by
         self.lay_open(None)
         self.fields = (
             type(self).fields
@@ -82,6 +83,11 @@ class HubModel(Architecture):
     def rotation(self, n: int) -> Rotation | None:
         """By its own module."""
         return self.rotary and self.rotary.rotation(n)
+
+    @property
+    def order_from(self) -> str:
+        """As a run of equal tokens shows it."""
+        return self.seen_order
 
     @property
     def last_norm(self) -> nn.Module:

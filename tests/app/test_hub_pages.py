@@ -150,7 +150,7 @@ def test_decoding_with_finished_weights_shows_each_step_and_claims_no_values(
 def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
     folders: dict[str, Path],
 ) -> None:
-    own, others = "show this model's own position vectors", "This one looks up none"
+    own, others = "show this model's own position vectors", "This one shows no position vectors"
     assert own in prose(opened(folders["GPT2LMHeadModel"], "positions"))
     assert "it turns its queries and keys" in prose(
         opened(folders["LlamaForCausalLM"], "positions")

@@ -12,6 +12,7 @@ from models.analysis.layer_timing import Timing
 from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import measure
 from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION, Choice, Reach
+from models.architectures.base import BY_MASK, BY_VECTORS
 from models.architectures.transformer import Transformer
 from models.layers.masks import Mask
 from models.layers.positions import wavelengths
@@ -303,8 +304,8 @@ def test_the_shuffle_test() -> None:
 
 
 def test_what_the_positions_of_the_loaded_model_are() -> None:
-    assert positions.own_help("none") == "This model has no position vectors."
-    assert positions.own_help("learned") == "This model's positions are learned."
+    assert positions.own_help("none", BY_MASK) == "This model has no position vectors at all."
+    assert positions.own_help("learned", BY_VECTORS) == "This model's positions are learned."
     attention = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     vector = "every place has a vector of its own, added to the token that stands there."
     assert (
@@ -316,17 +317,17 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
     )
     ahead = "The look-ahead mask tells a little: each token sees as many others as stand before it."
     assert positions.answer(random_gpt()) == f"{ahead} So {vector}"
-    assert positions.explanation(positions.OWN, "learned") == (
+    assert positions.explanation(positions.OWN, "learned", BY_VECTORS) == (
         "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is prescribed, and "
         "past the last place there is none."
     )
-    assert positions.explanation(positions.OWN, "sinusoidal").startswith(
+    assert positions.explanation(positions.OWN, "sinusoidal", BY_VECTORS).startswith(
         "**Sinusoidal positions**, by the paper's formula, computed and not learned:\n\n$$\\sin"
     )
     for kind, more in (("sinusoidal", ""), ("none", " The loaded model has no position vectors at all."),
                        ("learned", " The loaded model learned its vectors instead: pick “This model's own” to see them."),
     ):  # fmt: skip
-        assert positions.explanation("2^i", kind) == (
+        assert positions.explanation("2^i", kind, BY_MASK) == (
             "**Misprint 2ⁱ.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n"
             f"$${positions.LATEX['2^i']}$$\n\n{positions.WHAT['2^i']}{more}"
         )

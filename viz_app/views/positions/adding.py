@@ -6,7 +6,6 @@ import streamlit as st
 from torch import Tensor
 
 from models.analysis.position_measures import add_or_concatenate
-from models.architectures import Model
 from models.layers.positions import sinusoidal
 from viz_app import ui, which_head, words
 from viz_app.drawing.labels import labels, numbered
@@ -31,7 +30,9 @@ def added(run: CurrentRun) -> None:
     first = f"{model.stack}.layers.0.self_attn"
     if model.is_recurrent or first not in trace.attention:
         ui.run_strip(trace, run.terms, run.stale)
-        st.markdown(_why_not_added(model))
+        reads = model.fields[0].stream
+        attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
+        st.markdown(say.not_added(model, attends))
         return
     tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
     site, written = trace.attention[first], st.container()
@@ -116,12 +117,6 @@ def _strips(
             key=f"positions-{key}",
             config=ui.camera(f"{file}.{key}"),
         )
-
-
-def _why_not_added(model: Model) -> str:
-    if model.is_recurrent:
-        return say.NOT_ADDED
-    return say.RELATIVE_ONLY if model.relative_positions else say.NOT_ATTENDED
 
 
 def _vectors(run: CurrentRun) -> tuple[Tensor, Tensor]:

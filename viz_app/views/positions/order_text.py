@@ -4,6 +4,14 @@ from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
 from models.architectures import Model
+from models.architectures.base import (
+    BY_MASK,
+    BY_SCORES,
+    BY_STATES,
+    BY_TURNING,
+    BY_VECTORS,
+    UNSEEN,
+)
 from viz_app import words
 from viz_app.views.positions.shuffle import UNRELATED, change_text
 
@@ -12,6 +20,15 @@ SAME, SAME_FLOAT = (
     1e-4,
 )  # of a vector's length: no change, and no change but rounding through every layer
 
+# what tells it the order → what a model without a table of position vectors does instead
+NO_TABLE = {
+    BY_MASK: "has no position vectors at all",
+    BY_STATES: "has no position vectors: its states carry the order",
+    BY_SCORES: "adds no position vectors: each score has a term for how far apart the two tokens are",
+    BY_TURNING: "adds no position vectors: its queries and keys depend on where their tokens stand",
+    BY_VECTORS: "adds its positions to the vectors of the tokens, but from no table that was seen",
+    UNSEEN: "shows no position vectors, nor what else tells it the order",
+}
 RECURRENT = (
     "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the one read before and a "
     "token, so the order is in the recurrence itself. "
@@ -24,6 +41,11 @@ RELATIVE_ONLY = (
     "**This model adds no position vector to a token**: how far apart two tokens stand is a term of their score, which the page "
     "**Inside a head** shows. Choose a Transformer on the left to see how a position vector is added."
 )
+_UNKNOWN = (
+    "**This section is not shown for this model**: {}. Open **eng-fra** or **dates** to see how a position vector is added to a "
+    "token's."
+)
+_NO_SUM = "nothing says that its first W reads the sum of token and position and nothing else"
 NOT_ATTENDED = (
     "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
     "Transformer on the left."
@@ -36,7 +58,7 @@ _RELATIVE = (
     "Open **eng-fra** or **dates** for a shuffle test; the sections beside it show the vectors that other models add."
 )
 _NOT_SHUFFLED = (
-    "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
+    "**There is no shuffle test for this model.** The test asks what a model that reads a text all at once makes of its "
     "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
     "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; "
 )
@@ -45,10 +67,7 @@ _NOT_OURS = (
     "cannot be made here. Open **eng-fra** or **dates** for the test; "
 )
 _OWN_VECTORS = "the sections beside it show this model's own position vectors."
-_NO_VECTORS = (
-    "the sections beside it show the vectors that other models add. This one looks up none: what tells it the order is in its "
-    "queries, its keys or its scores."
-)
+_NO_VECTORS = "the sections beside it show the vectors that other models add. This one {}."
 _TURNED = (
     "this model looks up no vectors of places: it turns its queries and keys, which the sections **Rotation** and **Score by "
     "distance** show."
@@ -65,11 +84,23 @@ def not_shuffled(model: Model) -> str:
         if model.positions is not None
         else _TURNED
         if model.rotation(2) is not None
-        else _NO_VECTORS
+        else _NO_VECTORS.format(NO_TABLE[model.order_from])
     )
-    if model.continues:
+    if model.stack == "decoder":
         return _NOT_SHUFFLED + vectors
     return _NOT_OURS + vectors if not model.positions_can_go else _RELATIVE
+
+
+def not_added(model: Model, attends: bool) -> str:
+    """Why no sum of token and position is shown; `attends` where tokens of what it reads attend to each other."""
+    if model.is_recurrent:
+        return NOT_ADDED
+    if model.order_from == BY_SCORES:
+        return RELATIVE_ONLY
+    if not attends:
+        return NOT_ATTENDED
+    has_table = model.positions is not None
+    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE[model.order_from]}")
 
 
 def order_help(model: Model) -> str:

@@ -31,7 +31,7 @@ def rotation(run: CurrentRun) -> None:
     """By which angle each pair of dimensions is turned at each position, and how long its waves are."""
     model, trace = run.scope.model, run.trace
     if model.rotation(2) is None:
-        st.markdown(say.NONE)
+        st.markdown(say.no_rotation(model))
         return
     n = st.slider(
         "Length (positions)",
@@ -113,7 +113,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
             show(BY_DISTANCE, drawn["positions-carried"], key="positions-carried")
             st.caption(say.CARRIED)
         else:
-            st.markdown(say.NONE)
+            st.markdown(say.no_rotation(run.scope.model))
     left, right = st.columns(2, gap="medium")
     session = live.session()
     with left:

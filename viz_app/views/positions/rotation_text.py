@@ -4,12 +4,16 @@ import torch
 from torch import Tensor
 
 from models.analysis.scores_by_distance import ScoresByDistance
+from models.architectures import Model
+from models.architectures.base import BY_MASK, BY_SCORES
 from models.layers.rotation import Rotation
 from viz_app.views.positions.text import length
 
-NONE = (
-    "**No rotation is shown for this model.** In others each query and each key is turned by angles that its position sets (rotary "
-    "positions). Of this one no module is known that makes such angles and that a run of it bears out, so nothing is claimed."
+_OTHERS = "In others each query and each key is turned by angles that its position sets (rotary positions)."
+_NONE = f"**This model has no rotary positions.** {_OTHERS}"
+_UNKNOWN = (
+    f"**No rotation is shown for this model.** {_OTHERS} Of this one no module is known that makes such angles and that a run of it "
+    "bears out, so nothing is claimed."
 )
 NO_SCORES = (
     "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and keys that the "
@@ -22,6 +26,11 @@ CARRIED = "This query and this key as they were before they were turned, turned 
 def size(n: int, n_pairs: int) -> str:
     """How large the map is."""
     return f"{n} positions × {n_pairs} pairs of dimensions"
+
+
+def no_rotation(model: Model) -> str:
+    """Why no angles are shown of a model that is not known to turn its queries and keys."""
+    return _NONE if model.order_from in (BY_SCORES, BY_MASK) else _UNKNOWN
 
 
 def within_half_a_turn(angles: Tensor) -> Tensor:

@@ -214,7 +214,7 @@ def _pick(run: CurrentRun) -> TableView:
             "Table",
             list(names),
             required=True,
-            help=say.own_help(kind),
+            help=say.own_help(kind, run.scope.model.order_from),
             **url_state.bound(TABLE, url_state.one_of(TABLE, list(names), TABLE.default)),
         )
     ]
@@ -271,7 +271,7 @@ def _foot(run: CurrentRun, view: TableView) -> None:
     name, about = _name(run, view), partial(_about, run, view)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.explanation(view.formula, _kind(run)))
+        st.markdown(say.explanation(view.formula, _kind(run), run.scope.model.order_from))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
                 "This table, CSV",

@@ -3,8 +3,9 @@
 from torch import Tensor
 
 from models.architectures import Model
+from models.architectures.base import BY_MASK, BY_SCORES, BY_STATES, BY_TURNING, UNSEEN
 from viz_app.views.positions.charts import NEVER
-from viz_app.views.positions.order_text import RECURRENT
+from viz_app.views.positions.order_text import NO_TABLE, RECURRENT
 
 QUESTION = "Positions: how does it know the order?"
 OWN = "model"  # picked beside the formulas: the table of the loaded checkpoint
@@ -49,22 +50,25 @@ TABLES_ONLY = RECURRENT + (
 
 def answer(model: Model) -> str:
     """How this model knows the order of what it reads, in one or two sentences."""
-    if model.is_recurrent:
+    if model.order_from == BY_STATES:
         return "This model reads one token after the other, so the order is in its states: it has no position vectors."
-    if model.relative_positions:
+    if model.order_from == BY_SCORES:
         return "Each score gets a term of its own for how far apart the two tokens are; no vector is added to a token."
     if model.rotation(2) is not None:
         return (
             "It turns each query and each key by angles that grow with its place, so that a score depends on how far apart two "
             "tokens stand. No vector is added to a token."
         )
+    if model.order_from in (BY_TURNING, UNSEEN):
+        return f"This model {NO_TABLE[model.order_from]}."
     alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
-    if model.continues:
+    if model.stack == "decoder":
         alone = (
             "The look-ahead mask tells a little: each token sees as many others as stand before it."
         )
     added = "every place has a vector of its own, added to the token that stands there."
-    return f"{alone} {'This model has no position vectors. In others, ' if model.config.positions == 'none' else 'So '}{added}"
+    without = "This model has no position vectors. In others, "
+    return f"{alone} {without if model.order_from == BY_MASK else 'So '}{added}"
 
 
 def size(n: int, d_model: int) -> str:
@@ -72,26 +76,22 @@ def size(n: int, d_model: int) -> str:
     return f"{n} positions × {d_model} dimensions"
 
 
-def own_help(kind: str) -> str:
+def own_help(kind: str, order_from: str) -> str:
     """What the loaded model's positions are, beside the picker."""
-    return (
-        "This model has no position vectors."
-        if kind == "none"
-        else f"This model's positions are {kind}."
-    )
+    if kind == "none":
+        return f"This model {NO_TABLE[order_from]}."
+    return f"This model's positions are {kind}."
 
 
-def explanation(formula: str, kind: str) -> str:
-    """The table on the screen in words and symbols; `kind` is the loaded model's."""
+def explanation(formula: str, kind: str, order_from: str) -> str:
+    """The table on the screen in words and symbols; `kind` is the loaded model's, `order_from` what tells it the order."""
     if formula != OWN:
         text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
         if kind == "learned":
             text += (
                 f" The loaded model learned its vectors instead: pick “{NAMES[OWN]}” to see them."
             )
-        return text + (
-            " The loaded model has no position vectors at all." if kind == "none" else ""
-        )
+        return text + (f" The loaded model {NO_TABLE[order_from]}." if kind == "none" else "")
     if kind == "learned":
         return (
             "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is "

@@ -1,0 +1,98 @@
+"""By what a model tells the order of its tokens, as a run of equal tokens shows it; and what the page Positions makes of it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from drawn import letters
+from hub_models import BY_NAME
+
+import models
+from models.architectures.base import (
+    BY_MASK,
+    BY_SCORES,
+    BY_STATES,
+    BY_TURNING,
+    BY_VECTORS,
+    UNSEEN,
+)
+from viz_app.views.positions import order_text, rotation_text, text
+
+TOLD_BY = {
+    "GPT2LMHeadModel": BY_VECTORS,
+    "GPT2Model": BY_VECTORS,
+    "BertForMaskedLM": BY_VECTORS,
+    "RobertaForMaskedLM": BY_VECTORS,
+    "AlbertForMaskedLM": BY_VECTORS,
+    "MarianMTModel": BY_VECTORS,
+    "OPTForCausalLM": BY_VECTORS,
+    "LlamaForCausalLM": BY_TURNING,
+    "MistralForCausalLM": BY_TURNING,
+    "GPTNeoXForCausalLM": BY_TURNING,
+    "ModernBertForMaskedLM": BY_TURNING,
+    "T5ForConditionalGeneration": BY_SCORES,
+    "BloomForCausalLM": UNSEEN,
+    "XLNetForSequenceClassification": UNSEEN,
+}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, models.Scope]:
+    found = {}
+    for name in TOLD_BY:
+        folder = tmp_path_factory.mktemp("order") / name
+        BY_NAME[name].save(folder)
+        found[name] = models.load(folder, device="cpu")
+    return found
+
+
+@pytest.mark.parametrize("name", TOLD_BY)
+def test_a_run_shows_what_tells_the_order(opened: dict[str, models.Scope], name: str) -> None:
+    model = opened[name].model
+    assert model.order_from == TOLD_BY[name]
+    assert (model.positions is not None) == (TOLD_BY[name] == BY_VECTORS)
+    if name not in ("BloomForCausalLM", "XLNetForSequenceClassification"):
+        assert model.rotation(2) is None or TOLD_BY[name] == BY_TURNING
+
+
+@pytest.mark.parametrize("name", TOLD_BY)
+def test_the_page_claims_no_more_than_the_run_shows(
+    opened: dict[str, models.Scope], name: str
+) -> None:
+    model, by = opened[name].model, TOLD_BY[name]
+    answer = text.answer(model)
+    assert ("every place has a vector of its own" in answer) == (by == BY_VECTORS)
+    assert "has no position vectors" not in answer  # each of these models is told the order
+    assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
+    assert ("term of its own" in answer) == (by == BY_SCORES)
+    assert ("turns each query" in answer) == (model.rotation(2) is not None)
+    help_, table = text.own_help("none", by), text.explanation("paper", "none", by)
+    for sentence in (help_, table):
+        assert ("at all" in sentence) == (by == BY_MASK)
+        assert ("queries and keys" in sentence) == (by == BY_TURNING)
+    assert ("no attention of its own" in order_text.not_added(model, attends=True)) is False
+    rotation = rotation_text.no_rotation(model)
+    assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
+
+
+def test_equal_tokens_without_positions_are_alike_and_nothing_is_found() -> None:
+    """The rule that the measurement rests on, held of a model of ours, with and without positions."""
+    for positions in ("none", "sinusoidal", "learned"):
+        scope = letters(positions=positions)
+        site = scope.run("aaaaa", "a").attention["encoder.layers.0.self_attn"]
+        inner = slice(0, 5)  # the end mark is another token
+        alike = all(torch.allclose(t[0, :, inner], t[0, :, :1]) for t in (site.q, site.k, site.v))
+        assert alike == (positions == "none")
+        assert scope.model.order_from == (BY_MASK if positions == "none" else BY_VECTORS)
+    assert letters("recurrent").model.order_from == BY_STATES
+    assert models.load("xlnet", device="cpu").model.order_from == BY_SCORES
+
+
+def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Embedding(128, 12), torch.nn.TransformerEncoderLayer(12, 2, 17, batch_first=True)
+    ).eval()
+    scope = models.watch(net, encode=lambda typed: list(typed.encode("ascii")))
+    assert scope.model.order_from == UNSEEN
+    assert "has no position vectors" not in text.answer(scope.model)
