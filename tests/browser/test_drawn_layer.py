@@ -9,7 +9,7 @@ import pytest
 from drawn import SVG
 from stage import Stage, alike, weight_colour
 
-from viz_app.drawing.payload import unpack
+from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import payloads
 from viz_app.views.layer.token_view import Choices, token_view
@@ -77,6 +77,27 @@ def test_a_token_that_would_follow_is_shaded_by_its_probability(stage: Stage) ->
             f"{int(part):02x}" for part in fill.removeprefix("rgb(").removesuffix(")").split()
         )
         assert alike(rgb, weight_colour(stop["best"][0][1]))
+
+
+@pytest.mark.parametrize("rows", [
+    {0.0: "0%", 0.00099: "0.1%", 0.0004: "0.04%", 0.0123: "1.2%", 0.0994: "9.9%", 0.0996: "10%", 0.376: "38%"},
+    {0.0996: "10%", 0.1249: "12%", 0.6251: "63%", 0.9941: "99%", 0.9949: "99%", 0.9954: "99.5%", 1.0: "100%"},
+    {0.9996: "99.96%", 0.9999999: ">99.99%", 1e-6: "<0.01%", 0.0305: "3.0%", 0.1051: "11%", 0.5: "50%", 0.003: "0.3%"},
+])  # fmt: skip
+def test_a_probability_is_rounded_to_what_can_be_read_off_it(
+    stage: Stage, rows: dict[float, str]
+) -> None:
+    """Only what is 0 or 1 is called so; a probability of the first choice, and of the answer, at every stop."""
+    header, arrays = unpack(payload())
+    for stop, p, first in zip(header["stops"], rows, reversed(rows), strict=True):
+        stop["answer"], stop["best"][0][1] = p, first
+    stage.mount("layer", 1500).show(pack(header, **arrays))
+    shown = stage.js(
+        f"{ROWS}.map((g) => [...g.querySelectorAll('text')].map((t) => t.textContent))"
+    )
+    for texts, answer, first in zip(shown, rows.values(), reversed(rows.values()), strict=True):
+        percents = [text for text in texts if text.endswith("%")]
+        assert percents[:2] == [answer, first]
 
 
 def test_what_is_pointed_at_is_said_with_every_digit(stage: Stage) -> None:

@@ -229,6 +229,21 @@ def test_baselines_are_of_the_training_texts(task):
     assert found["accuracy"] == pytest.approx(100 * right / len(cases))
 
 
+def test_the_perplexity_of_texts_is_that_of_each_text_alone(task):
+    """Token by token in float64, without a batch: where rows are filled up nothing is predicted."""
+    model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
+    nats, lengths = 0.0, []
+    for case in task.held_out(13):
+        ids = task.example(LabelledText((case.source,), case.references[0]))[0]
+        with torch.no_grad():
+            log_probs = model(torch.tensor([ids]))["next token"][0].double().log_softmax(-1)
+        nats -= sum(float(log_probs[i, token]) for i, token in enumerate(ids[1:]))
+        lengths.append(len(ids) - 1)
+    assert len(set(lengths)) > 2
+    found = task.evaluate(model, 13)["text perplexity"]
+    assert found == pytest.approx(math.exp(nats / sum(lengths)), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

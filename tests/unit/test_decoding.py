@@ -399,6 +399,20 @@ def test_sampling_filters_against_tables_by_hand(how, wanted):
     )
 
 
+@pytest.mark.parametrize(
+    ("p", "kept"), [(0.5, 1), (0.500001, 2), (0.75, 2), (0.750001, 3), (0.875, 3), (0.9, 4), (0.9375, 4)]
+)  # fmt: skip
+def test_the_nucleus_ends_with_the_token_at_which_its_sum_is_exactly_p(p, kept):
+    """½, ¼, ⅛ … are exact as floats, and so are their sums."""
+    shares = torch.tensor([1 / 16, 1 / 2, 1 / 16, 1 / 8, 1 / 4])
+    order = [1, 4, 3, 0, 2]
+    found = filtered(shares.log(), top_p=p).exp()
+    assert found.nonzero().flatten().tolist() == sorted(order[:kept])
+    torch.testing.assert_close(
+        found[order[:kept]], shares[order[:kept]] / shares[order[:kept]].sum()
+    )
+
+
 def test_top_p_of_one_keeps_every_token_of_a_large_vocabulary():
     assert filtered(torch.randn(5003).log_softmax(-1) * 3, top_p=1.0).isfinite().all()
 

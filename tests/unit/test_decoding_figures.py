@@ -21,6 +21,7 @@ from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
 from viz_app import words
 from viz_app.drawing.difference import shared
+from viz_app.drawing.labels import token_labels
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.decoding import beam as decoding_beam
@@ -377,6 +378,14 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
             text.text for text in row if 0 <= float(text.get("x")) - float(heading.get("x")) < 500
         ]
         assert half == ["[start]", "book"]
+
+
+def test_what_goes_on_with_a_text_keeps_its_leading_space() -> None:
+    tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
+    book = tokenizer.backend.token_to_id("▁book")
+    for start, first in ((0, "book"), (1, "·book"), (7, "·book")):
+        named = token_labels(tokenizer, [book, book, book], start)
+        assert [label.text for label in named] == [first, "·book", "·book"]
 
 
 # the drawing

@@ -12,6 +12,7 @@ import models
 from models import Scope
 from models.analysis.checks import check_site
 from models.decoding import runs
+from models.hub.watch import watching
 from models.hub.writers import CausalLM
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange
@@ -160,7 +161,7 @@ def painted(scope: Scope) -> tuple[Edits, str]:
 
 
 # OPT counts places from the mask that it is given, and takes no whole one
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in GIVEN + ["OPTForCausalLM"]])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in [*GIVEN, "OPTForCausalLM"]])
 def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: str) -> None:
     """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
     scope = opened[name]
@@ -274,6 +275,27 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
         assert site.kind == kind or "drawn by hand" not in [
             layer.name for layer in site.mask.layers
         ]
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OPTForCausalLM"])
+def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
+    opened: Opened, name: str
+) -> None:
+    """OPT's table begins two places before the first of a text."""
+    scope, ids = opened[name], torch.tensor([[5, 6, 7, 8, 9, 11, 13]])
+    past = {}
+    for start, end in ((0, 4), (4, 7)):
+        row = ids[:, start:end]
+        with (
+            torch.no_grad(),
+            models.record() as seen,
+            watching(scope.model.places(row, start)) as step,
+        ):
+            made = scope.model.module(input_ids=row, use_cache=True, **past)
+        past = {"past_key_values": made.past_key_values}
+        assert step.position_table[:37].equal(scope.model.positions.table[:37])
+        (looked_up,) = (tap for key, tap in seen.activations.items() if key.endswith(".position"))
+        assert looked_up.value[0].equal(scope.model.positions.table[start:end])
 
 
 # Residual streams of families that are known

@@ -201,6 +201,20 @@ def test_the_measures_by_hand(task):
     }, rel=1e-4)  # fmt: skip
 
 
+def test_the_most_frequent_token_is_the_trainings_not_that_of_the_hidden_ones(task):
+    """The share of hidden tokens that are the training's most frequent one, also where they are mostly another."""
+    model = random_bert(vocab_size=task.tokenizer.vocab_size, n_ctx=41)
+    texts = [*task._single["train"], *task._whole["train"]]
+    counts = Counter(i for ids in task.tokenizer.encode_many(texts) for i in ids)
+    ((best, _),), others = counts.most_common(1), 0
+    for n in (1, 2, 3, 5, 7, 11, 13):
+        hidden = [label for *_, labels, _ in task._held_out_rows(False)[:n] for label in labels]
+        found = task.evaluate(model, n)["unigram masked accuracy"]
+        assert found == pytest.approx(100 * hidden.count(best) / len(hidden))
+        others += Counter(hidden).most_common(1)[0][1] > hidden.count(best)
+    assert others > 0
+
+
 def test_examples_hide_the_longest_word_once():
     assert as_case("We saw a little, little dog.").source == "We saw a [MASK], little dog."
     assert as_case("We saw a little dog.").references == ("little",)

@@ -1,15 +1,23 @@
 """How strongly a weight is drawn, and which keys can be left out; the drawings to take away follow."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from drawn import Drawing, letters, mixed, rgb
+from small import random_bert, words_of
 
+from models.checkpoint import Checkpoint
+from models.runs.scope import Scope
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from viz_app.drawing import export
+from viz_app.drawing.head import head
+from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import NAMES, Scale, sinks
+from viz_app.words import terms
 
 WEIGHTS = np.array(
     [[0.5, 0.25, 0.25], [0.0, 0.01, 0.04], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], np.float32
@@ -47,6 +55,25 @@ def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
     assert sinks(row) == [0, 4]
     typed = Encoding("ab", (1, 2), ("<s>", "</s>"), ((0, 1), (1, 2)))  # in the text itself
     assert sinks(typed) == []
+
+
+def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out() -> None:
+    tokenizer = words_of("Mary went.", "John took milk.")
+    model = random_bert(vocab_size=tokenizer.vocab_size)
+    scope = Scope(Checkpoint(Path("words"), model, tokenizer, {}), torch.device("cpu"))
+    run = scope.run("Mary [MASK].", "John took milk.")
+    site = run.attention["encoder.layers.1.self_attn"]
+    hiding = Scale("row", hides_sinks=True)
+    header, _ = unpack(head(run, site, 1, terms("masked"), scale=hiding))
+    names = [label[0] for label in header["keys"]]
+    assert [names[i] for i in header["sinks"]] == header["sinkNames"] == ["[CLS]", "[SEP]", "[SEP]"]
+    assert [i for i, name in enumerate(names) if name in ("[CLS]", "[SEP]")] == header["sinks"]
+    weights = site.weights(1)
+    assert header["sinkShare"] == pytest.approx(float(weights[:, header["sinks"]].sum(1).mean()))
+    strengths = hiding.strengths(weights.numpy(), header["sinks"])
+    assert not strengths[:, header["sinks"]].any()
+    np.testing.assert_allclose(strengths.max(1), 1)
+    assert hiding.key(header["sinkNames"]).endswith("[CLS] and [SEP] left out")
 
 
 def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
