@@ -108,12 +108,13 @@ class Architecture(nn.Module):
     can_cache: bool = (
         True  # of a model that writes: keys and values of earlier positions can be kept
     )
+    can_go_back: bool = True  # whether positions read into its cache can be taken out again
     masks_can_change: bool = True  # whether an edit of a mask reaches its attention
     positions_can_go: bool = True  # whether a copy of it without position vectors can be made
     what_it_answers: str = (
         ""  # in words, of a model that somebody else made; "" where its task says it
     )
-    is_recurrent: bool = False  # a state carries the past: it has no keys to cache and no way back
+    is_recurrent: bool = False  # a state carries the past: it has no keys to cache
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:
         super().__init__()

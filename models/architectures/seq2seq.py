@@ -235,7 +235,7 @@ class Decoder(nn.Module):
 class Seq2Seq(EncoderDecoder):
     """Recurrent encoder and decoder around one embedding matrix."""
 
-    is_recurrent = True
+    is_recurrent, can_go_back = True, False
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)

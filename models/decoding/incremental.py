@@ -68,7 +68,7 @@ class Incremental:
     @property
     def goes_back(self) -> bool:
         """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
-        return self.cache is not None and not self.model.is_recurrent
+        return self.cache is not None and self.model.can_go_back
 
     def cut(self, n: int) -> None:
         """Go back to the first n positions of the row, where the run `goes_back`."""

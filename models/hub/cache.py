@@ -26,12 +26,27 @@ class LibraryCache:
         self.past.reorder_cache(rows)
 
 
-def of_library(cache: Cache, crosses: bool = False) -> LibraryCache:
-    """The one that lies in this cache, made at the first call; for a decoder that `crosses` to a source, of both attentions."""
-    return cache.other(_PATH, lambda: LibraryCache(_library_cache(crosses)))
+def of_library(cache: Cache, config: Any, crosses: bool = False) -> LibraryCache:
+    """Return the one in this cache, made at the first call; for a decoder that `crosses` to a source, of both attentions."""
+    return cache.other(_PATH, lambda: LibraryCache(_library_cache(config, crosses)))
 
 
-def _library_cache(crosses: bool) -> Any:
+def _library_cache(config: Any, crosses: bool) -> Any:
     from transformers import DynamicCache, EncoderDecoderCache
 
-    return EncoderDecoderCache(DynamicCache(), DynamicCache()) if crosses else DynamicCache()
+    past = DynamicCache(config=config)
+    past.layers = [_without_window(layer) for layer in past.layers]
+    return EncoderDecoderCache(past, DynamicCache()) if crosses else past
+
+
+def _without_window(layer: Any) -> Any:
+    """Return a layer that keeps all keys: the mask hides those outside a window, and each step shows the whole row."""
+    from transformers import cache_utils
+
+    if isinstance(layer, cache_utils.LinearAttentionAndSlidingWindowAttentionLayer):
+        return cache_utils.LinearAttentionAndFullAttentionLayer(layer.number_of_states)
+    return (
+        cache_utils.DynamicLayer()
+        if isinstance(layer, cache_utils.DynamicSlidingWindowLayer)
+        else layer
+    )

@@ -17,7 +17,7 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
-from models.hub import files, order, probe
+from models.hub import files, order, probe, writing_probe
 from models.hub.config import HubConfig
 from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
@@ -184,7 +184,7 @@ def _hub_model(
         and (getattr(text, "type_vocab_size", 0) or 0) > 1,
         "pairs": SECOND_CLOSING in tokenizer.frames,
     }
-    if kind is CausalLM and not probe.looks_back_only(module, sizes):
+    if kind is CausalLM and not writing_probe.looks_back_only(module, sizes):
         kind = HubModel
     if kind is Classifier:
         names = [str(config.id2label[i]) for i in sorted(config.id2label)]
@@ -194,6 +194,8 @@ def _hub_model(
     probe.check_two_steps(model)
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)
+    if model.can_write:
+        writing_probe.choose_cache(model)
     probe.lay_open(model, anatomies(config.model_type, module))
     model.rotary = probe.rotary(model, rotary_paths(config.model_type))
     if (table := probe.position_table(model)) is not None:

@@ -20,6 +20,7 @@ from models.hub.projections import same_memory
 from models.hub.readers import CLASSES, Classifier
 from models.hub.rotary import Rotary
 from models.hub.watch import watching
+from models.hub.writing_probe import short_text
 from models.layers.rotation import Rotation
 from models.trace import record
 
@@ -39,28 +40,10 @@ PLACES = (
 )  # positions that a token is asked at, of those that the model has
 
 
-def _ids(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
-    """A few tokens that are not the one that fills rows up."""
-    some = [
-        i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)
-    ]
-    return torch.tensor([(some * n)[:n]], device=next(module.parameters()).device)
-
-
-@torch.no_grad()
-def looks_back_only(module: nn.Module, sizes: HubConfig) -> bool:
-    """Whether another last token leaves the logits before it as they are, to the last digit."""
-    ids = _ids(module, sizes)
-    others = ids.clone()
-    others[0, -1] = ids[0, 0]
-    before, after = (module(input_ids=row, use_cache=False).logits[0, :-1] for row in (ids, others))
-    return torch.equal(before, after)
-
-
 @torch.no_grad()
 def looks_ahead(model: HubModel) -> bool:
     """Whether in a short run any token reads one that stands after it."""
-    ids = _ids(model.module, model.config)
+    ids = short_text(model.module, model.config)
     with record() as recording:
         model(*[ids for _ in model.streams])
     return any(bool(site.weights().triu(1).any()) for site in recording.attention.values())
@@ -68,7 +51,7 @@ def looks_ahead(model: HubModel) -> bool:
 
 def answering_position(module: nn.Module, sizes: HubConfig) -> int:
     """Which token's last vector a class is read from: 0 for the first, −1 for the last, by the gradient."""
-    ids = _ids(module, sizes)
+    ids = short_text(module, sizes)
     with torch.enable_grad():
         output = module(input_ids=ids, output_hidden_states=True)
         last = output.hidden_states[-1]
@@ -84,7 +67,7 @@ def answering_position(module: nn.Module, sizes: HubConfig) -> int:
 @torch.no_grad()
 def check_recorded(model: HubModel) -> None:
     """Raises CheckpointError if a short run of it shows no attention, or if its answer is no number."""
-    ids = _ids(model.module, model.config)
+    ids = short_text(model.module, model.config)
     with record() as recording:
         output = model(*[ids for _ in model.streams])
     if not recording.attention:
@@ -99,7 +82,7 @@ def check_two_steps(model: HubModel) -> None:
     """Raise CheckpointError if asking the encoder, then the decoder, gives other logits than one call of the module."""
     if len(model.streams) < 2 or not model.can_write:
         return
-    ids = _ids(model.module, model.config, 7)
+    ids = short_text(model.module, model.config, 7)
     one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
     if not _close(model, model(ids, ids), one_call):
         raise CheckpointError(
@@ -118,7 +101,7 @@ class PositionTable(nn.Module):
 @torch.no_grad()
 def position_table(model: HubModel) -> PositionTable | None:
     """None where the model looks up none, as one that turns its queries and keys by their places."""
-    ids = _ids(model.module, model.config)
+    ids = short_text(model.module, model.config)
     given = model.kinds[0]
     places = Places(lambda frame: given, ids.shape[1], token_table=model.token_table)
     reader = model.module.get_encoder() if len(model.streams) > 1 else model.module
@@ -182,7 +165,7 @@ def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
 
 def _adds_up(model: HubModel) -> bool:
     """Whether each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
-    ids = _ids(model.module, model.config)
+    ids = short_text(model.module, model.config)
     with record() as recording:
         output = model(*[ids for _ in model.streams])
     held = recording.activations
@@ -210,7 +193,7 @@ def _adds_up(model: HubModel) -> bool:
 def _class_head(model: Classifier) -> Head | None:
     """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
     with record() as recording:
-        output = model(_ids(model.module, model.config))[CLASSES]
+        output = model(short_text(model.module, model.config))[CLASSES]
     last = model.last_norm(
         recording.activations[model.sublayers[-1].after].value[:, model.position]
     )

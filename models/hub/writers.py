@@ -48,7 +48,9 @@ class CausalLM(HubModel):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        past = {} if cache is None else {"past_key_values": of_library(cache).past}
+        past = (
+            {} if cache is None else {"past_key_values": of_library(cache, self.module.config).past}
+        )
         return self.ask(
             self.places(row, start), **self.row(row), **past, use_cache=cache is not None
         ).logits
@@ -113,7 +115,11 @@ class EncoderDecoderLM(HubModel):
         from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
 
         known = _known(masks)
-        past = {} if cache is None else {"past_key_values": of_library(cache, crosses=True).past}
+        past = (
+            {}
+            if cache is None
+            else {"past_key_values": of_library(cache, self.module.config, crosses=True).past}
+        )
         return self._ask(
             self.module,
             self._places(row, memory, known, start),
