@@ -10,7 +10,8 @@ from models.errors import CheckpointError
 Item = TypeVar("Item")
 Watcher = Callable[[str, int, int], None]  # what is counted, how many are done, of how many
 
-READ, PLACED, CHECKED, HASHED = (
+TRIED, READ, PLACED, CHECKED, HASHED = (
+    "folders tried out",
     "bytes of its weights read",
     "tensors placed",
     "tensors checked",

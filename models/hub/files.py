@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from models.errors import CheckpointError
 
 LARGEST_CONFIG = 2**20  # bytes
 LARGEST_INDEX = 2**25
-LARGEST_HEADER = 10**8  # bytes, the format's own limit
+LARGEST_HEADER = 2**25  # bytes; that of a hundred thousand tensors has half of it
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -36,7 +37,12 @@ BYTES = {
     "BOOL": 1,
 }
 FLOATS = ("F64", "F32", "F16", "BF16")
-INDEX = "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
+PICKLED = (
+    "its weights are in a .bin file, which would have to be unpickled and could run any code: open it once in transformers and "
+    "write it with save_pretrained(folder, safe_serialization=True)"
+)
 
 
 def config(folder: Path) -> dict[str, Any]:
@@ -46,7 +52,11 @@ def config(folder: Path) -> dict[str, Any]:
 
 def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None) -> None:
     """Raises CheckpointError for weights that are missing or cut off, and for more than there is memory for."""
-    wanted = sum(_needed(path, dtype) for path in weight_files(folder))
+    check_room(sum(_needed(path, dtype) for path in weight_files(folder)), device)
+
+
+def check_room(wanted: int, device: torch.device) -> None:
+    """Raises CheckpointError if so many bytes of weights are more than there is memory for."""
     given = free_memory(device)
     if wanted > given:
         sizes = [f"{n / 2**30:,.1f} GB" for n in (wanted, given)]
@@ -56,33 +66,50 @@ def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of its weights: one, or the shards that an index names, safetensors before others. Raises CheckpointError where
-    one is missing."""
-    if (folder / INDEX).is_file():
-        shards = read_json(folder / INDEX, largest=LARGEST_INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not all(
-            isinstance(name, str) and Path(name).name == name for name in shards.values()
-        ):
-            raise CheckpointError(f"{INDEX} names no shards")
-        paths = [folder / name for name in dict.fromkeys(shards.values())]
-    else:
-        named = [folder / "model.safetensors", *sorted(folder.glob("pytorch_model*.bin"))]
-        paths = [path for path in named if path.is_file()]
-        paths = paths[:1] if paths and paths[0].suffix == ".safetensors" else paths
-    if not paths:
-        raise CheckpointError(
-            "its weights are missing: neither model.safetensors nor an index of shards nor pytorch_model.bin"
-        )
-    if gone := [path.name for path in paths if not path.is_file()]:
+    """Return model.safetensors or, without one, the shards that its index names, as transformers chooses them.
+
+    Raises CheckpointError if one is missing."""
+    paths = [folder / name for name in dict.fromkeys(shards(folder).values())] or [folder / WEIGHTS]
+    gone = [path.name for path in paths if not path.is_file()]
+    if gone == [WEIGHTS]:
+        raise CheckpointError(PICKLED if any(folder.glob("pytorch_model*.bin")) else MISSING)
+    if gone:
         raise CheckpointError(f"{len(gone)} of its weight files are missing, {gone[0]} for one")
     return paths
 
 
+def shards(folder: Path) -> dict[str, str]:
+    """Return parameter → file of weights that lie in shards; empty where model.safetensors holds all. Raises CheckpointError."""
+    if (folder / WEIGHTS).is_file() or not os.path.lexists(folder / INDEX):
+        return {}
+    names = read_json(folder / INDEX, largest=LARGEST_INDEX).get("weight_map")
+    if not isinstance(names, dict) or not names or not all(map(_is_shard, names.values())):
+        raise CheckpointError(f"{INDEX} names no shards")
+    return names
+
+
+def _is_shard(name: Any) -> bool:
+    return isinstance(name, str) and Path(name).name == name and name.endswith(".safetensors")
+
+
+def stored_numbers(folder: Path) -> int:
+    """Return how many numbers the weights of a folder hold. Raises CheckpointError."""
+    return sum(
+        n // BYTES.get(kind, 1) for path in weight_files(folder) for kind, n in _tensors(path)
+    )
+
+
 def _needed(path: Path, dtype: torch.dtype | None) -> int:
     """Bytes that the numbers of one file take in memory. Raises CheckpointError if it was cut off."""
+    to = None if dtype is None else torch.empty((), dtype=dtype).element_size()
+    return sum(
+        n // BYTES.get(kind, 1) * to if to and kind in FLOATS else n for kind, n in _tensors(path)
+    )
+
+
+def _tensors(path: Path) -> list[tuple[str, int]]:
+    """Return the type and the bytes of each tensor in one file. Raises CheckpointError if it was cut off."""
     size = path.stat().st_size
-    if path.suffix != ".safetensors":
-        return size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(LARGEST_HEADER, size - 8):
@@ -91,19 +118,18 @@ def _needed(path: Path, dtype: torch.dtype | None) -> int:
         header = file.read(length)
     try:
         tensors = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
-        end = max((entry["data_offsets"][1] for entry in tensors), default=0)
-        kinds = [
-            (entry["dtype"], entry["data_offsets"][1] - entry["data_offsets"][0])
-            for entry in tensors
-        ]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        spans = [(entry["dtype"], *map(operator.index, entry["data_offsets"])) for entry in tensors]
+        kinds = [(str(kind), end - start) for kind, start, end in spans if 0 <= start <= end]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
         raise CheckpointError(f"{path.name} has a header that cannot be read") from None
+    if len(kinds) < len(spans):
+        raise CheckpointError(f"{path.name} has a header that cannot be read")
+    end = max((end for _, _, end in spans), default=0)
     if 8 + length + end > size:
         raise CheckpointError(
             f"{path.name} was cut off: {size:,} bytes of the {8 + length + end:,} that its header speaks of"
         )
-    to = None if dtype is None else torch.empty((), dtype=dtype).element_size()
-    return sum(n // BYTES.get(kind, 1) * to if to and kind in FLOATS else n for kind, n in kinds)
+    return kinds
 
 
 def free_memory(device: torch.device) -> int:

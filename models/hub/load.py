@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
-from models.hub import files, order, probe, writing_probe
+from models.hub import files, order, probe, trials, writing_probe
 from models.hub.config import HubConfig
 from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.readers import Classifier
-from models.hub.sizes import sizes_of
+from models.hub.sizes import check_settings, sizes_of
+from models.hub.staging import staged
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer
 from models.hub.writers import CausalLM
 from models.tokenizers.base import Tokenizer
@@ -50,25 +51,55 @@ def describe(folder: Path) -> Description:
 
 def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = None) -> Checkpoint:
     """Open a folder; `dtype` is that of the stored numbers if None. Raises CheckpointError, saying what is wrong with it."""
-    transformers = _transformers()
+    trials.prepare()
+    transformers_library()
     with _named(folder):
-        described = files.config(folder)
-        name, opens, ask = kind_of(described)
-        files.check_weights(folder, device, _dtype(dtype))
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
-        module, gives_weights = _opened(folder, getattr(transformers, opens), config, _dtype(dtype))
-        module = module.to(device).eval()
-        library = _library_tokenizer(transformers, folder)
-        sizes = sizes_of(name, module, config, library, gives_weights)
-        tokenizer = _tokenizer(library, config, module, sizes)
-        model = _hub_model(ask, module, config, sizes, tokenizer)
-        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+        described, number = files.config(folder), _dtype(dtype)
+        kind_of(described)
+        files.check_weights(folder, device, number)
+        check_settings(described, files.stored_numbers(folder))
+        with staged(folder) as private, _named(folder, private):
+            files.check_room(trials.passed(private, _name_of(number)), device)
+            return _read(folder, private, device, number)
 
 
-def _transformers() -> Any:
+def _read(
+    folder: Path, private: Path, device: torch.device, dtype: torch.dtype | None
+) -> Checkpoint:
+    """Open what was staged of a folder and tried out."""
+    plan = plan_of(private)
+    module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
+    module = module.to(device).eval()
+    library = library_tokenizer(private)
+    sizes = sizes_of(plan.name, module, plan.config, library, gives_weights)
+    tokenizer = tokenizer_of(library, plan.config, module, sizes)
+    model = _hub_model(plan.ask, module, plan.config, sizes, tokenizer)
+    return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a folder is opened: its configuration, the name of its class, transformers' class for it, and ours."""
+
+    config: Any
+    name: str
+    auto: Any
+    ask: type[HubModel]
+
+
+def plan_of(folder: Path) -> Plan:
+    """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
+    transformers = transformers_library()
+    name, opens, ask = kind_of(files.config(folder))
+    config = transformers.AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
+    return Plan(config, name, getattr(transformers, opens), ask)
+
+
+def transformers_library() -> Any:
+    """Import transformers. Raises CheckpointError if it is not installed."""
     try:
         import transformers
     except ImportError:
@@ -93,18 +124,25 @@ def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) ->
 
 
 @contextlib.contextmanager
-def _named(folder: Path) -> Iterator[None]:
-    """Whatever the library says of a folder, as a CheckpointError that names it."""
+def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
+    """Turn whatever the library says of a folder, or of its `private` copy, into a CheckpointError that names it."""
     try:
         yield
     except loading.Cancelled:
         raise
     except CheckpointError as error:
-        named = str(error).startswith(str(folder))
-        raise CheckpointError(str(error) if named else f"{folder}: {error}") from None
-    except Exception as error:  # the library raises what it likes
+        raise CheckpointError(_of_folder(str(error), folder, private)) from None
+    except BaseException as error:  # the library raises what it likes, a panic of its own included
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise CheckpointError(f"{folder}: {first[:300]}") from None
+        raise CheckpointError(_of_folder(first[:300], folder, private)) from None
+
+
+def _of_folder(message: str, folder: Path, private: Path | None) -> str:
+    """A message that begins with the folder, and names it instead of its private copy."""
+    message = message if private is None else message.replace(str(private), str(folder))
+    return message if message.startswith(str(folder)) else f"{folder}: {message}"
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
@@ -112,6 +150,10 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     if dtype is not None and named not in (torch.float32, torch.float16, torch.bfloat16):
         raise CheckpointError(f"dtype must be float32, float16 or bfloat16, not {dtype!r}")
     return named
+
+
+def _name_of(dtype: torch.dtype | None) -> str:
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _opened(
@@ -151,17 +193,18 @@ def _opened(
     return module, gives
 
 
-def _library_tokenizer(transformers: Any, folder: Path) -> Any:
+def library_tokenizer(folder: Path) -> Any:
     """None where the folder holds none that can be read here."""
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
-    library = transformers.AutoTokenizer.from_pretrained(
+    library = transformers_library().AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
     return library if getattr(library, "backend_tokenizer", None) is not None else None
 
 
-def _tokenizer(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:
+def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:
+    """Wrap what `library_tokenizer` read, or take typed token ids where that is None. Raises CheckpointError."""
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
     special = {name: i for name, i in special.items() if i >= 0}
     if library is None:

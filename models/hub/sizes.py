@@ -1,13 +1,37 @@
 """What the configuration, the module and the tokenizer of a folder say of its model's sizes and special tokens."""
 
 import math
+import re
 from typing import Any
 
 from torch import nn
 
+from models.errors import CheckpointError
 from models.hub.config import HubConfig
 
 LONGEST = 4096  # tokens of a text that are read here, however many a model reads
+MOST_LAYERS = 1024
+_LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
+_WIDTHS = re.compile(
+    r"^(vocab_size|hidden_size|embedding_size|intermediate_size|num_labels|n_embd|d_\w+|dim|hidden_dim|\w*ffn_dim|\w*heads)$"
+)
+
+
+def check_settings(described: dict[str, Any], stored: int) -> None:
+    """Raises CheckpointError if config.json, as it was read, asks for more layers than any model has, or for a size above the
+    `stored` numbers of its weights; building such a model could take all memory and hours."""
+    for key, value in described.items():
+        if isinstance(value, dict):
+            check_settings(value, stored)
+        for number in value if isinstance(value, list) else [value]:
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                continue
+            if _LAYERS.search(key) and number > MOST_LAYERS:
+                raise CheckpointError(f"{key} must be at most {MOST_LAYERS:,}, not {number:,}")
+            if _WIDTHS.search(key) and number > stored:
+                raise CheckpointError(
+                    f"{key} must be at most {stored:,}, the numbers in its weights, not {number:,}"
+                )
 
 
 def sizes_of(
@@ -69,4 +93,10 @@ def _n_ctx(text: Any, module: nn.Module, library: Any) -> int:
         for m in tables
         if m is not module.get_input_embeddings()
     ]
-    return int(min([said, LONGEST, getattr(library, "model_max_length", None) or LONGEST, *left]))
+    by_tokenizer = getattr(library, "model_max_length", None) or LONGEST
+    longest = int(min([said, LONGEST, by_tokenizer, *left]))
+    if longest < 1:
+        raise CheckpointError(
+            f"it reads at most {longest} tokens: model_max_length is {by_tokenizer}"
+        )
+    return longest

@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import decoders
 
 from models.tokenizers import byte_level
-from models.tokenizers.base import Tokenizer
+from models.tokenizers.base import Tokenizer, panics_named
 from models.tokenizers.encoding import Encoding, framed, span
 
 # where a text stands in the template; names that fields give as `before` and `after`
@@ -58,6 +58,7 @@ class HubTokenizer(Tokenizer):
     def is_special(self, i: int) -> bool:
         return i in self._all_special or i == self.pad_id or i == self.start_id
 
+    @panics_named()
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """The text's tokens, with what the template puts before and behind a text in its place. The mask token may be typed."""
         mask = self.special("mask")
@@ -81,6 +82,7 @@ class HubTokenizer(Tokenizer):
         offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
+    @panics_named()
     def decode(self, ids: Iterable[int]) -> str:
         text = self.backend.decode([i for i in self._text_ids(ids) if i < self._size])
         return text.strip() if isinstance(self.backend.decoder, decoders.Metaspace) else text

@@ -36,12 +36,14 @@ _TRIAL = [
 
 
 @contextmanager
-def _panics_named() -> Iterator[None]:
-    """A panic of the library, which is no Exception but a BaseException, as a CheckpointError."""
+def panics_named() -> Iterator[None]:
+    """Raise a panic of the library, which is no Exception but a BaseException, and its errors, which are of no class of their
+    own, as a CheckpointError."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # it can be imported from nowhere
+        # PanicException can be imported from nowhere
+        if type(error).__name__ != "PanicException" and type(error) is not Exception:
             raise
         raise CheckpointError(f"the tokenizer of this checkpoint cannot be used: {error}") from None
 
@@ -154,7 +156,7 @@ class Tokenizer:
         """Whether this id is that of a special token."""
         return i in self.special_ids.values()
 
-    @_panics_named()
+    @panics_named()
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """The text's tokens, with the special tokens of these names before and behind them, where the vocabulary has them.
         "[MASK]" in a text is the mask token of a vocabulary with one."""
@@ -186,12 +188,12 @@ class Tokenizer:
             raise ValueError("this model has no [MASK]")
         return hiding(encoding, positions, mask)
 
-    @_panics_named()
+    @panics_named()
     def words(self, text: str) -> list[words.Span] | None:
         """Where the words of a text stand, whose tokens belong together; None where this tokenizer knows no words."""
         return words.spans(self.backend, _whole(text))
 
-    @_panics_named()
+    @panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids only, for training."""
         return [
@@ -206,7 +208,7 @@ class Tokenizer:
             if not self.is_special(i)
         ]
 
-    @_panics_named()
+    @panics_named()
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids up to the first </s>, special tokens left out; of pieces of words without outer spaces."""
         kept = self._text_ids(ids)
@@ -247,7 +249,7 @@ class Tokenizer:
         return self.backend.to_str(pretty=False)
 
     @classmethod
-    @_panics_named()
+    @panics_named()
     def from_json(cls, text: str) -> "Tokenizer":
         """Raises ValueError if the text is no tokenizer of ours: pads, truncates, adds tokens, normalises, splits, decodes
         or panics as ours never does."""
