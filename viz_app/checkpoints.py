@@ -14,6 +14,7 @@ from models.checkpoint import CheckpointError
 from models.checkpoint_files import FILES
 from models.hub.files import config
 from models.hub.own_module import scope_of
+from models.printable import printable
 
 # environment variables, set by command.py
 MODELS, SHARED, MODULE, DTYPE = (
@@ -95,9 +96,9 @@ def is_there(name: str) -> bool:
 
 
 def error_message(error: Exception) -> str:
-    """What an error says, without the place on this machine where the shared models lie."""
-    root = os.environ.get(MODELS)
-    return str(error).replace(root, Path(root).name) if root and is_shared() else str(error)
+    """Return what an error says, in one line, without the place on this machine where the shared models are."""
+    root, message = os.environ.get(MODELS), str(error)
+    return printable(message.replace(root, Path(root).name) if root and is_shared() else message)
 
 
 def _own() -> dict[str, Path]:

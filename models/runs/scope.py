@@ -16,6 +16,7 @@ from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint
 from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
+from models.printable import printable
 from models.runs import inputs
 from models.runs.inputs import InputError, Texts, Value
 from models.scores import of_weights, unmeasured
@@ -40,7 +41,7 @@ class Scope:
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
         self.path: Path = checkpoint.path
-        self.name: str = checkpoint.path.resolve().name
+        self.name: str = printable(checkpoint.path.resolve().name)
         self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.weights_digest: str = weights_digest(checkpoint.model)

@@ -13,6 +13,8 @@ import viz_app
 from models.checkpoint import CheckpointError
 from models.opening import shipped_folder
 from viz_app import checkpoints
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.models.payloads import cards
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -98,6 +100,48 @@ def test_a_part_of_a_model_is_none(shelf: Path) -> None:
         "shelf/old/0_Transformer",
         "shelf/torn",
     ]
+
+
+def bad_folders(shelf: Path) -> dict[str, str]:
+    """Folders under that of --models whose config.json would block, fill or confuse a reader: name and reason."""
+    names = [
+        "deep",
+        "pipe",
+        "sparse",
+        "circling",
+        "<img src=x>",
+        "two\nlines",
+        "turned\u202e",
+        "\udc80",
+    ]
+    folders = [shelf / name for name in names]
+    for folder in folders:
+        folder.mkdir()
+    (folders[0] / "config.json").write_bytes(b"[" * 400_000)
+    os.mkfifo(folders[1] / "config.json")
+    (folders[2] / "config.json").touch()
+    os.truncate(folders[2] / "config.json", 12 * 2**30)
+    (folders[3] / "config.json").symlink_to("config.json")
+    for folder in folders[4:]:
+        (folder / "config.json").write_text("{")
+    return {"deep": "nested too deeply", "pipe": "not a regular file", "sparse": "larger than the"}
+
+
+def test_a_bad_folder_is_listed_as_bad_and_breaks_no_page(shelf: Path) -> None:
+    reasons = bad_folders(shelf)
+    app = opened("dates")
+    lines = app.selectbox(key="checkpoint").options
+    bad = [line for line in lines if line.endswith("— cannot be read")]
+    assert {"shelf/deep", "shelf/pipe", "shelf/sparse"} <= {line.split(" — ")[0] for line in bad}
+    assert {"shelf/<img src=x>", "shelf/twoU+000Alines", "shelf/turnedU+202E", "shelf/U+DC80"} <= {
+        line.split(" — ")[0] for line in bad
+    }
+    scope = models.load("dates", device="cpu")
+    _, unreadable = cards(CurrentRun(scope, scope.run("3 May 1999")))
+    for name, reason in reasons.items():
+        assert reason in dict(unreadable)[f"shelf/{name}"]
+    for name, reason in reasons.items():
+        assert reason in note(opened(f"shelf/{name}"))
 
 
 def test_without_such_a_folder_the_shipped_ones_are_offered(

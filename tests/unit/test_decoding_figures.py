@@ -545,7 +545,15 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
     ]
     assert heading == [*columns, *choices, *(f"p of {choice}" for choice in choices)]
     said = [dict(zip(heading, row, strict=True)) for row in rows]
-    tokens = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]
+    tokens = [
+        "[padding]",
+        "[start]",
+        "[end]",
+        "[unknown]",
+        *"abcde",
+        "'=",
+        "'@",
+    ]  # an apostrophe before what begins like a formula
     named = [("teacher-forced", forced.parallel, {}), ("autoregressive, greedy", forced.serial, {1: A, 3: B}),
              ("autoregressive, nothing forced", forced.free, {})]  # fmt: skip
     places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]

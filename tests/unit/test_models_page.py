@@ -110,7 +110,9 @@ def test_cards_stand_by_family_in_the_order_of_history(
     monkeypatch.setattr(models, "load", lambda *_: pytest.fail("no weights are read for a card"))
     payload, unreadable = payloads.cards(run)
     header, arrays = unpack(payload)
-    assert unreadable == ["broken"]
+    ((name, reason),) = unreadable
+    assert name == "broken"
+    assert "config.json" in reason
     assert [group["title"] for group in header["groups"]] == [
         "RNN with alignment (Bahdanau et al. 2015)",
         "GPT (Radford et al. 2018, 2019)",
@@ -222,8 +224,9 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
 
 def test_what_cannot_be_read_is_named() -> None:
     assert text.unreadable([])["rows"] == []
-    (row,) = text.unreadable(["a", "b"])["rows"]
-    assert row[1] == "Not shown, because it cannot be read: a and b."
+    first, *rest = text.unreadable([("a", "too large"), ("b\n\u202ec", "gone")])["rows"]
+    assert "cannot be read" in first[1]
+    assert [line for _, line in rest] == ["a: too large", "bU+000AU+202Ec: gone"]
 
 
 def test_the_outline_counts_without_building_anything() -> None:

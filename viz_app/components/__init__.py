@@ -4,12 +4,15 @@ A component has no sandbox, so text of the user is only ever set with textConten
 is not imported here, so a notebook can use the parts as well; mounting.py puts one on a page of the app.
 """
 
+import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from models.printable import show_directions
 
 _HERE = Path(__file__).parent
 EXPORT = "\nexport default show;"  # of components/common/live.js: what Streamlit calls
@@ -64,6 +67,7 @@ def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | d
     """Return the data of the component with this key, stamped with the key and its edition (viz_app/session/live.py): appended
     to a packed payload, as fields of an object."""
     if isinstance(data, dict):
-        return {**data, "key": key, "edition": edition}
+        said = json.loads(show_directions(json.dumps(data, ensure_ascii=False)))
+        return {**said, "key": key, "edition": edition}
     name = key.encode()
     return data + name + struct.pack("<III", len(name), *edition)

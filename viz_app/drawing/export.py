@@ -1,10 +1,9 @@
 """Files to take away: one head as CSV, npz or SVG, all heads as npz. The numbers are the model's own, every digit kept."""
 
-import csv
 import io
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.cells import LARGEST_POOLED, Cells, Tile, cells, is_long, strengths
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.csv_file import csv_line
 from viz_app.drawing.labels import Label, axes_labels, labels, shortened
 from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.pooling import block_side, pooled_heads, slabs
@@ -34,20 +34,6 @@ def head_csv(trace: Trace, site: AttentionSite, head: int) -> Iterator[str]:
     for rows in slabs(site):
         for row in site.weights(head, rows=rows).numpy():
             yield csv_line([next(names), *map(str, row)])
-
-
-def csv_line(cells: Iterable[str]) -> str:
-    """One line of a table, with its end."""
-    out = io.StringIO()
-    csv.writer(out).writerow(cells)
-    return out.getvalue()
-
-
-def csv_table(head: Sequence, rows: Iterable[Sequence]) -> str:
-    """A table with the names of its columns."""
-    out = io.StringIO()
-    csv.writer(out).writerows([head, *rows])
-    return out.getvalue()
 
 
 def npz_file(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.analysis.joined_words import WordRow
+from models.printable import printable
 from models.runs.inputs import MASK
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
@@ -142,9 +143,7 @@ def token_text(token: str) -> str:
 
 def visible(piece: str) -> str:
     """The piece with every space shown as · and control characters as their code."""
-    return "".join(
-        SPACE if c.isspace() else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece
-    )
+    return "".join(SPACE if c.isspace() else printable(c) for c in piece)
 
 
 def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:

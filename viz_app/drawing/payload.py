@@ -1,7 +1,8 @@
 """One bytes payload for a browser component: a JSON header and the arrays it names.
 
 Layout: header length (uint32, little-endian), header as UTF-8 JSON, then each array at an offset that is a multiple of 8
-from the start of the array area. The header's "arrays" maps a name to [dtype, shape, offset].
+from the start of the array area. The header's "arrays" maps a name to [dtype, shape, offset]. Bidirectional controls in
+its texts are written out (models/printable.py), so that no token or name turns the text around it.
 """
 
 import json
@@ -9,6 +10,8 @@ import struct
 from typing import Any
 
 import numpy as np
+
+from models.printable import show_directions
 
 _ALIGN = 8
 
@@ -21,7 +24,7 @@ def pack(header: dict[str, Any], **arrays: np.ndarray) -> bytes:
         places[name] = [str(array.dtype), list(array.shape), offset]
         chunks.append(raw.ljust(-(-len(raw) // _ALIGN) * _ALIGN, b"\0"))
         offset += len(chunks[-1])
-    head = json.dumps({**header, "arrays": places}, ensure_ascii=False).encode()
+    head = show_directions(json.dumps({**header, "arrays": places}, ensure_ascii=False)).encode()
     return b"".join([struct.pack("<I", len(head)), head, *chunks])
 
 

@@ -1,7 +1,6 @@
 """A finished file with its provenance inside: comment rows in a CSV, one more array in an npz, metadata and a caption in an SVG, a
 comment in a GIF; and what the browser needs for the files that it makes itself (components/common/save.js)."""
 
-import csv
 import io
 import textwrap
 import zipfile
@@ -18,6 +17,7 @@ from models.trace.edits import Edit
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER, TEXT
+from viz_app.drawing.csv_file import csv_line
 from viz_app.drawing.export import LETTER
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.npz import Arrays, npz
@@ -90,9 +90,7 @@ def pieces(
 
 def _csv(content: str, about: Facts) -> str:
     """A row of one cell for each fact before the table, "# model: eng-fra"."""
-    out = io.StringIO()
-    csv.writer(out).writerows([f"# {name}: {text}"] for name, text in about.items())
-    return out.getvalue() + content
+    return "".join(csv_line([f"# {name}: {text}"]) for name, text in about.items()) + content
 
 
 def _npz(content: bytes, about: Facts) -> bytes:

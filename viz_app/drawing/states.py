@@ -1,6 +1,5 @@
 """The encoder's states of an RNN: a row a token, a column a number, with the part the decoder starts from framed."""
 
-import csv
 import io
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.trace import Trace
 from viz_app import words
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import stream_tokens
 from viz_app.drawing.labels import labels, numbered
 from viz_app.drawing.payload import pack
@@ -66,14 +66,9 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
 def states_csv(trace: Trace) -> str:
     """A row a token, a column a number of its state; each the shortest exact float32."""
     values = trace.activations["encoder.states"].value[0].numpy()
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["token \\ number", *range(1, values.shape[1] + 1)])
-    for name, row in zip(
-        numbered([label.text for label in labels(trace.streams["source"])]), values, strict=True
-    ):
-        writer.writerow([name, *(str(value) for value in row)])
-    return out.getvalue()
+    names = numbered([label.text for label in labels(trace.streams["source"])])
+    rows = ([name, *map(str, row)] for name, row in zip(names, values, strict=True))
+    return csv_table(["token \\ number", *range(1, values.shape[1] + 1)], rows)
 
 
 def states_npz(trace: Trace) -> bytes:

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from models.checkpoint import CheckpointError, Description
+from models.printable import printable
 from viz_app import checkpoints, words
 from viz_app.session import cache
 
@@ -27,12 +28,12 @@ def description(name: str) -> Description | None:
 def line(name: str, description: Description | None) -> str:
     """One line of the menu: the name, what it is for, what kind of model it is, and its first score."""
     if description is None:
-        return f"{Path(name).name} — own module" if name == checkpoints.module() else name
+        own = name == checkpoints.module()
+        return printable(f"{Path(name).name} — own module" if own else f"{name} — cannot be read")
     task, first = _task(description), list(description.training.get("scores", {}).items())[:1]
     score = words.score_summary(dict(first)).removeprefix("held-out ")
-    return f"{name} — " + "; ".join(
-        filter(None, [words.TASKS.get(task, task), description.family.name, score])
-    )
+    said = filter(None, [words.TASKS.get(task, task), description.family.name, score])
+    return printable(f"{name} — {'; '.join(said)}")
 
 
 def _task(description: Description) -> str:

@@ -1,7 +1,5 @@
 """The numbers of the Decoding page to take away: both runs as a table, every tensor as npz."""
 
-import csv
-import io
 from collections.abc import Iterator
 from functools import partial
 
@@ -10,6 +8,7 @@ import numpy as np
 from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
 from models.runs.scope import Scope
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, Rows
@@ -32,12 +31,8 @@ _COLUMNS = [
 
 def table(story: Story, scope: Scope) -> str:
     """A row a position of each run, positions from 1; probabilities are float32, every digit kept."""
-    out = io.StringIO()
-    writer = csv.writer(out)
     places = range(1, CANDIDATES + 1)
-    writer.writerow(
-        [*_COLUMNS, *(f"choice {n}" for n in places), *(f"p of choice {n}" for n in places)]
-    )
+    head = [*_COLUMNS, *(f"choice {n}" for n in places), *(f"p of choice {n}" for n in places)]
     forced = dict(story.method.forced)
     named = [
         ("teacher-forced", story.parallel, {}),
@@ -45,10 +40,12 @@ def table(story: Story, scope: Scope) -> str:
     ]
     if story.free:
         named.append(("autoregressive, nothing forced", story.free, {}))
-    for name, run, by_force in named:
-        for i in range(len(run)):
-            writer.writerow([name, i + 1, *_row(run, i, story.n_text, by_force, scope)])
-    return out.getvalue()
+    rows = (
+        [name, i + 1, *_row(run, i, story.n_text, by_force, scope)]
+        for name, run, by_force in named
+        for i in range(len(run))
+    )
+    return csv_table(head, rows)
 
 
 def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) -> list:

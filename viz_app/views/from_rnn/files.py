@@ -6,7 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.layer_timing import Timing
-from viz_app.drawing.export import csv_table, npz_file
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.export import npz_file
 from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 

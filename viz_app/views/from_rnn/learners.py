@@ -1,7 +1,5 @@
 """How fast and how well models learn one task, from the records of their own checkpoints."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ import plotly.graph_objects as go
 
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
 from viz_app.drawing.look import Look
 
@@ -160,14 +159,10 @@ def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFr
 
 def learning_csv(learners: Sequence[Learner]) -> str:
     """A row a model and validated step."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"]
-    )
-    writer.writerows(
+    head = ["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"]
+    rows = (
         [one.checkpoint, one.what, one.parameters, *point]
         for one in learners
         for point in one.curve
     )
-    return out.getvalue()
+    return csv_table(head, rows)

@@ -1,13 +1,11 @@
 """Files to take away from "Inside a head". The numbers are the model's own, every digit kept."""
 
-import csv
-import io
-
 import numpy as np
 
 from models.analysis import head_sum
 from models.trace import Trace
 from viz_app.drawing.cells import around, is_long
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file, texts
 from viz_app.drawing.labels import labels
 from viz_app.drawing.weight_cell import Cell
@@ -133,11 +131,7 @@ def heads_csv(trace: Trace, cell: Cell) -> str:
 
 
 def _table(heading: list[str], rows: list[list]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(heading)
-    writer.writerows([_exact(value) for value in row] for row in rows)
-    return out.getvalue()
+    return csv_table(heading, ([_exact(value) for value in row] for row in rows))
 
 
 def _exact(value) -> str:

@@ -1,7 +1,5 @@
 """Several heads of one kind of attention at once: their lines, and all heads in the order of what they measurably do."""
 
-import csv
-import io
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +12,7 @@ from models.analysis.head_measures import MEASURES, measures, order
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import in_blocks, is_long
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled_weights
@@ -148,31 +147,12 @@ def name(site: AttentionSite, head: int) -> str:
 def measures_csv(group: HeadGroup) -> str:
     """A row a head, in the order of layers and heads counted from 1: every measure, float32 with every digit, empty where it cannot
     be taken; the model and its fingerprint."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(
-        [
-            "attention",
-            "layer",
-            "head",
-            *(f"{m.name} ({m.unit})" for m in MEASURES.values()),
-            "model",
-            "fingerprint",
-        ]
-    )
-    model = group.trace.model
+    measures = [f"{m.name} ({m.unit})" for m in MEASURES.values()]
+    model, rows = group.trace.model, []
     for n, (site, head) in enumerate(group.heads):
         numbers = [
             "" if values is None else str(values[n].numpy()) for values in group.values.values()
         ]
-        writer.writerow(
-            [
-                words.kind_title(site),
-                site.layer + 1,
-                head + 1,
-                *numbers,
-                model.name,
-                model.fingerprint,
-            ]
-        )
-    return out.getvalue()
+        place = words.kind_title(site), site.layer + 1, head + 1
+        rows.append([*place, *numbers, model.name, model.fingerprint])
+    return csv_table(["attention", "layer", "head", *measures, "model", "fingerprint"], rows)

@@ -1,12 +1,10 @@
 """Files to take away from "A layer, step by step". The numbers are the model's own, every digit kept."""
 
-import csv
-import io
-
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
 from models.architectures.base import CLASSES
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
 from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
@@ -30,14 +28,11 @@ def name(view: TokenView, ending: str) -> str:
 def layers_csv(view: TokenView) -> str:
     """A row a part of every layer, at the chosen token; what the model would say behind it, where it can be asked; and which model
     it is."""
-    out = io.StringIO()
-    writer = csv.writer(out)
     n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
     one = "class" if view.output == CLASSES else "token"
     said = [f"{what} {i}" for i in range(1, n + 1) for what in (one, "probability")]
     columns = [name.replace("LayerNorm", view.parts[0].sublayer.norm_name) for name in COLUMNS]
-    writer.writerow([*columns, *said, "token", "position", "model", "fingerprint"])
-    model, token = view.run.trace.model, view.token.text
+    rows, model, token = [], view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
         of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
         norm = (
@@ -61,11 +56,11 @@ def layers_csv(view: TokenView) -> str:
             top = view.log_probs[i + 1].topk(n)
             for index, p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
                 best += [view.label(index).text, _exact(p)]
-        writer.writerow([
+        rows.append([
             text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), of, *map(_exact, norm), *fires, *best,
             token, view.position + 1, model.name, model.fingerprint,
         ])  # fmt: skip
-    return out.getvalue()
+    return csv_table([*columns, *said, "token", "position", "model", "fingerprint"], rows)
 
 
 def layers_npz(view: TokenView) -> bytes:

@@ -11,7 +11,8 @@ import torch
 
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.export import allowed, csv_line, csv_table, texts, weights, width_of
+from viz_app.drawing.csv_file import csv_line, csv_table
+from viz_app.drawing.export import allowed, texts, weights, width_of
 from viz_app.drawing.labels import Label
 from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.pooling import slabs

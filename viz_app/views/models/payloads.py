@@ -9,10 +9,11 @@ import numpy as np
 
 from models.analysis.outline import Outline, outline
 from models.architectures import family_of
-from models.checkpoint import CheckpointError, config_of
+from models.checkpoint import config_of
 from models.hub import load as hub
 from models.hub.describe import capabilities
 from models.opening import folder_of
+from models.printable import printable
 from viz_app import checkpoints, words
 from viz_app.drawing.payload import pack
 from viz_app.session import cache
@@ -27,9 +28,9 @@ Card = tuple[
 ]  # the group that it stands in, what is said, the masks
 
 
-def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
+def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     """The payload of the component `cards`: the opened model, if no other card tells of it, then those offered, grouped by family
-    in the order of history; and the names of those that cannot be read."""
+    in the order of history; and of those that cannot be read the name and the reason."""
     found, unreadable, is_told = [], [], False
     for name in checkpoints.available():
         if name == checkpoints.module():  # nothing is known of it before a run
@@ -43,8 +44,8 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
                 drawing = lambda make=make, name=name, folder=folder: make(name, folder)  # noqa: E731
                 found.append(cache.checkpoint_drawing(folder, ("card", name), drawing))
                 is_told |= is_open
-        except (CheckpointError, ValueError):
-            unreadable.append(name)
+        except ValueError as error:
+            unreadable.append((name, checkpoints.error_message(error)))
     found.sort(key=lambda one: (*one[0], len(one[1]["family"]), one[1]["name"]))
     groups = [] if is_told else [{"title": text.OPEN, "cards": [opened_card(run)]}]
     masks = [mask for *_, own in found for mask in own]
@@ -62,7 +63,7 @@ def card(name: str, folder: str) -> Card:
     config, training = config_of(folder_of(folder)), cache.description(folder).training
     drawn: Outline = outline(config)
     said = {
-        "name": name,
+        "name": printable(name),
         "family": text.family(family_of(config)),
         "purpose": text.purpose(name, training),
         **_record(training),
@@ -84,7 +85,7 @@ def library_card(name: str, folder: str) -> Card:
     """A folder of another library, which is not open. Raises CheckpointError."""
     family = cache.description(folder).family
     said = {
-        "name": name,
+        "name": printable(name),
         "family": text.family(family),
         "purpose": text.UNOPENED,
         "shown": [],

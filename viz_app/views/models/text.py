@@ -5,6 +5,7 @@ from typing import Any
 from models.architectures import Config, family_of, name_of
 from models.architectures.base import Family
 from models.layers.masks import SiteKind
+from models.printable import printable
 from viz_app import words
 from viz_app.drawing.notes import rows
 
@@ -72,10 +73,9 @@ def mask_name(kind: SiteKind) -> str:
     return f"{kind.stack} self" if kind.role == "self" else kind.role
 
 
-def unreadable(names: list[str]) -> dict:
-    """Which of the checkpoints that are offered cannot be read."""
-    return (
-        rows("note bad", ("line", f"Not shown, because it cannot be read: {words.listed(names)}."))
-        if names
-        else rows("note")
-    )
+def unreadable(reasons: list[tuple[str, str]]) -> dict:
+    """Name the offered checkpoints that cannot be read, each with the reason."""
+    if not reasons:
+        return rows("note")
+    lines = [f"{printable(name)}: {reason}" for name, reason in reasons]
+    return rows("note bad", *(("line", line) for line in ["These cannot be read.", *lines]))

@@ -9,7 +9,8 @@ from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
 from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance
 from models.layers.rotation import Rotation
-from viz_app.drawing.export import csv_table, npz_file
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.export import npz_file
 
 
 def table_csv(table: Tensor) -> str:

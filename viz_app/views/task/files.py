@@ -1,8 +1,6 @@
 """The numbers of the page Task to take away, with what they were computed by: a table for each kind of answer. Positions are
 counted from 0, and a token stands with its own ("3 cat"); probabilities are float32, every digit kept."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 
 from models.analysis.distributions import entropy, expectation
@@ -14,6 +12,7 @@ from models.trace.outputs import (
     Span,
     TokenInOrder,
 )
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
@@ -139,8 +138,7 @@ TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
 
 def _csv(run: CurrentRun, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """The table, each row with the model and its fingerprint."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([*columns, "model", "fingerprint"])
-    writer.writerows([*row, run.trace.model.name, run.trace.model.fingerprint] for row in rows)
-    return out.getvalue()
+    model = run.trace.model
+    return csv_table(
+        [*columns, "model", "fingerprint"], ([*row, model.name, model.fingerprint] for row in rows)
+    )
