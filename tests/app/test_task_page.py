@@ -12,7 +12,6 @@ from streamlit.util import calc_hash
 
 import models
 import viz_app
-from models.trace.outputs import NextToken
 from viz_app.views.task import text
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -98,4 +97,4 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 
 def test_the_explanation_stands_beside_it() -> None:
-    assert text.EXPLANATIONS[NextToken].strip().splitlines()[0] in prose(opened())
+    assert text.NEXT.strip().splitlines()[0] in prose(opened())

@@ -13,7 +13,7 @@ from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
 from models import Scope
 from models.architectures.seq2seq import ALIGNMENT
 from models.architectures.transformer import Transformer
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.trace import AttentionSite
 from models.trace.edits import READY_MADE, Edits, MaskChange
@@ -389,6 +389,26 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
     assert (
         masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "layers", "named"),
+    [
+        ("encoder_self", "none", [], "read everything"),
+        ("encoder_self", "none", [PADDING], "read everything"),
+        ("encoder_self", "none", [ORDER, PADDING], ORDER),
+        ("encoder_self", "none", ["window of 3"], "window of 3"),
+        ("decoder_self", "causal", [LOOK_AHEAD], "itself and before (own)"),
+        ("decoder_self", "causal", [LOOK_AHEAD, "window of 3"], "and window of 3 (own)"),
+    ],
+)
+def test_what_is_the_models_own_names_all_layers_of_its_mask(
+    kind: str, own: str, layers: list[str], named: str
+) -> None:
+    label = masks_text.ready_label(KIND[kind], own, own, layers)
+    assert named in label
+    assert label.endswith(" (own)")
+    assert ("read everything" in label) == (own == "none" and {*layers} <= {PADDING})
 
 
 @pytest.mark.parametrize(("cells", "said"), [

@@ -26,6 +26,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
 from viz_app.views.task.choices import Choices
+from viz_app.views.task.explanation import EXPLANATIONS
 from viz_app.views.task.payloads import has_picture, payloads
 
 FIRST, SECOND = "Mary went to the garden.", "John took the milk."
@@ -411,7 +412,7 @@ def test_each_type_of_output_has_its_picture() -> None:
         has_picture(run_of(*asked).trace)
         for asked in (("pretraining", FIRST), ("span", QUESTION, CONTEXT))
     )
-    assert set(files.TABLES) == set(text.EXPLANATIONS) >= {MaskedToken, ClassProbabilities, Span}
+    assert set(files.TABLES) == set(EXPLANATIONS) >= {MaskedToken, ClassProbabilities, Span}
 
 
 # runs that are kept

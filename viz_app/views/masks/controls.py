@@ -16,7 +16,7 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import notation, state, text
-from viz_app.views.masks.mask_view import first_site, kinds
+from viz_app.views.masks.mask_view import first_site, kinds, own_layers
 from viz_app.views.masks.payloads import Choices, others
 from viz_app.views.masks.state import SECOND, WHICH
 
@@ -35,7 +35,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
             painted.site_kind,
             kinds(trace)[painted.site_kind],
             changes.of(kind),
-            [x.name for x in painted.mask.layers],
+            own_layers(trace, kind),
         )
     with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
         second, problem, row = _batch(run)
@@ -110,7 +110,7 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own: list[str
         key=ready,
         on_change=take,
         width=300,
-        format_func=lambda name: text.ready_label(kind, name, own_choice),
+        format_func=lambda name: text.ready_label(kind, name, own_choice, own),
     )
     st.number_input(
         "k",

@@ -51,6 +51,12 @@ def first_site(trace: Trace, kind: str) -> AttentionSite:
     return next(site for site in trace.attention.values() if site.kind == kind)
 
 
+def own_layers(trace: Trace, kind: str) -> list[str]:
+    """Names of the layers that the masks of this kind are made of, in any of its sites, each once."""
+    sites = [site for site in trace.attention.values() if site.kind == kind]
+    return list(dict.fromkeys(layer.name for site in sites for layer in site.mask.layers))
+
+
 def kinds(trace: Trace) -> dict[SiteKind, str]:
     """The kinds of attention there are, each with its short name."""
     return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}

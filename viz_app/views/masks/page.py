@@ -6,7 +6,6 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.analysis.head_sum import residual
 from viz_app import ui, words
 from viz_app.components.catalogue import MASK_PAINTER, PLAIN
 from viz_app.components.mounting import show
@@ -63,7 +62,8 @@ def _lay_out(
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        has_stream = residual(view.after.trace, view.sites[1]) is not None
+        sublayers = run.scope.model.sublayers
+        has_stream = any(sublayer.adds for sublayer in sublayers) if sublayers else None
         st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
         _downloads(view, lambda: views(session.run, choices)[1])
     with right:

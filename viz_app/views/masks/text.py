@@ -42,9 +42,9 @@ To paint on a mask, choose a model with Bahdanau's alignment, which has one (pad
 """
 
 
-def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) -> str:
-    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it; `can_write`: the
-    model writes while the mask holds."""
+def rules(site: AttentionSite, has_stream: bool | None = True, can_write: bool = True) -> str:
+    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it, None where that is not
+    known; `can_write`: the model writes while the mask holds."""
     if words.is_alignment(site):
         held = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         then = "the context is all zeros, and the step goes on with its token and its state alone."
@@ -74,7 +74,12 @@ def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) 
             if unknown
             else ["the bias of W_O"] * (site.projections["W_O"][1] is not None)
         )
-        left = [*(["its residual stream"] if has_stream else []), *bias]
+        stream = {
+            True: ["its residual stream"],
+            False: [],
+            None: ["its residual stream, if it has one,"],
+        }
+        left = [*stream[has_stream], *bias]
         then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
     return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
 
@@ -146,8 +151,9 @@ def _between_texts(kind: SiteKind, name: str) -> str:
     }.get(name, "")
 
 
-def ready_label(kind: SiteKind, name: str, own: str) -> str:
-    """A ready-made mask, in the list to choose from. Between two texts there is no before and after, only places."""
+def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ()) -> str:
+    """A ready-made mask, in the list to choose from; `own` is the model's, which the `layers` of its mask make. Between two texts
+    there is no before and after, only places."""
     if _is_between_texts(kind):
         key = kind.key_stream
         label = {
@@ -168,7 +174,13 @@ def ready_label(kind: SiteKind, name: str, own: str) -> str:
             "block-diagonal": "block-diagonal: own k tokens",
         }[name]
         label += ", none ahead" * (hides_the_future(kind) and name == "block-diagonal")
-    return f"{label} (own)" if name == own else label
+    if name != own:
+        return label
+    named = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
+    more = " and ".join(layer for layer in layers if layer not in named)
+    if name == "none" and more:
+        return f"none but the model's {more} (own)"
+    return f"{label}{f', and {more}' * bool(more)} (own)"
 
 
 def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:

@@ -20,6 +20,7 @@ from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
+from viz_app.views.task.explanation import explanation, no_picture
 from viz_app.views.task.payloads import has_picture, payloads
 
 # the components of the page in their order, with the handlers of their events
@@ -40,7 +41,7 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not has_picture(run.trace):
         ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
-            st.markdown(text.NO_PICTURE)
+            st.markdown(no_picture(run.trace))
         return None
     choices, strip = choose(run)
     _lay_out(payloads(run, choices), run, choices, strip)
@@ -56,7 +57,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
     left, right = st.columns([1.2, 1], gap="medium")
     output = first_output(run.trace)
     with left, st.container(key="explanation"):
-        st.markdown(text.EXPLANATIONS[type(output)])
+        st.markdown(explanation(run.trace, output, run.scope.model.of_two))
         session, (label, table) = live.session(), files.TABLES[type(output)]
         with st.container(horizontal=True, gap="small", key="downloads"):
             about = lambda: facts(session.run.trace)  # noqa: E731

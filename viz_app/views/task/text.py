@@ -9,10 +9,8 @@ from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
 from models.trace.outputs import (
     ClassProbabilities,
-    MaskedToken,
     NextToken,
     Output,
-    Span,
     TokenInOrder,
 )
 from viz_app import words
@@ -27,34 +25,16 @@ CONTINUES, WRITES = (
     "reads one text and writes another",
 )
 ANSWERS = "reads a text whole and answers in one step"
-NO_PICTURE = (
-    "**This model does not write**, so there is no next token to be surprised by: it reads the whole text, in both directions, and "
-    "its answer is the one above. What its tokens read of each other is on the page Attention. To see a text token by token, open "
-    "**gpt**; to see one written, **eng-fra**."
-)
-
-_ROW = "Its attention row says what one head read for that."
-_NEXT = f"""
+ROW = "Its attention row says what one head read for that."
+NEXT = f"""
 **Surprisal** of a token is $-\\log_2 p$, where p is the probability that the model gave it before it had read it, given all that
 stands before: 0 bits if it was certain, 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal to be
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before: from its last vector the model makes the logits of what follows, and softmax
-makes them probabilities. {_ROW}
+makes them probabilities. {ROW}
 """
-_MASKED = f"""
-**[MASK]** stands in the place of a token and says nothing but where it stands. Every token reads every other, so what is guessed
-there comes from both sides (Devlin et al. 2019, §3.1). The model was trained on guesses like these and on nothing else but
-whether one text follows another.
-
-**The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them
-probabilities. {_ROW} Hiding goes by place: if you edit the text before it, another token is hidden.
-"""
-_CLASS = f"""
-**The token that answers** belongs to no word: [CLS] before a text that is read in both directions, [extract] after one that is
-read from left to right. From its last vector the model makes a logit for each answer, and softmax makes them probabilities. {_ROW}
-"""
-_SPAN = """
+SPAN = """
 **Start and end** are two distributions over the tokens of the text: each token's last vector gives one logit for "the answer begins
 here" and one for "it ends here". A span is as probable as p(start) · p(end); of all spans whose end does not come before their
 start, the most probable is the answer (Devlin et al. 2019, §4.2).
@@ -62,7 +42,7 @@ start, the most probable is the answer (Devlin et al. 2019, §4.2).
 **The tokens that answer** are those of the span: over all the layers, their vectors came to mark them as what is asked for. Their
 attention rows say what one head read for that.
 """
-_IN_ORDER = """
+IN_ORDER = """
 **The order** says when each token is predicted, not where it stands: every token keeps its position, and is predicted from those
 whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order; a model
 that has learned well says nearly the same in all of them.
@@ -74,14 +54,6 @@ the content stream (fig. 1 there).
 **The token that answers** is the one that is predicted: from the last vector of its query stream the model makes the logits. Its
 attention row says what one head of that stream read for it.
 """
-EXPLANATIONS = {
-    NextToken: _NEXT,
-    MaskedToken: _MASKED,
-    ClassProbabilities: _CLASS,
-    Span: _SPAN,
-    TokenInOrder: _IN_ORDER,
-}
-
 MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
 TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
 PAIR_TITLE, CLASS_TITLE = (

@@ -1,0 +1,182 @@
+"""What pages say of a model is held against its run: over the shipped checkpoints and a model of each kind of transformers'."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hub_models import BY_NAME
+
+import models
+from models.analysis.joined_words import join_words
+from models.layers.masks import PADDING
+from models.trace import AttentionSite, Trace
+from models.trace.outputs import ClassProbabilities, MaskedToken
+from viz_app import words
+from viz_app.drawing.labels import labels
+from viz_app.session.current_run import CurrentRun
+from viz_app.sidebar.examples import suited
+from viz_app.views.positions.distance_payloads import Choices, DistanceView
+from viz_app.views.positions.rotation_text import distances
+from viz_app.views.task.explanation import EXPLANATIONS, explanation, no_picture
+
+TERMS = words.terms("")
+HUB = [
+    "GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification", "LlamaForCausalLM", "MistralForCausalLM", "GPTNeoXForCausalLM",
+    "Qwen2ForCausalLM", "OPTForCausalLM", "BertForMaskedLM", "BertForSequenceClassification", "RobertaForMaskedLM",
+    "DistilBertForMaskedLM", "DistilBertForQuestionAnswering", "AlbertForMaskedLM", "ElectraForMaskedLM", "ModernBertForMaskedLM",
+    "T5ForConditionalGeneration", "MarianMTModel", "BartForConditionalGeneration", "BloomForCausalLM", "DebertaV2ForMaskedLM",
+    "XLNetForSequenceClassification",
+]  # fmt: skip
+SHIPPED = models.shipped()
+IDS = "3 4 5 6 7 8 9 10 11 12 13 14"  # longer than any window of these models
+
+
+Runs = Callable[[str], CurrentRun]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    @cache
+    def run_of(name: str) -> CurrentRun:
+        folder: str | Path = name
+        if name in HUB:
+            folder = tmp_path_factory.mktemp("true") / name
+            BY_NAME[name].save(folder)
+        scope = models.load(folder, device="cpu")
+        required = [field for field in scope.model.text_fields if not field.optional]
+        asked = IDS if name in HUB else suited(scope)[0]
+        if len(required) == 2:
+            asked = scope.examples[0]
+        return CurrentRun(scope, scope.run(*([asked] if isinstance(asked, str) else asked)))
+
+    return run_of
+
+
+def sites(trace: Trace) -> list[AttentionSite]:
+    return list(trace.attention.values())
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_who_may_read_whom_is_what_the_mask_of_the_run_lets_read(runs: Runs, name: str) -> None:
+    trace = runs(name).trace
+    for site in sites(trace):
+        said, allowed = words.where_from(site, TERMS), site.allowed(head=None)
+        if not site.has_causes or site.query_stream != site.key_stream:
+            continue
+        others = [layer.allowed for layer in site.mask.layers if layer.name != PADDING]
+        everything = all(bool(layer.all()) for layer in others)
+        assert ("may read every other" in said) == (everything and site.stack == "encoder")
+        assert ("comes after it," in said) == (site.stack == "decoder")
+        if site.stack == "decoder":
+            assert not allowed.triu(1).any()
+        if far := re.search(r"(?:up to|more than) (\d+) tokens (?:away|back)", said):
+            rows, keys = allowed.any(0).nonzero(as_tuple=True)
+            assert int((rows - keys).abs().max()) == int(far[1])
+        elif site.role == "self":
+            n = site.n_query
+            assert bool(allowed[:, n - 1, 0].all())  # nothing keeps the ends apart
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_what_a_row_adds_up_to_is_what_its_weights_add_up_to(runs: Runs, name: str) -> None:
+    for site in sites(runs(name).trace):
+        sums = site.weights().sum(-1)
+        empty = (sums == 0).all(0)
+        torch.testing.assert_close(sums[:, ~empty], torch.ones_like(sums[:, ~empty]))
+        said, n = words.how_to_read(site), int(empty.sum())
+        assert ("may read nothing, where all are 0" in said) == (n > 0)
+        if n:
+            assert (
+                f"but for the {'one row' if n == 1 else f'{n} rows'} that may read nothing" in said
+            )
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_the_axis_of_the_scores_is_the_formula_they_are_worked_out_by(
+    runs: Runs, name: str
+) -> None:
+    """q·k is taken anew and multiplied as the axis says; where more is added, the axis names it."""
+    run = runs(name)
+    for site in sites(run.trace):
+        if not site.has_causes or site.query_stream != site.key_stream or site.role == "alignment":
+            continue
+        axis = DistanceView(run, Choices(site.name, 0)).axes[1]
+        assert all(term.name in axis for term in site.terms)
+        group = site.n_heads // site.k.shape[1]
+        q, k = site.q[0, 0].float(), site.k[0, 0 // group].float()
+        rows = torch.arange(site.n_query)
+        bare = site.scores(0) - sum(term.scores(0, rows, site.n_key) for term in site.terms)
+        if root := re.search(r"q·k / √(\d+)", axis):
+            made = q @ k.T / int(root[1]) ** 0.5
+        elif cosine := re.search(r"([\d.]+) · cos\(q, k\)", axis):
+            made = float(cosine[1]) * torch.nn.functional.cosine_similarity(
+                q[:, None], k[None], dim=-1
+            )
+        elif re.match(r"score q·k(,| \+)", axis):
+            made = q @ k.T
+        else:
+            assert site.similarity.name in ("general", "additive")
+            assert site.similarity.formula in axis
+            continue
+        torch.testing.assert_close(made, bare, rtol=5e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_the_look_ahead_mask_hides_keys_only_where_there_are_some(runs: Runs, name: str) -> None:
+    run = runs(name)
+    for site in sites(run.trace):
+        if site.has_causes and site.query_stream == site.key_stream:
+            view = DistanceView(run, Choices(site.name, 0))
+            said = str(distances(view.all_pairs, False, view.hidden))
+            later = view.all_pairs.distance < 0
+            if "look-ahead mask hides those" in said:
+                assert not later.any()
+                assert not site.allowed().triu(1).any()
+                assert site.n_query > 1
+
+
+def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
+    scope = models.load("xlnet", device="cpu")
+    trace = scope.run("a")
+    n = len(trace.streams["text"].ids)
+    for site in sites(trace):
+        view = DistanceView(CurrentRun(scope, trace), Choices(site.name, 0))
+        assert "look-ahead" not in str(distances(view.all_pairs, False, view.hidden))
+        if site.role == "query":
+            assert int((site.weights(0).sum(-1) == 0).sum()) >= 1
+            assert "the one row that may read nothing" in words.how_to_read(site)
+    assert n >= 1
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name: str) -> None:
+    run = runs(name)
+    for output in run.trace.outputs.values():
+        if type(output) not in EXPLANATIONS:
+            said = no_picture(run.trace)
+        else:
+            said = explanation(run.trace, output, run.scope.model.of_two)
+        if isinstance(output, ClassProbabilities):
+            row = labels(run.trace.streams[output.stream])
+            token = row[output.position]
+            assert f"**The token that answers** is {token.text if token.special else '“'}" in said
+            assert ("belongs to no word" in said) == token.special
+            assert ("the last token" in said) == (output.position == len(row) - 1)
+        if isinstance(output, MaskedToken):
+            assert ("whether one text follows another" in said) == bool(run.scope.model.of_two)
+        if isinstance(output, MaskedToken) or type(output) not in EXPLANATIONS:
+            weights = [site.weights() for site in sites(run.trace)]
+            everything = all(bool((w > 0).all()) for w in weights)
+            assert ("reads every other" in said) == everything
+            assert ("both sides" in said) == any(bool(w.triu(1).any()) for w in weights)
+
+
+def test_words_of_a_joined_row_come_from_the_tokens_queries_and_keys() -> None:
+    """Joined words have weights alone; it is not their model's library that keeps the rest back."""
+    trace = join_words(models.load("gpt", device="cpu").run("unbelievable stories"))
+    for site in sites(trace):
+        assert not site.has_causes
+        assert "library" not in words.where_from(site, TERMS)

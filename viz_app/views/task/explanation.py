@@ -1,0 +1,78 @@
+"""What the page Task explains of an output: from which token's vector it is read, and what that token could read, both of the run."""
+
+from collections.abc import Callable
+
+from models.trace import Trace
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    Span,
+    TokenInOrder,
+)
+from viz_app.drawing.labels import labels
+from viz_app.views.inside.text import quoted
+from viz_app.views.task.text import IN_ORDER, NEXT, ROW, SPAN
+from viz_app.words.allowed import blocking
+
+_MASK = (
+    "**[MASK]** stands in the place of a token and says nothing but where it stands. {reads} The model was trained on guesses like "
+    "these{pairs}.\n\n"
+    "**The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them "
+    f"probabilities. {ROW} Hiding goes by place: if you edit the text before it, another token is hidden."
+)
+_PAIRS = " and on nothing else but whether one text follows another"
+_CLASSES = (
+    "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit for each "
+    f"answer, and softmax makes them probabilities. {ROW}"
+)
+
+
+def explanation(trace: Trace, output: Output, of_two: str = "") -> str:
+    """Explain an output of a run; `of_two` is the output that the model gives of two texts, if there is one."""
+    return EXPLANATIONS[type(output)](trace, output, of_two)
+
+
+def no_picture(trace: Trace) -> str:
+    """Why a model that neither writes nor answers has no picture here, and what it reads."""
+    return (
+        f"**This model does not write**, so there is no next token to be surprised by: {_reads(trace)[:1].lower()}{_reads(trace)[1:]} "
+        "What it makes of the text is above. What its tokens read of each other is on the page Attention. To see a text token by "
+        "token, open **gpt**; to see one written, **eng-fra**."
+    )
+
+
+def _masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
+    return _MASK.format(reads=_reads(trace), pairs=_PAIRS if of_two else "")
+
+
+def _classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
+    row = labels(trace.streams[output.stream])
+    token, last = row[output.position], len(row) - 1
+    place = {0: "the first token", last: "the last token"}.get(
+        output.position, f"token {output.position + 1}"
+    )
+    special = ", which belongs to no word" if token.special else ""
+    return _CLASSES.format(token=quoted(token), place=place, special=special)
+
+
+def _reads(trace: Trace) -> str:
+    """What the tokens of a text that attends to itself read, by the masks of all its attentions."""
+    sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
+    narrow = [site for site in sites if blocking(site)]
+    if any(site.stack == "decoder" for site in sites):
+        return "Every token reads those before it and itself."
+    if not narrow:
+        return "Every token reads every other, so what is made of it comes from both sides (Devlin et al. 2019, §3.1)."
+    names = ", ".join(dict.fromkeys(name for site in narrow for name in blocking(site)))
+    return f"It is read from both sides; in {len(narrow)} of {len(sites)} layers a token cannot read all others ({names})."
+
+
+EXPLANATIONS: dict[type[Output], Callable[[Trace, Output, str], str]] = {
+    NextToken: lambda trace, output, of_two: NEXT,
+    MaskedToken: _masked,
+    ClassProbabilities: _classes,
+    Span: lambda trace, output, of_two: SPAN,
+    TokenInOrder: lambda trace, output, of_two: IN_ORDER,
+}
