@@ -7,9 +7,10 @@ trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
 """
 
 from models.checkpoint import CheckpointError
+from models.errors import InputError
 from models.hub.own_module import Inputs, watch
 from models.opening import load, shipped
-from models.runs.scope import InputError, Scope
+from models.runs.scope import Scope
 from models.tasks import DataError
 from models.trace import AttentionSite, Trace, record
 

@@ -14,11 +14,12 @@ from models import evaluate_command, train_command
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
+from models.errors import InputError
 from models.hub.describe import description
 from models.hub.model import HubModel
 from models.opening import folder_of, load
 from models.percent import percent
-from models.runs.scope import InputError, Scope
+from models.runs.scope import Scope
 from models.tasks import DataError
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder

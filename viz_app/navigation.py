@@ -10,7 +10,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from viz_app import ui, words
+from models import InputError
+from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
 from viz_app.session import live, process, url_state
@@ -78,7 +79,7 @@ def _page(view: View) -> None:
     if shown is None:
         ui.nothing(session.opening is not None)
     else:
-        pictures = view(shown)
+        pictures = _pictures(view, shown)
         session.answer = (
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
@@ -99,3 +100,12 @@ def _page(view: View) -> None:
         "address": asdict(address),
     }
     show(LIVE, listening)
+
+
+def _pictures(view: View, run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+    """Draw a page; where the model fails in what only this page asks of it, say so instead."""
+    try:
+        return view(run)
+    except InputError as error:
+        ui.note(st.empty(), checkpoints.error_message(error), bad=True, key="failed")
+        return None

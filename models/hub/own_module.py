@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import Architecture, Field
 from models.checkpoint import Checkpoint
+from models.errors import InputError
 from models.hub.config import HubConfig
 from models.hub.model import NUMBERS, HubModel
 from models.hub.watch import watching
@@ -64,8 +65,8 @@ def watch(
     *inputs)` is how it is called, where that is not `module(*inputs)`, and returns those logits. `fields` is the one name of what
     is asked, `example` what it is opened with.
 
-    Raises ValueError for a module in training mode, whose dropout would be drawn anew in each run, and, at the first run, for one
-    whose attention cannot be seen."""
+    Raises ValueError for a module in training mode, whose dropout would be drawn anew in each run. A run raises InputError if
+    the module, `encode` or `decode` fails, or if no attention can be seen in it."""
     if module.training:
         raise ValueError(
             "the module is in training mode, in which dropout is drawn anew at each run; call its .eval() first"
@@ -74,7 +75,7 @@ def watch(
         raise ValueError(
             f"fields must be the name of one text, not {len(fields)}: of several, nothing tells whose an attention is"
         )
-    tokenizer = OwnTokenizer(encode, decode)
+    tokenizer = OwnTokenizer(encode, decode, fields[0])
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind = type(module).__name__
     config = HubConfig(kind, 0, 0, 1, 0, n_ctx, 1, "float32", tokenizer.pad_id, source="own module")
@@ -115,26 +116,29 @@ class OwnModel(HubModel):
         return (*ids, *(t.to(self.device) for t in own[0])) if own else ids
 
     def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Any:
-        output = self.watched_output(text, tensors)
-        found = next(
-            (
-                t
-                for t in (output if isinstance(output, tuple | list) else (output,))
-                if isinstance(t, Tensor)
-            ),
-            None,
-        )
-        return {NUMBERS: text if found is None else found}
+        """Return the first tensor of the module's output, and the row itself where none has its batch axis."""
+        found = self.watched_output(text, tensors)
+        return {NUMBERS: text if found is None or found.shape[:1] != text.shape[:1] else found}
 
-    def watched_output(self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()) -> Any:
-        """What the module answers, under watch. Raises ValueError if a recorded run shows no attention."""
+    def watched_output(
+        self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()
+    ) -> Tensor | None:
+        """Return the first tensor of the module's output, watched.
+
+        Raises InputError if the module fails, or if a recorded run shows no attention."""
         with watching(self.places(text)) as forward_pass:
-            output = self.call(self.module, *(tensors or (text,)))
+            try:
+                output = self.call(self.module, *(tensors or (text,)))
+            except Exception as error:  # the module is its owner's and may raise anything
+                raise self.refused(f"cannot read this text ({described(error)})") from error
         if forward_pass.recording is not None and not forward_pass.recording.attention:
-            raise ValueError(
-                f"{self.config.architecture}: {next(iter(forward_pass.recording.unrecorded.values()), NOTHING)}"
-            )
-        return output
+            raise self.refused(next(iter(forward_pass.recording.unrecorded.values()), NOTHING))
+        parts = output if isinstance(output, tuple | list) else (output,)
+        return next((part for part in parts if isinstance(part, Tensor)), None)
+
+    def refused(self, reason: str) -> InputError:
+        """Return the error that names this module and its field."""
+        return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
 
 
 class OwnWriter(OwnModel):
@@ -155,18 +159,12 @@ class OwnWriter(OwnModel):
     def forward(
         self, text: Int[Tensor, "batch n"], *tensors: Tensor
     ) -> Float[Tensor, "batch n vocab"]:
-        output = self.watched_output(text, tensors)
-        logits = (
-            output
-            if isinstance(output, Tensor)
-            else next((t for t in output if isinstance(t, Tensor)), None)
-        )
+        logits = self.watched_output(text, tensors)
         if logits is None or logits.dim() != 3 or logits.shape[:2] != text.shape:
             shape = None if logits is None else tuple(logits.shape)
             wanted = f"({text.shape[0]}, {text.shape[1]}, vocabulary)"
-            name = self.config.architecture
-            raise ValueError(
-                f"{name} should answer with logits {wanted}, not {shape}; `call` can ask it otherwise"
+            raise self.refused(
+                f"expected logits {wanted}, not {shape}; `call` can ask it otherwise"
             )
         return logits
 
@@ -182,10 +180,12 @@ class OwnWriter(OwnModel):
 
 
 class OwnTokenizer(Tokenizer):
-    """The owner's functions as a tokenizer."""
+    """The owner's functions as a tokenizer; where one fails, an InputError names the `field` that holds the text."""
 
-    def __init__(self, encode: Encode, decode: Callable[[list[int]], str] | None) -> None:
-        self._encode, self._decode = encode, decode
+    def __init__(
+        self, encode: Encode, decode: Callable[[list[int]], str] | None, field: str
+    ) -> None:
+        self._encode, self._decode, self._field = encode, decode, field
         self.special_ids, self._of_bytes = {"pad": 2**40}, False  # a number that no vocabulary has
 
     @property
@@ -199,9 +199,8 @@ class OwnTokenizer(Tokenizer):
         try:
             inputs = self._encode(text)
         except Exception as error:  # it is the owner's, and may raise anything
-            raise ValueError(
-                f"encode cannot read this text ({type(error).__name__}: {error})"
-            ) from None
+            reason = f"encode cannot read this text ({described(error)})"
+            raise InputError(reason, self._field) from error
         if isinstance(inputs, Inputs):
             n = len(inputs.tokens)
             return OwnEncoding(
@@ -209,7 +208,7 @@ class OwnTokenizer(Tokenizer):
             )
         ids = [int(i) for i in inputs]
         if not ids:
-            raise ValueError("this text gives no tokens")
+            raise InputError("this text gives no tokens", self._field)
         return Encoding(text, tuple(ids), self.tokens(ids), tuple(self._places(text, ids)))
 
     def _places(self, text: str, ids: Sequence[int]) -> Iterable[tuple[int, int] | None]:
@@ -229,18 +228,32 @@ class OwnTokenizer(Tokenizer):
         return [list(self.encode(text).ids) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return "" if self._decode is None else self._decode([int(i) for i in ids])
+        if self._decode is None:
+            return ""
+        ids = [int(i) for i in ids]
+        try:
+            return str(self._decode(ids))
+        except Exception as error:  # it is the owner's, and may raise anything
+            shown = ", ".join(map(str, ids[:8])) + ", …" * (len(ids) > 8)
+            reason = f"decode cannot write the tokens {shown} ({described(error)})"
+            raise InputError(reason, self._field) from error
 
     def token(self, i: int) -> str:
         if i == self.pad_id:
             return "[pad]"
-        return (self._decode([int(i)]).replace(" ", "▁") if self._decode else "") or str(int(i))
+        return self.decode([i]).replace(" ", "▁") or str(int(i))
 
     def is_special(self, i: int) -> bool:
         return False
 
     def to_json(self) -> str:
         return json.dumps({"own": True})
+
+
+def described(error: Exception) -> str:
+    """Return an error of the owner's code as its type and the first line of its message."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {first:.300}" if first else type(error).__name__
 
 
 def scope_of(named: str) -> Scope:

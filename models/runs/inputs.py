@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
-from models.errors import CheckpointError
+from models.errors import CheckpointError, InputError
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, concatenate, framed
 from models.tokenizers.special_tokens import BERT
@@ -15,14 +15,6 @@ Value = (
 Texts = Sequence[Value]  # of the model's fields, in their order; the last ones may be left out
 
 MASK = BERT["mask"]
-
-
-class InputError(ValueError):
-    """Something the model cannot read, and in which of its fields."""
-
-    def __init__(self, message: str, field: str) -> None:
-        super().__init__(message)
-        self.field = field
 
 
 def in_order(

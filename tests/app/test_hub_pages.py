@@ -1,5 +1,6 @@
 """A Hugging Face folder in the app: every page opens with it, and says where a model's library hands out too little."""
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -251,3 +252,65 @@ def test_a_module_that_fails_is_said_beside_the_picker(
         "note bad",
         [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]],
     )
+
+
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, name: str) -> AppTest:
+    """The app on one page of the module that `lines` call `net`, watched with `how`."""
+    file = tmp_path / "mine.py"
+    start = "import models\nfrom torch import nn\n\n\ndef make_scope():\n"
+    body = textwrap.indent(textwrap.dedent(lines).strip(), "    ")
+    end = "\n    return models.watch(net.eval(), encode=lambda text: [ord(c) % 7 for c in text], **how)\n"
+    file.write_text(start + body + end, "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    app = AppTest.from_function(page, args=(name,), default_timeout=60)
+    app.query_params["text"] = "hello"
+    return app.run()
+
+
+HAND_WRITTEN = """
+net = nn.Sequential(nn.Embedding(7, 22), nn.Linear(22, 22))
+how = {}
+"""
+RAISES = """
+net = nn.Sequential(nn.Embedding(3, 22))
+how = {}
+"""
+SHORT = """
+layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)
+net = nn.ModuleList([nn.Embedding(7, 22), nn.Embedding(6, 22), layer, nn.Linear(22, 7)])
+def call(net, ids):
+    import torch
+    x = net[0](ids) + net[1](torch.arange(ids.shape[1]))
+    mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+    return net[3](net[2](x, src_mask=mask, is_causal=True))
+how = {"call": call, "decode": lambda ids: "".join("abcdefg"[i] for i in ids)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (HAND_WRITTEN, "there is nothing to show"),
+        (RAISES, "Sequential: cannot read this text (IndexError: index out of range in self)"),
+    ],
+)
+def test_a_module_that_cannot_be_recorded_is_said_under_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, sentence: str
+) -> None:
+    app = own(tmp_path, monkeypatch, lines, "attention")
+    assert not app.exception
+    note = said(app, "note text")
+    assert note["look"] == "note bad"
+    assert sentence in note["rows"][0][1]
+
+
+def test_a_module_that_fails_on_one_page_is_said_there_and_shown_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows six places: the text fits, and what it would write does not."""
+    app = own(tmp_path, monkeypatch, SHORT, "attention")
+    assert not app.exception
+    assert picture(app, "head")[1]["weights"].size == 25
+    app = own(tmp_path, monkeypatch, SHORT, "decoding")
+    assert not app.exception
+    assert "ModuleList: cannot read this text (IndexError" in prose(app)

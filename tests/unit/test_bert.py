@@ -10,7 +10,7 @@ from small import BATCH, N_CTX, random_bert, random_ids, words_of
 from models.analysis import layer_parts
 from models.architectures.bert import BERT, FIELDS, BERTConfig
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.trace import record
 from models.trace.edits import Edits, MaskChange

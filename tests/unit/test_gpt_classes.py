@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2ForSequenceClassification
 from models.architectures.gpt import GPTConfig
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.devices import chosen_device
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import ClassProbabilities, NextToken

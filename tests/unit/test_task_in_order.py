@@ -12,7 +12,7 @@ import torch
 from small import random_xlnet
 
 from models.checkpoint import Checkpoint
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import order_of

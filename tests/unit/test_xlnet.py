@@ -13,7 +13,7 @@ from transformers import XLNetLMHeadModel
 
 from models.architectures.xlnet import IN_ORDER, XLNet, XLNetConfig
 from models.checkpoint import Checkpoint
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace import Recording, record

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.architectures.base import ORDER, POSITIONS
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.tokenizers.encoding import hidable
 from models.trace.outputs import Output, TokenInOrder
 from viz_app import ui, which_head

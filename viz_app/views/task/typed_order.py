@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from models import Scope
 from models.architectures.base import ORDER
-from models.runs.inputs import InputError
+from models.errors import InputError
 from models.trace import Trace
 from viz_app.sidebar.examples import readable, readable_examples
 
