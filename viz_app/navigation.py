@@ -17,6 +17,7 @@ from viz_app.components.mounting import show
 from viz_app.session import live, process, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.session.respond import answering
 from viz_app.sidebar.examples import holds_lines
 from viz_app.sidebar.form import sidebar
@@ -95,6 +96,7 @@ def _page(view: View) -> None:
         "path": live.path(),
         "open": session.is_open,
         "pause": session.pause,
+        "longest": LONGEST_TEXT,
         "fields": fields,
         "lines": session.scope is not None and holds_lines(session.scope),
         "address": asdict(address),

@@ -17,6 +17,7 @@ from streamlit.testing.v1.element_tree import TextArea
 import models
 import viz_app
 from models.opening import shipped_folder
+from models.printable import show_directions
 
 APP = Path(viz_app.__file__).with_name("app.py")
 DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
@@ -214,7 +215,7 @@ def test_a_target_too_long_is_named_at_the_target() -> None:
 )
 def test_any_text_is_only_text(text: str) -> None:
     app = open_app(source=text)
-    assert dict(said(app, "written")["rows"])["source"] == text
+    assert dict(said(app, "written")["rows"])["source"] == show_directions(text)
     assert not any(text in body for body in html(app))
     assert not any(text in markdown.value for markdown in app.markdown)
 

@@ -27,7 +27,7 @@ from viz_app.drawing.payload import pack
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.opening import Opening
-from viz_app.session.parameters import whole
+from viz_app.session.parameters import LONGEST_TEXT, whole
 
 Pictures = dict[str, bytes | dict]  # key of a component → what it shows
 Texts = tuple[str, ...]  # what stands in the boxes of the model's fields, in their order
@@ -181,7 +181,7 @@ def _texts(message: Message) -> Texts | None:
     if (
         not isinstance(texts, list)
         or not 1 <= len(texts) <= FIELDS
-        or not all(isinstance(text, str) for text in texts)
+        or not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts)
     ):
         return None
     return tuple(map(whole, texts))

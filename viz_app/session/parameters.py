@@ -11,12 +11,18 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 Value = TypeVar("Value")
+LONGEST_TEXT = 200_000  # characters; tens of thousands of tokens
 
 
 def whole(text: str) -> str:
     """The text without halves of characters (lone surrogates), such as a browser may send of an emoji while one types, and
     which no file, message or tokenizer takes: U+FFFD in their place."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def too_long(n: int) -> str:
+    """Say of a text of `n` characters that it is longer than a session keeps."""
+    return f"must be at most {LONGEST_TEXT:,} characters long, not {n:,}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Parameter(Generic[Value]):
             raise ValueError(f"{self.name} is one value, not {len(texts)}")
         return self.parse_one(whole(texts[0]))
 
+    def limited(self, value: Value) -> Value:
+        """Return as much of a widget's value as a session keeps."""
+        return value
+
     def parse_one(self, text: str) -> Value:
         raise NotImplementedError
 
@@ -74,7 +84,12 @@ class Text(Parameter[str | None]):
     default: str | None = ""
     pattern: str = r"[\s\S]*"
 
+    def limited(self, value: str | None) -> str | None:
+        return value[:LONGEST_TEXT] if value else value
+
     def parse_one(self, text: str) -> str:
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"{self.name} {too_long(len(text))}")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"{self.name} must be of the form {self.pattern}")
         return text

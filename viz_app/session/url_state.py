@@ -55,6 +55,7 @@ class _Session:
     values: dict[str, Any] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     used: dict[str, Parameter] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)  # name → length of the text that was cut
     arrived: bool = False
     follows: bool = False  # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
@@ -202,10 +203,21 @@ def bound(
         st.session_state[key] = value
 
     def changed() -> None:
-        keep(parameter, st.session_state[key])
+        put_in = st.session_state[key]
+        value = parameter.limited(put_in)
+        _session().cut.pop(key, None)
+        if value != put_in:
+            st.session_state[key] = value
+            _session().cut[key] = len(put_in)
+        keep(parameter, value)
         callback()
 
     return {"key": key, "on_change": changed}
+
+
+def cut(parameter: Parameter) -> int:
+    """Return the length of the text that was put into this parameter's widget last, if it was cut; else 0."""
+    return _session().cut.get(parameter.name, 0)
 
 
 def publish() -> Address:

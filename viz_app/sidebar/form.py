@@ -16,6 +16,8 @@ from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.catalogue import PLAIN
 from viz_app.components.mounting import show
+from viz_app.controls.text_box import text_box
+from viz_app.drawing.notes import small_print
 from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
@@ -140,13 +142,14 @@ def _texts(session: LiveSession) -> bool:
         args=(fields, choices),
         format_func=lambda text: " ↵ ".join(text.splitlines()),
     )
-    texts, slots = [], []
+    texts, slots, cut = [], [], {}
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
         help_ = _help(spoken) if field.optional else {}
-        texts.append(
-            st.text_area(label, height=BOX, **help_, **bound(FIELDS[field.name], _text(field)))
+        text, cut[field.name] = text_box(
+            label, FIELDS[field.name], _text(field), height=BOX, **help_
         )
+        texts.append(text)
         slots.append(st.container(key=f"room-{field.name}"))
     session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
     session.redraw(*texts)
@@ -155,7 +158,9 @@ def _texts(session: LiveSession) -> bool:
     trace, notes = respond.read(session, *texts)
     for field, slot in zip(fields, slots, strict=True):
         with slot:
-            show(PLAIN, notes[field.name], key=f"note {field.name}")
+            too_long = cut[field.name]
+            said = small_print(too_long, bad=True) if too_long else notes[field.name]
+            show(PLAIN, said, key=f"note {field.name}")
     return trace is not None
 
 

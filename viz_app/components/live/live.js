@@ -56,7 +56,9 @@ class Live {
     if (!this.open || this.pending) return;
     this.late = this.socket.readyState !== WebSocket.OPEN;
     if (this.late) return void this.connect();
-    this.pending = this.texts();
+    const texts = this.texts();
+    if (texts.some((text) => text.length > this.longest)) return;      // Streamlit's rerun cuts it and says so
+    this.pending = texts;
     this.socket.send(JSON.stringify({ texts: this.pending }));
   }
 

@@ -10,6 +10,7 @@ from models.layers.masks import PADDING, SiteKind
 from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import which_head
+from viz_app.controls.text_box import text_box
 from viz_app.controls.tile import tile
 from viz_app.drawing.sites import by_kind
 from viz_app.session import url_state
@@ -59,11 +60,12 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
         url_state.keep(SECOND, None)
     st.session_state[_TASK] = scope.task
     chosen = url_state.get(SECOND)
-    second = st.text_area(
+    second, cut = text_box(
         "Second text of the batch",
+        SECOND,
+        default_second(scope) if chosen is None else chosen,
         height=68,
         width=270,
-        **url_state.bound(SECOND, default_second(scope) if chosen is None else chosen),
         help=text.second_help(scope.model),
     )
     which = st.segmented_control(
@@ -72,7 +74,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
         required=True,
         **url_state.bound(WHICH, url_state.get(WHICH)),
     )
-    problem = _unreadable(run, second)
+    problem = cut or _unreadable(run, second)
     if problem or not second.strip():
         return "", problem, 0
     return second, "", WHICH.options.index(which)

@@ -24,6 +24,7 @@ from viz_app.views.task.reading import answering, answering_sites
 from viz_app.views.task.typed_order import FIGURE, figure_text, read_order, unlike
 
 POSITION = Whole("task-position", is_step=True)
+LONGEST_ORDER = 10_000  # characters
 _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 
@@ -84,7 +85,9 @@ def _choose_order(run: CurrentRun, output: TokenInOrder) -> None:
         st.session_state[_TYPED] = " ".join(str(position + 1) for position in output.order)
         st.session_state.pop(_REFUSED, None)
     n, figure = len(output.order), figure_text(run.scope, run.trace)
-    st.text_input("Order, positions from 1", key=_TYPED, on_change=_take, width=180)
+    st.text_input(
+        "Order, positions from 1", key=_TYPED, on_change=_take, width=180, max_chars=LONGEST_ORDER
+    )
     for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
         st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
     st.button("Shuffle", key="order shuffle", on_click=_shuffle)

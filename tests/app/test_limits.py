@@ -1,0 +1,118 @@
+"""What one session may hold and take: texts of a bounded length, two files at a time, links that end with it."""
+
+import asyncio
+import gc
+import json
+from collections.abc import Iterator
+
+import pytest
+import streamlit as st
+from app_parts import said
+from streamlit.testing.v1 import AppTest
+from test_checkpoints import APP
+
+from viz_app.session import downloads, live
+from viz_app.session.parameters import LONGEST_TEXT, Text
+from viz_app.session.url_state import FIELDS
+
+
+def opened(page: str = "") -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["checkpoint"] = "dates"
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() -> None:
+    app = opened()
+    app.text_area(key="source").set_value("x" * (LONGEST_TEXT + 1)).run()
+    assert len(app.text_area(key="source").value) == LONGEST_TEXT
+    kept = app.session_state["url"].values["source"]
+    assert len(kept) == LONGEST_TEXT
+    note = said(app, "note source")
+    assert note["look"] == "note bad"
+    assert "200,000 characters long, not 200,001" in note["rows"][0][1]
+    app.text_area(key="source").set_value("3 May 1999").run()
+    assert said(app, "note source")["look"] == "note"
+
+
+def test_the_address_and_the_socket_take_no_longer_ones() -> None:
+    fits, long = "x" * LONGEST_TEXT, "x" * (LONGEST_TEXT + 1)
+    assert FIELDS["source"].from_url([fits]) == fits
+    assert "200,000" in FIELDS["source"].unfit([long])
+    assert Text("only here").from_url([long]) == ""
+    message = {"type": "websocket.receive"}
+    assert live._texts(message | {"text": json.dumps({"texts": [fits]})}) == (fits,)
+    assert live._texts(message | {"text": json.dumps({"texts": [long]})}) is None
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
+    """The state of a session in its server."""
+    state: dict = {}
+    monkeypatch.setattr(st, "session_state", state)
+    monkeypatch.setattr(live, "is_served", lambda: True)
+    yield state
+    assert not downloads._running
+
+
+async def status(url: str, method: str = "GET") -> int:
+    """Take a file; return the status of the answer."""
+    sent: list[dict] = []
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    async def receive() -> dict:
+        await asyncio.Event().wait()
+
+    (route,) = downloads.routes()
+    scope = {"type": "http", "method": method, "path": url, "headers": [], "query_string": b"", "root_path": ""}  # fmt: skip
+    await route.handle(scope | route.matches(scope)[1], receive, send)
+    return sent[0]["status"]
+
+
+def test_a_session_takes_two_files_at_a_time(served: dict) -> None:
+    async def ten(url: str) -> list[int]:
+        return await asyncio.gather(*(status(url) for _ in range(10)))
+
+    url = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    assert sorted(asyncio.run(ten(url))) == [200] * 2 + [429] * 8
+    assert asyncio.run(status(url)) == 200  # when they are there, again
+
+
+def test_another_session_has_two_of_its_own(served: dict) -> None:
+    async def both(*urls: str) -> list[int]:
+        return await asyncio.gather(*(status(url) for url in urls))
+
+    mine = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    first = dict(served)
+    served.clear()
+    other = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    assert asyncio.run(both(mine, mine, mine, other, other, other)) == [200, 200, 429] * 2
+    assert first
+
+
+def test_a_file_that_breaks_off_is_no_longer_counted(served: dict) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"1"
+        raise RuntimeError("the model is gone")
+
+    url = downloads.address("label", "a.csv", broken)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="the model is gone"):
+            asyncio.run(status(url))
+
+
+def test_only_who_takes_a_file_makes_it(served: dict) -> None:
+    url = downloads.address("label", "a.csv", lambda: pytest.fail("made"))
+    assert asyncio.run(status(url, "HEAD")) == 405
+
+
+def test_a_link_ends_with_its_session(served: dict) -> None:
+    url = downloads.address("label", "a.csv", lambda: iter([b"1"]))
+    assert asyncio.run(status(url)) == 200
+    served.clear()
+    gc.collect()
+    assert asyncio.run(status(url)) == 404
