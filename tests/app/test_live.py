@@ -16,6 +16,7 @@ from viz_app.components import stamped
 from viz_app.drawing.payload import unpack
 from viz_app.session import live
 from viz_app.session.cache import runs
+from viz_app.session.lanes import Lanes
 from viz_app.session.live import LiveSession, Pictures
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -248,12 +249,12 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
         "run_each",
         lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more),
     )
-    queue = live._Queue()
+    lanes = Lanes(live._answer)
 
     async def ask() -> list[bytes]:
         return await asyncio.gather(
             *(
-                queue.answer(session, (text, ""))
+                lanes.answer(session, (text, ""))
                 for session, text in zip(sessions, texts, strict=True)
             )
         )
@@ -285,11 +286,11 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     broken, whole, later = Numbers().session, Numbers().session, Numbers().session
     broken.answer = fails
     broken.name = whole.name = later.name = "no such checkpoint"
-    queue = live._Queue()
+    lanes = Lanes(live._answer)
 
     async def ask(*sessions: LiveSession) -> list[bytes | None]:
         return await asyncio.wait_for(
-            asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30
+            asyncio.gather(*(lanes.answer(session, ("a", "")) for session in sessions)), 30
         )
 
     async def twice() -> list[bytes | None]:
@@ -308,35 +309,16 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
 
     monkeypatch.setattr(live.cache, "run_together", panics)
     sessions = [Numbers().session for _ in range(3)]
-    queue = live._Queue()
+    lanes = Lanes(live._answer)
 
     async def ask() -> list[bytes | None]:
         return await asyncio.wait_for(
-            asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30
+            asyncio.gather(*(lanes.answer(session, ("a", "")) for session in sessions)), 30
         )
 
     assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [
         {"text": {"source": "a"}}
     ] * 3
-
-
-def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    queue, session = live._Queue(), Numbers().session
-
-    def breaks(now: object, loop: object) -> None:
-        raise RuntimeError("no thread")
-
-    monkeypatch.setattr(queue, "_answer", breaks)
-
-    async def ask() -> list[bytes | None]:
-        waiting = [
-            queue.answer(session, (str(i), "")) for i in range(live.TOGETHER + 3)
-        ]  # more than are taken at once
-        return await asyncio.wait_for(asyncio.gather(*waiting), 30)
-
-    assert asyncio.run(ask()) == [None] * (live.TOGETHER + 3)
 
 
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ import logging
 import secrets
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -24,20 +25,19 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from models import Scope
 from viz_app.drawing.payload import pack
-from viz_app.session import cache
+from viz_app.session import cache, memory
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
 from viz_app.session.opening import Opening
 from viz_app.session.parameters import LONGEST_TEXT, whole
 
 Pictures = dict[str, bytes | dict]  # key of a component → what it shows
-Texts = tuple[str, ...]  # what stands in the boxes of the model's fields, in their order
 
 PAUSE = 1500  # ms; after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
 LARGEST = 1_000_000  # characters of one message
 SOCKETS = 4  # of one session; its page needs one, and for a moment a second when that has broken
 PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
 FIELDS = 8  # texts of one message; no model has so many
-TOGETHER = 12  # edits run in one batch
 _KEY = "live session"
 _log = logging.getLogger(__name__)
 
@@ -147,25 +147,38 @@ _open: Counter[str] = Counter()  # sockets of each session, by its token
 
 
 async def _answers(socket: WebSocket) -> None:
-    """One browser's socket: {texts} in, one message of pictures out, in this order. It ends without a word for who
-    is of no session, has too many sockets, or asks what no page of ours asks. Where it comes from, door.py has looked at."""
+    """Serve one browser's socket: {texts} in, one message of pictures out for each, empty for texts that newer ones have overtaken.
+
+    It ends without a word for who is of no session, has too many sockets, or asks what no page of ours asks, and what it has asked for
+    then waits no more. Where it comes from, door.py has looked at."""
     token = (socket.scope["subprotocols"] or [""])[-1]
     if token not in _sessions or _open[token] >= SOCKETS:
         await socket.close()
         return
     _open[token] += 1
+    replies: set[asyncio.Task] = set()
     try:
         await socket.accept(PROTOCOL)
         while (texts := _texts(await socket.receive())) and (mine := _sessions.get(token)):
-            await socket.send_bytes(await _queue.answer(mine, texts) or b"")
+            reply = asyncio.create_task(_reply(socket, mine, texts))
+            replies.add(reply)
+            reply.add_done_callback(replies.discard)
             del mine  # a session that has ended is not kept by its socket
         await socket.close()
     except WebSocketDisconnect:
         return
     finally:
+        for reply in replies:
+            reply.cancel()
         _open.subtract([token])
         if not _open[token]:
             del _open[token]
+
+
+async def _reply(socket: WebSocket, session: LiveSession, texts: Texts) -> None:
+    answer = await _lanes.answer(session, texts) or b""
+    with suppress(WebSocketDisconnect, RuntimeError):  # the browser may have gone
+        await socket.send_bytes(answer)
 
 
 def _texts(message: Message) -> Texts | None:
@@ -187,43 +200,16 @@ def _texts(message: Message) -> Texts | None:
     return tuple(map(whole, texts))
 
 
-class _Queue:
-    """Those who wait for an answer. One thread answers them, because runs side by side would only wait for each other's
-    interpreter lock; what has come in meanwhile is run together."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[LiveSession, Texts, asyncio.Future]] = []
-        self._at_work: asyncio.Task | None = None
-
-    async def answer(self, session: LiveSession, texts: Texts) -> bytes | None:
-        """What `LiveSession.edit` says; None, too, if that has failed: the rerun will fail in the same way and say so."""
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((session, texts, done))
-        if not self._at_work or self._at_work.done():
-            self._at_work = asyncio.create_task(self._work())
-        return await done
-
-    async def _work(self) -> None:
-        while self._waiting:
-            now, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
-            try:
-                await asyncio.to_thread(self._answer, now, asyncio.get_running_loop())
-            except Exception:
-                _log.exception("no edit could be answered")
-            finally:  # whatever has happened, nobody is left waiting
-                for *_, done in now:
-                    _settle(done, None)
-
-    def _answer(
-        self, now: list[tuple[LiveSession, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        if len(now) > 1:
-            _attempted(
-                cache.run_together,
-                {(session.name, texts, session.chosen) for session, texts, _ in now},
-            )
-        for session, texts, done in now:
-            loop.call_soon_threadsafe(_settle, done, _attempted(session.edit, *texts))
+def _answer(batch: Sequence[Request], reply: Reply) -> None:
+    """Answer each request of a batch with what `LiveSession.edit` returns; None, too, if that fails: the rerun will fail in the same
+    way and say so. What can be run together is."""
+    if len(batch) > 1:
+        requests = {(r.session.name, r.texts, r.session.chosen) for r in batch}
+        _attempted(cache.run_together, requests)
+    for request in batch:
+        reply(request, _attempted(request.session.edit, *request.texts))
+    if any(is_long(request.texts) for request in batch):
+        memory.give_back()
 
 
 def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:
@@ -236,12 +222,7 @@ def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | Non
         return None
 
 
-def _settle(done: asyncio.Future, message: bytes | None) -> None:
-    if not done.done():  # the browser may have gone
-        done.set_result(message)
-
-
-_queue = _Queue()
+_lanes = Lanes(_answer)
 
 
 def path() -> str:

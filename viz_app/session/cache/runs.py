@@ -16,15 +16,15 @@ from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
 from viz_app.session.cache.opened import scope, snapshot, with_similarity
 from viz_app.session.cache.store import Value, cached
+from viz_app.session.lanes import is_long
 
 Chosen = tuple[
     Any, ...
 ]  # for the model's fields that are not typed, in their order; empty where there is none
 SHORT = 64  # tokens of a text that may share a batch
 
-_one_run = (
-    threading.Lock()
-)  # runs side by side only wait for each other's interpreter lock, at every operation of torch
+# Short runs side by side only wait for each other's interpreter lock, at every operation of torch; long ones for memory.
+_one_run, _one_long_run = threading.Lock(), threading.Lock()
 
 
 def trace(
@@ -38,7 +38,7 @@ def trace(
     asked = _field_values(scope, texts, chosen)
 
     def run() -> Trace:
-        with _one_run:
+        with _one_long_run if is_long(asked) else _one_run:
             return scope.run(*asked, drafts=drafts)
 
     return cached(scope, "trace", asked, make=run)
