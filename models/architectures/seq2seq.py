@@ -1,6 +1,6 @@
 """The recurrent encoder-decoder before the Transformer: with no attention, or with Bahdanau's alignment; read top to bottom.
 
-Without attention the decoder knows the source by one vector, the encoder's last state h_m (Sutskever et al. 2014; Cho et
+Without attention the decoder knows the source by one vector, h_m, where the encoder's reading ended (Sutskever et al. 2014; Cho et
 al. 2014). With it, each step aligns first and then moves on (Bahdanau et al. 2015, eqs. 4-6 and A.2.2):
 
     e_ij = v·tanh(W s_{i−1} + U h_j)      α_i = softmax(e_i)      c_i = Σ_j α_ij h_j

@@ -51,7 +51,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O"
         if walked
         else (
-            "no walk is shown from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
+            "no walk is shown from tokens to scores: its queries and keys were not recognised as x·W + b when they meet"
         )
     )
     if grouped := [site for site in sites if site.deferred("k").shape[1] < site.n_heads]:

@@ -591,7 +591,7 @@ def test_the_readmes_answers_are_the_records():
     where = models.load("bert-where", device="cpu").training["scores"]
     assert f"answers {where['one-fact exact match']:.1f} % of the questions" in text
     assert f"and {where['two-fact exact match']:.1f} % of those that take two" in text
-    assert f"the last place named is right in {where['last place named exact match']:.1f} %" in text
+    assert f"the last place named is right in {where['last place named exact match']:.2f} %" in text
 
 
 def test_the_readmes_runs_are_the_records():

@@ -18,6 +18,7 @@ from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
+from viz_app.views.inside.text import missing
 from viz_app.views.positions.distance_payloads import Choices, DistanceView
 from viz_app.views.positions.rotation_text import distances
 from viz_app.views.task.explanation import EXPLANATIONS, explanation, no_picture
@@ -180,3 +181,31 @@ def test_words_of_a_joined_row_come_from_the_tokens_queries_and_keys() -> None:
     for site in sites(trace):
         assert not site.has_causes
         assert "library" not in words.where_from(site, TERMS)
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "OPTForCausalLM"])
+def test_heads_that_share_a_key_are_counted(runs: Runs, name: str) -> None:
+    for site in sites(runs(name).trace):
+        shared, said = site.n_heads // site.k.shape[1], missing(site)
+        assert (f"{shared} heads read one key head" in said) == (shared > 1)
+
+
+def test_a_product_with_a_bare_parameter_is_not_said_to_be_anything_else() -> None:
+    """q = x @ W is x·W: that it was not recognised is all that may be said of it."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(128, 12)
+            self.w = torch.nn.Parameter(torch.randn(3, 12, 12))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            x = self.table(ids)
+            q, k, v = ((x @ w).unflatten(-1, (2, 6)).transpose(1, 2) for w in self.w)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    scope = models.watch(Attention().eval(), encode=lambda typed: list(typed.encode("ascii")))
+    (site,) = sites(scope.run("abc"))
+    assert not site.projections
+    assert "not recognised" in missing(site)
+    assert "are not x·W" not in missing(site)

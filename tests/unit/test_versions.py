@@ -5,10 +5,15 @@ import torch
 from small import random_seq2seq
 from test_seq2seq import encoded_by_hand
 
+import models
 from models.analysis.fixed_vector import vector_changes
+from models.decoding import greedy
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
+from viz_app.session.cache import rewritten
 from viz_app.sidebar.examples import _EXAMPLES, references
+from viz_app.views.from_rnn import versions_text as say
+from viz_app.views.from_rnn.three import other_tokens
 from viz_app.views.from_rnn.versions import Bottleneck, Version, mark, nearest, versions
 
 
@@ -66,6 +71,29 @@ def test_every_example_of_a_task_with_a_right_answer_has_one(task: str) -> None:
     assert references("anything else") == ()
 
 
+def test_one_text_alone_is_compared_with_nothing() -> None:
+    header, _ = unpack(versions("p", [Version("One", "mine", "a x")], "", "", None))
+    assert (header["legend"], header["cards"][0]["verdict"]) == ("", "")
+
+
+@pytest.mark.parametrize("name", ["eng-fra-rnn", "dates-rnn"])
+def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> None:
+    """Each row written by itself, step by step; a token that the vector barely shows may change every text, or none."""
+    scope = models.load(name, device="cpu")
+    source = scope.given_ids("We like him." if name == "eng-fra-rnn" else "24/07/69")
+    others = other_tokens(scope)[:7]
+    tokens = [token for token in others if token != source[1]]
+    rows = [(source[0], token, *source[2:]) for token in tokens]
+    original, *texts = (
+        [step.token for step in greedy(scope.model, row)] for row in (source, *rows)
+    )
+    changed = sum(text != original for text in texts)
+    assert rewritten(scope, tuple(source), 1, others) == (changed, len(tokens))
+    said = say.found([0.5, 0.001, 0.4], (changed, len(tokens)))
+    assert f"**{changed} of {len(tokens)}** trials" in said
+    assert "token 2 of 3 least: by 0.1 %" in said
+
+
 def test_everything_the_component_is_told() -> None:
     found = [Version("One", "mine, 5 steps", "a x"), Version("Two", "yours", "a b")]
     neck = Bottleneck(
@@ -73,6 +101,7 @@ def test_everything_the_component_is_told() -> None:
         torch.tensor([0.5, -2.0, 1.0]),
         [Label("p", "note"), Label("q")],
         torch.tensor([0.25, 0.75]),
+        (3, 24),
     )
     header, arrays = unpack(versions("p q", found, "a b", "it should say", neck))
     assert header["source"] == "p q"

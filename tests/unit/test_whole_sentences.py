@@ -172,7 +172,7 @@ def test_whose_weights_and_which_cell() -> None:
         == "trained, mine encoder, forward direction (tanh, 7 states each)"
     )
     assert reach_text.weights(transformer, Choice(SELF_ATTENTION)) == (
-        f"mine encoder, not trained, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
+        f"mine encoder, training not recorded, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
     )
     for kind, sizes in ((CNN, " as any CNN here (tanh, 64 channels)"), (RNN, " (tanh, 64 states)"),
                         (BIDIRECTIONAL, " (tanh, 64 states each way)"), (SELF_ATTENTION, "")):  # fmt: skip
@@ -182,7 +182,9 @@ def test_whose_weights_and_which_cell() -> None:
     assert (
         from_rnn_text.provenance(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
     )
-    assert from_rnn_text.provenance(transformer, "softmax") == "mine, not trained: softmax"
+    assert (
+        from_rnn_text.provenance(transformer, "softmax") == "mine, training not recorded: softmax"
+    )
 
 
 @pytest.mark.parametrize(("before", "after", "same", "said"), [

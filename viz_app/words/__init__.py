@@ -37,11 +37,13 @@ from viz_app.words.training import (  # fmt: skip
     score_summary,
     sentence,
     similarity_dropped,
+    steps,
     training_brief,
     training_of_swapped,
     training_origin,
     training_summary,
     unequal_training,
+    untrained,
     with_warning,
 )
 
@@ -49,6 +51,6 @@ __all__ = [
     "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes",
     "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
     "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "percent", "place", "score", "score_summary",
-    "sentence", "sides", "similarity_dropped", "terms", "training_brief", "training_of_swapped", "training_origin",
-    "training_summary", "unequal_training", "where_from", "with_warning",
+    "sentence", "sides", "similarity_dropped", "steps", "terms", "training_brief", "training_of_swapped", "training_origin",
+    "training_summary", "unequal_training", "untrained", "where_from", "with_warning",
 ]  # fmt: skip

@@ -103,12 +103,17 @@ def training_summary(training: dict) -> str:
 def training_brief(name: str, training: dict) -> str:
     """Whose weights these are and their score, where there is little room."""
     said = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return ", ".join(
-        filter(
-            None,
-            [name, f"{training['step']:,} steps" if training.get("step") else "not trained", said],
-        )
-    )
+    return ", ".join(filter(None, [name, steps(training) or untrained(training), said]))
+
+
+def steps(training: dict) -> str:
+    """For how many steps these weights were trained; empty if for none, or if their record does not say."""
+    return f"{training['step']:,} steps" if training.get("step") else ""
+
+
+def untrained(training: dict) -> str:
+    """What is said where there are no `steps`: a record of none is not the same as no record."""
+    return "not trained" if training.get("step") == 0 else "training not recorded"
 
 
 def training_of_swapped(training: dict, own: str, name: str) -> str:

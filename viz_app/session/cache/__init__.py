@@ -3,6 +3,7 @@
 from viz_app.session.cache.findings import (
     formula_measures,
     reach,
+    rewritten,
     shuffle,
     trace_finding,
     vector_changes,
@@ -32,7 +33,7 @@ from viz_app.session.cache.runs import (
 )
 
 __all__ = [
-    "autoregression", "checkpoint_drawing", "description", "formula_measures", "is_open", "masked_runs", "opened_as", "reach",
+    "autoregression", "checkpoint_drawing", "description", "formula_measures", "is_open", "masked_runs", "opened_as", "reach", "rewritten",
     "row_trace", "run_together", "scope", "shuffle", "single_pass", "snapshot", "snapshot_trace", "swapped_trace",
     "teacher_forced_trace", "trace", "trace_finding", "unmasked_run", "vector_changes", "with_similarity", "without_positions", "written_ids",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
 from models.architectures import Model
+from models.decoding.greedy_sample import greedy_batch
 from models.tokenizers.base import Encoding
 from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.session.cache import store
@@ -42,6 +43,22 @@ def vector_changes(
         others,
         make=lambda: changes_of_vector(scope.model, source, places, others),
     )
+
+
+def rewritten(
+    scope: Scope, source: tuple[int, ...], place: int, others: tuple[int, ...]
+) -> tuple[int, int]:
+    """In how many trials the model writes something else when the token at a place becomes another, and how many trials there were;
+    greedily, each of the `others` in turn."""
+
+    def work_out() -> tuple[int, int]:
+        tokens = [token for token in others if token != source[place]]
+        changed = [(*source[:place], token, *source[place + 1 :]) for token in tokens]
+        rows = torch.tensor([source, *changed], device=scope.model.device)
+        original, *texts = greedy_batch(scope.model, rows)
+        return sum(text != original for text in texts), len(texts)
+
+    return cached(scope, "rewritten", source, place, others, make=work_out)
 
 
 def shuffle(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from models import Scope
 from models.analysis.checks import Check
 from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, RNN, SELF_ATTENTION, Choice, Reach
+from viz_app import words
 
 
 def weights(scope: Scope, choice: Choice) -> str:
@@ -22,7 +23,7 @@ def weights(scope: Scope, choice: Choice) -> str:
     trained = (
         f"trained, {scope.name} encoder"
         if scope.training.get("step")
-        else f"{scope.name} encoder, not trained"
+        else f"{scope.name} encoder, {words.untrained(scope.training)}"
     )
     if model.is_recurrent:
         side = "forward direction" if choice.kind == RNN else "both directions"

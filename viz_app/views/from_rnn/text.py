@@ -92,11 +92,8 @@ def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
 
 def provenance(scope: Scope, formula: str) -> str:
     """Over a picture: the model, and how a row is made."""
-    trained = (
-        f"trained for {scope.training['step']:,} steps"
-        if scope.training.get("step")
-        else "not trained"
-    )
+    steps = words.steps(scope.training)
+    trained = f"trained for {steps}" if steps else words.untrained(scope.training)
     return f"{scope.name}, {trained}: {formula}"
 
 

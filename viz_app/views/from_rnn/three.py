@@ -59,7 +59,7 @@ def three(run: CurrentRun) -> None:
         return
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.found(neck.change.tolist()))
+        st.markdown(say.found(neck.change.tolist(), neck.rewritten))
         st.markdown(say.WHY)
     with right:
         checks = check_fixed_vector(fixed.model, cache.trace(fixed, (source.text, "")))
@@ -71,10 +71,15 @@ def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:
     trace = cache.trace(scope, (run.trace.streams["source"].text, ""))
     row = trace.streams["source"]
     places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
-    change = cache.vector_changes(scope, row.ids, places, other_tokens(scope))
-    named = labels(row)
+    others, named = other_tokens(scope), labels(row)
+    change = cache.vector_changes(scope, row.ids, places, others)
+    least = places[int(change.argmin())]
     return draw.Bottleneck(
-        scope.name, fixed_vector(scope.model, trace), [named[i] for i in places], change
+        scope.name,
+        fixed_vector(scope.model, trace),
+        [named[i] for i in places],
+        change,
+        cache.rewritten(scope, row.ids, least, others),
     )
 
 

@@ -39,6 +39,9 @@ class Bottleneck:
     vector: Tensor
     labels: list[Label]
     change: Tensor
+    rewritten: tuple[
+        int, int
+    ]  # trials with the least telling token replaced: texts that changed, and all
 
 
 def pieces(text: str, whole: bool) -> list[str]:
@@ -109,14 +112,16 @@ def versions(
                 "gap": " " if in_words(one.text, *others) else "",
                 "verdict": say.verdict(
                     bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)
-                ),
+                )
+                if others
+                else "",
             }
         )
     header = {
         "source": source,
         "reference": {"name": named, "text": reference} if reference else None,
         "cards": cards,
-        "legend": say.legend(bool(reference)),
+        "legend": say.legend(bool(reference), len(outputs)),
         "bottleneck": None,
     }
     if bottleneck is None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from models.percent import percent
+
 TITLES = (
     "RNN, one fixed vector",
     "RNN with Bahdanau's alignment",
@@ -19,8 +21,10 @@ def bottleneck(whose: str, n: int) -> str:
     return f"The encoder of {whose} reads everything, and hands on {n} numbers, the same {n} for three words as for thirty."
 
 
-def legend(has_reference: bool) -> str:
-    """How what differs is marked, and against what."""
+def legend(has_reference: bool, n_texts: int) -> str:
+    """How what differs is marked, and against what; empty where there is nothing to compare a text with."""
+    if not has_reference and n_texts < 2:
+        return ""
     against = (
         "what it should say"
         if has_reference
@@ -45,13 +49,15 @@ def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
     )
 
 
-def found(changes: Sequence[float]) -> str:
-    """Where the vector hears most, in Markdown: the first token, the last and the one that changes it least, all computed."""
+def found(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
+    """Where the vector hears most, in Markdown: the first token, the last and the one that changes it least, all computed; and in
+    how many trials with that one replaced the text came out different."""
     first, last, least = changes[0], changes[-1], min(changes)
     place = list(changes).index(least) + 1
     return (
-        f"Changing the **first** token changes {100 * first:.0f} % of h(m)'s length, the **last** {100 * last:.0f} %, and "
-        f"token {place} of {len(changes)} least: {100 * least:.0f} %. What barely changes h(m) can barely show in what is written."
+        f"Changing the **first** token changes h(m) by {percent(first)} of its length, the **last** by {percent(last)}, and token "
+        f"{place} of {len(changes)} least: by {percent(least)}. With that one replaced, the model wrote another text in "
+        f"**{rewritten[0]} of {rewritten[1]}** trials."
     )
 
 

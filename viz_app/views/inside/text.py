@@ -47,9 +47,12 @@ def missing(site: AttentionSite) -> str:
     """What is not shown of this attention, and why; empty where all is."""
     if words.is_alignment(site) or site.projections:
         return ""
+    shared = site.n_heads // site.deferred("k").shape[1]
+    shares = f" {shared} heads read one key head." if shared > 1 else ""
     return (
-        "**No walk from the tokens here.** The query and key that meet are not x·W alone: this model turns them by their position, "
-        "normalises them or shares keys among heads before they meet. q, k and v are kept as its attention was given them."
+        "**No walk from the tokens here.** The query and key that meet were not recognised as x·W + b with a matrix of the model: it "
+        "may turn them by their position, normalise them, or make them in a way that is not known here."
+        f"{shares} q, k and v are kept as its attention was given them."
     )
 
 

@@ -96,12 +96,12 @@ def no_lens(stack: str, reader: str, states: str = "", answering: Label | None =
         return f"What the model would say is asked of the token {quoted(answering)} alone: no other's vector answers."
     if states:
         return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
-    ends = (
-        f"its stream ends in vectors that the {reader} reads"
-        if reader
-        else "its stream ends in what the answer is read from"
-    )
-    return f"The {stack} cannot be asked what the model would say: {ends}, and no next token is ever written from it."
+    if reader:
+        return (
+            f"The {stack} cannot be asked what the model would say: its stream ends in vectors that the {reader} reads, and no next "
+            "token is ever written from it."
+        )
+    return "What the model would say is not shown of this token: no next token is ever written from it."
 
 
 def title(

@@ -36,7 +36,7 @@ NO_MASK = """
 **A recurrence has no mask.** A mask says which tokens an attention may read; this model has no attention. What
 masks do elsewhere follows here from its order: its decoder makes the state s(i) from s(i−1) and the token before, so nothing later
 can reach it, and no look-ahead mask is needed. Padding does not reach it either: reading simply stops at the end of a
-text, and h(m), the state it stopped in, goes to the decoder.
+text, and h(m), where its reading ended, goes to the decoder.
 
 To paint on a mask, choose a model with Bahdanau's alignment, which has one (padding), or a Transformer, which has three.
 """
