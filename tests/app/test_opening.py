@@ -17,6 +17,8 @@ from viz_app import checkpoints
 from viz_app.session import cache, opening
 from viz_app.session.byte_cache import MEGABYTE, ByteCache
 from viz_app.session.cache import store
+from viz_app.session.opening import Opening
+from viz_app.sidebar import opening_bar
 
 APP = Path(viz_app.__file__).with_name("app.py")
 DATE = "3 May 1999"
@@ -114,6 +116,42 @@ def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
     app.run()
     assert not app.selectbox(key="checkpoint").proto.set_value
     assert not app.text_area(key="source").proto.set_value  # it may be typed into
+
+
+def test_looks_wait_for_the_model_but_a_page_with_something_to_show_does_not(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def ready(self: Opening, seconds: float) -> bool:
+        waits.append(seconds)
+        return False
+
+    monkeypatch.setattr(Opening, "ready", ready)
+    app = app_on(slow.name)  # with nothing to show: at first the page, whose bar does not wait
+    assert waits == [opening.PATIENCE, 0]
+    app.run()
+    assert waits[2:] == [opening_bar.WAIT, 0]
+    waits.clear()
+    _tick(app)
+    assert waits == [opening_bar.WAIT]
+
+
+def _tick(app: AppTest) -> None:
+    """What Streamlit does every so many seconds while the bar is shown: the bar's fragment alone, again."""
+    session = app.session_state["live session"]
+
+    def look() -> None:
+        import streamlit as st
+
+        from viz_app.sidebar import opening_bar
+
+        session = st.session_state["session"]
+        opening_bar._look(session, session.opening, None, iter([1]))
+
+    alone = AppTest.from_function(look, default_timeout=120)
+    alone.session_state["session"] = session
+    assert not alone.run().exception
 
 
 def test_the_old_model_stays_until_the_new_one_stands(

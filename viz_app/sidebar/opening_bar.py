@@ -1,6 +1,7 @@
 """A model on its way, under the picker: how far it has come, and a button that keeps the one that stands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import streamlit as st
 
@@ -10,6 +11,7 @@ from viz_app.session.live import LiveSession
 from viz_app.session.opening import Opening
 
 TICK = 0.25  # s between two looks at how far it has come
+WAIT = 0.5  # s that a look waits for the end, so that reruns do not take the processor from the opening
 
 
 def open_scope(session: LiveSession, name: str) -> Scope | None:
@@ -21,7 +23,8 @@ def open_scope(session: LiveSession, name: str) -> Scope | None:
         leave(session)
     if pending is None:
         return cache.scope(name)
-    if not pending.ready(0 if pending is session.opening else opening.PATIENCE):
+    waits = opening.PATIENCE if pending is not session.opening else 0 if session.run else WAIT
+    if not pending.ready(waits):
         session.opening = pending
         return None
     session.opening = None
@@ -35,10 +38,17 @@ def leave(session: LiveSession) -> None:
     session.opening = None
 
 
-@st.fragment(run_every=TICK)
 def bar(session: LiveSession, pending: Opening, stop: Callable[[], None] | None) -> None:
-    """How far it has come, looked at again and again; the whole page runs again when it is ready or given up."""
-    if pending.ready(0) or session.opening is not pending:
+    """Show how far it has come, again and again; the whole page runs again as soon as it is ready, or when it is given up."""
+    _look(session, pending, stop, count())
+
+
+@st.fragment(run_every=TICK)
+def _look(
+    session: LiveSession, pending: Opening, stop: Callable[[], None] | None, looks: Iterator[int]
+) -> None:
+    """One look: the first, which is part of the page's own run, does not wait."""
+    if session.opening is not pending or pending.ready(WAIT if next(looks) else 0):
         st.rerun()
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="opening"):
         st.progress(pending.share, pending.progress)
