@@ -90,9 +90,28 @@
   };
   HTMLAnchorElement.prototype.click = function () { hand?.(this); };
 
+  // Timers that wait for a test's word. Each mount begins with the browser's own.
+  const { setTimeout, clearTimeout } = window, held = new Map();
+  const timers = {
+    release() {
+      Object.assign(window, { setTimeout, clearTimeout });
+      const left = [...held.values()];
+      held.clear();
+      return left;
+    },
+    hold() {
+      let number = 2 ** 40;     // no timer of the browser's has it
+      window.setTimeout = (end, wait, ...values) => (held.set(++number, () => end(...values)), number);
+      window.clearTimeout = (timer) => held.delete(timer) || clearTimeout(timer);
+    },
+  };
+
   window.stage = {
+    holdTimers: timers.hold,
+    endTimers: () => timers.release().forEach((end) => end()),
     log, saving: () => whole,
     async mount(parts, colours, width) {
+      timers.release();
       end?.();
       end = undefined;
       document.body.innerHTML = "";

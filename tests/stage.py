@@ -79,6 +79,14 @@ class Stage:
         )
         return self
 
+    def hold_timers(self) -> None:
+        """Let no timer end that begins from now on until `end_timers`, however long the machine takes."""
+        self.page.evaluate("stage.holdTimers()")
+
+    def end_timers(self) -> None:
+        """Let all held timers end that were not cleared."""
+        self.page.evaluate("stage.endTimers()")
+
     def beside(self, name: str) -> None:
         """Put another component on the page, which is shown from now on; what stands there stays."""
         self.name = name

@@ -516,6 +516,7 @@ def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_ha
         "2",
         str(len(unpack(payload())[0]["stages"]) - 1),
     ]
+    stage.hold_timers()  # the walk tells its stage when the hand rests
     to_stage(stage, 3)
     to_stage(stage, 4)
     assert [answered(number) for number in (2, 3, 4, 1)] == ["4", "4", "4", "1"]
@@ -528,13 +529,12 @@ def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_ha
 
 def test_back_ends_what_the_hand_has_begun(stage: Stage) -> None:
     shown(stage)
+    stage.hold_timers()
     to_stage(stage, 3)
     stage.js("() => dispatchEvent(new PopStateEvent('popstate'))")
     stage.show(stage.change(payload(), stage=0))
     assert stage.data(".walk")["stage"] == "0"
-    stage.js(
-        "() => new Promise((done) => setTimeout(done, 350))"
-    )  # begun after the walk's own, so it ends after it
+    stage.end_timers()
     assert stage.sent == []
 
 
