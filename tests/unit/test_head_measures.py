@@ -43,12 +43,13 @@ def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("cells", [2**20, 20])  # in one piece, and two or three rows at a time
+@pytest.mark.parametrize("texts", [("abcab=d", "dcdb"), ("aba", "bcadcab")])  # either is longer
 @pytest.mark.parametrize(("family", "name"), SITES)
 def test_each_measure_is_its_formula(
-    family: str, name: str, cells: int, monkeypatch: pytest.MonkeyPatch
+    family: str, name: str, texts: tuple[str, str], cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "CELLS", cells)
-    trace, site = site_of(family, name)
+    trace, site = site_of(family, name, *texts)
     found = measures(site, *trace.axes(site))
     assert list(found) == list(MEASURES)
     for head in range(site.n_heads):

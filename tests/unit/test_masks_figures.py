@@ -184,6 +184,23 @@ def test_a_run_differs_from_itself_by_nothing(
     assert unpack(painter.masks(view))[1]["difference"].any()
 
 
+def test_a_mask_that_differs_from_head_to_head_is_that_of_the_head_on_show(view: MaskView) -> None:
+    """In the picture before and after, and in the drawing for print."""
+    allowed = torch.rand(1, 3, 4, 6, generator=torch.Generator().manual_seed(5)) > 0.4
+    site = replace(view.sites[1], mask=Mask([MaskLayer("own", allowed)]))
+    trace = replace(view.after.trace, attention={**view.after.trace.attention, CROSS: site})
+    for head in (0, 1, 2):
+        one = replace(view, after=replace(view.after, trace=trace), head=head)
+        may = allowed[0, head].numpy()
+        _, arrays = unpack(painter.masks(one))
+        np.testing.assert_array_equal(arrays["blockedAfter"] == 0, may)
+        boxes = Drawing(masks_files.masks_svg(one)).titled()
+        after = boxes[
+            4 * 4 + 4 * 6 : 4 * 4 + 2 * 4 * 6
+        ]  # behind the painted mask and the head before
+        assert [note != "blocked, −∞" for _, note in after] == may.flatten().tolist()
+
+
 @pytest.mark.parametrize(
     ("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)]
 )

@@ -103,7 +103,7 @@ def masks_svg(view: MaskView) -> str:
     each = [site.weights(view.head).numpy() for site in (before, after)]
     change = each[1] - each[0]
     scale = max(float(np.abs(change).max()), 1e-9)
-    reads = [site.allowed().numpy() for site in (before, after)]
+    reads = [site.allowed(head=view.head).numpy() for site in (before, after)]
     kind_name = kinds(view.after.trace)[painted.site_kind].lower()
     nothing = np.zeros(mask.shape)
     pictures = [  # title, kind, what is not hatched, values, the colour of a value

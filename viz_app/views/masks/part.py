@@ -73,7 +73,7 @@ class Part:
         if self.block > 1:
             found = pooled_weights(site, head, self.block).numpy()
             return found.clip(0), (found < 0).astype(np.uint8)
-        is_open = site.allowed(rows=self.rows)[:, self.columns]
+        is_open = site.allowed(head=head, rows=self.rows)[:, self.columns]
         return self._exact(site, head).numpy(), (~is_open).numpy().astype(np.uint8)
 
     def difference(self, before: AttentionSite, after: AttentionSite, head: int) -> np.ndarray:
