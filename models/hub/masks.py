@@ -155,14 +155,19 @@ def _by_distance(
     n_heads, n_query, n_key = added.shape
     query = torch.arange(n_query, device=added.device) + (n_key - n_query)
     distance = torch.arange(n_key, device=added.device)[None] - query[:, None]  # (query, key)
-    open_ = allowed.all(0)
+    open_ = allowed.any(0)
     if not bool(open_.any()):
         return None
     least, most = int(distance[open_].min()), int(distance[open_].max())
-    table = added.new_zeros(n_heads, most - least + 1)
-    table[:, distance[open_] - least] = added[:, open_]
-    again = table[:, (distance - least).clamp(0, most - least)]
-    return DistanceTerm(BIAS, table, least) if bool((again == added)[:, open_].all()) else None
+    table, column = added.new_zeros(n_heads, most - least + 1), distance - least
+    alike = torch.equal(allowed, allowed[:1].expand_as(allowed))
+    for heads in [slice(None)] if alike else [slice(h, h + 1) for h in range(n_heads)]:
+        own = allowed[heads][0]
+        at, found = column[own], added[heads][:, own]
+        table[heads, at] = found
+        if not torch.equal(table[heads][:, at], found):
+            return None
+    return DistanceTerm(BIAS, table, least)
 
 
 def as_attn_mask(

@@ -175,6 +175,18 @@ def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
     assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
 
 
+def test_nothing_is_written_after_the_end_though_a_draft_goes_on():
+    """The model would take each of the draft's tokens, had the text not ended before them."""
+    model = random_model(seed=3)
+    beyond = [step.token for step in greedy(model, SOURCE, max_new=29, forced=WRITTEN[:-1])]
+    assert END not in beyond
+    how = {"max_new": 29, "forced": {19: END}}
+    after = [int(by_hand(model, (*WRITTEN, *tail)).argmax()) for tail in ((), (5,))]
+    for draft in ([*WRITTEN, *after], [*WRITTEN, after[0], *beyond], [*WRITTEN, *WRITTEN]):
+        steps = list(greedy(model, SOURCE, drafts=[draft], **how))
+        assert [step.token for step in steps] == WRITTEN
+
+
 WANTED = list(range(4, 16))
 
 

@@ -1,12 +1,19 @@
 """What is added to the scores of other libraries' models: a bias however strong, or a mask in any of its usual forms."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from drawn import letters
 from torch import Tensor
 
-from models.hub.masks import as_attn_mask, explain
-from models.layers.masks import LOOK_AHEAD, Mask
+from models.hub.masks import BiasTerm, as_attn_mask, explain
+from models.layers.masks import LOOK_AHEAD, PADDING, Mask
 from models.trace import DistanceTerm
+from viz_app import words
+from viz_app.views.inside.cell import Cell, stages
+
+TERMS = words.terms("translation")
 
 CPU = torch.device("cpu")
 N, HEADS = 7, 3
@@ -80,3 +87,61 @@ def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> No
     torch.testing.assert_close(lifted[0], held)
     later = as_attn_mask(Mask(), (term,), 2, N, torch.float32)  # the last two queries of a cache
     torch.testing.assert_close(later[0], held[:, -2:])
+
+
+def test_a_bias_is_kept_for_every_row_head_and_query_of_its_own() -> None:
+    """Another one in each row of a batch and in each head; of two queries that come after five in a cache."""
+    for shape in ((2, HEADS, N, N), (2, 1, N, N), (1, HEADS, 1, N), (2, HEADS, 2, N)):
+        given = torch.randn(shape)
+        n_query = shape[2]
+        (term,) = explain(given, False, n_query, N, None, CPU).terms
+        queries = torch.arange(N)[-n_query:]
+        for batch in range(2):
+            whole = given[min(batch, len(given) - 1)]
+            added = term.scores(None, queries, N, batch)
+            torch.testing.assert_close(added, whole)
+            for head in range(HEADS):
+                one = term.scores(head, queries[-1:], N, batch)
+                torch.testing.assert_close(one, whole[min(head, len(whole) - 1)][-1:])
+
+
+def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> None:
+    """Nobody reads the last key. Head 0 reads its neighbours alone, head 1 no key 4; a bias by distance is one for all."""
+    allowed = torch.ones(1, HEADS, N, N, dtype=torch.bool)
+    allowed[0, 0] = DISTANCE.abs() <= 1
+    allowed[0, 1, :, 4] = False
+    allowed[..., N - 1] = False
+    found = explain(allowed, False, N, N, None, CPU)
+    (padding,) = (layer.allowed for layer in found.mask.layers if layer.name == PADDING)
+    assert padding.flatten().tolist() == [True] * (N - 1) + [False]
+    other = alibi()
+    other[0, 1, 5, 0] = 3.5  # as at no other cell that far apart
+    for bias, kind in ((alibi(), DistanceTerm), (other, BiasTerm)):
+        found = explain(bias.masked_fill(~allowed, -torch.inf), False, N, N, None, CPU)
+        (term,) = found.terms
+        assert type(term) is kind
+        for head in range(HEADS):
+            may = allowed[0, head]
+            assert torch.equal(found.mask.expanded(0, head, N, N), may)
+            added = term.scores(head, torch.arange(N), N)
+            torch.testing.assert_close(added[may], bias[0, head][may])
+
+
+@pytest.mark.parametrize("by_distance", [True, False])
+def test_the_walk_speaks_of_distance_only_where_the_bias_is_one_of_distance(
+    by_distance: bool,
+) -> None:
+    trace = letters().run("abcde", "edc")
+    site = trace.attention["encoder.layers.0.self_attn"]
+    n = site.n_query
+    table = torch.randn(HEADS, n, n)
+    if by_distance:
+        table = table[:, 0, (torch.arange(n)[None] - torch.arange(n)[:, None]).abs()]
+    (term,) = explain(table[None], False, n, n, None, CPU).terms
+    cell = Cell(replace(site, terms=(term,)), 1, 2, 4)
+    (told,) = (s for s in stages(trace, cell, TERMS) if s.name == term.name)
+    added = f"{float(table[1, 2, 4]):.2f}".replace("-", "−")
+    assert told.sentence.endswith(f"adds {added}.")
+    assert ("distance" in told.title) == by_distance
+    assert ("nothing else" in told.sentence) == by_distance
+    assert ("j−i" in told.formula) == by_distance

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from models import decoding
 from models.analysis.checks import check_site
+from models.analysis.fixed_vector import vector_changes
 from models.architectures.seq2seq import Alignment, Seq2Seq, Seq2SeqConfig
 from models.layers import masks
 from models.opening import load
@@ -380,3 +381,30 @@ def test_too_many_tokens_are_refused():
     model = random_seq2seq(n_ctx=5)
     with pytest.raises(ValueError, match="6 tokens, but this model reads at most 5"):
         model(random_ids(1, 6), random_ids(1, 3))
+
+
+def test_how_much_one_token_changes_the_fixed_vector_is_a_mean_over_other_tokens():
+    """Source by source, each read alone; a token in its own place changes nothing and is not counted."""
+    model = random_seq2seq(attention="none", bidirectional=True)
+    source, others, places = [5, 9, 7, 9, 3], [9, 4, 11], [0, 1, 3]
+
+    def vector(ids: list[int]) -> torch.Tensor:
+        row = torch.tensor([ids])
+        with torch.no_grad():
+            states = model.encode(row, model.masks(row, row[:, :0]))
+        return torch.cat(
+            [states[0, -1, : model.config.d_hidden], states[0, 0, model.config.d_hidden :]]
+        )
+
+    own, expected = vector(source), []
+    for place in places:
+        changed = [
+            float(
+                (vector([*source[:place], other, *source[place + 1 :]]) - own).norm() / own.norm()
+            )
+            for other in others
+            if other != source[place]
+        ]
+        expected.append(sum(changed) / len(changed))
+    found = vector_changes(model, source, places, others)
+    assert found.tolist() == pytest.approx(expected, rel=1e-4)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from models.analysis.head_walk import NamedTerm, Walk
-from models.trace import RelativePositionTerm, SegmentTerm
+from models.trace import DistanceTerm, RelativePositionTerm, SegmentTerm
 from models.trace.terms import ScoreTerm
 from viz_app import words
 from viz_app.views.inside.scene import Scene, Stage
@@ -78,8 +78,14 @@ def _told(s: Scene, of: ScoreTerm) -> tuple[str, str, str]:
             f"{which}.",
             "(W^{Q}a^{i} + s)·e_{ij} / √d_{k}",
         )
+    if isinstance(of, DistanceTerm):
+        return (
+            "What their distance adds",
+            f"A number is added that depends on how far apart they stand and on nothing else, here {side}.",
+            f"α_{{i,j}} ← α_{{i,j}} + {of.name}_{{j−i}}",
+        )
     return (
-        "What their distance adds",
-        f"A number is added that depends on how far apart they stand and on nothing else, here {side}.",
-        f"α_{{i,j}} ← α_{{i,j}} + {of.name}_{{j−i}}",
+        "What the model adds",
+        f"A number is added that the model gives for this query and this key, here {side}.",
+        f"α_{{i,j}} ← α_{{i,j}} + {of.name}_{{i,j}}",
     )
