@@ -18,6 +18,7 @@ from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
+from viz_app.views.decoding.text import does_not_write
 from viz_app.views.inside.text import missing
 from viz_app.views.positions.distance_payloads import Choices, DistanceView
 from viz_app.views.positions.rotation_text import distances
@@ -209,3 +210,13 @@ def test_a_product_with_a_bare_parameter_is_not_said_to_be_anything_else() -> No
     assert not site.projections
     assert "not recognised" in missing(site)
     assert "are not x·W" not in missing(site)
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *HUB])
+def test_a_model_that_does_not_write_reads_both_ways_only_if_a_weight_does(
+    runs: Runs, name: str
+) -> None:
+    run = runs(name)
+    if not run.scope.model.can_write:
+        ahead = any(bool(site.weights().triu(1).any()) for site in sites(run.trace))
+        assert ("both directions" in does_not_write(run.scope.model)) <= ahead

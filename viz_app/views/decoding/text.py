@@ -58,6 +58,7 @@ _BOTH_WAYS = (
     "It reads the whole text at once, every token in both directions, and answers in one pass: there is no next token, so nothing "
     "is decoded."
 )
+_BACKWARDS = "It reads the whole text in one pass, each token what stands before it, and predicts no next token, so nothing is decoded."
 _CLOSED = (
     "Its text is closed by a special token, from whose vector the answer is read in one pass. The model has never learned what "
     "might follow, so nothing is decoded."
@@ -68,7 +69,9 @@ def does_not_write(model: Model) -> str:
     """Why nothing is decoded, and what to open instead."""
     if any(field.kind == ORDER for field in model.fields):
         return _PREDICTS_IN_ORDER
-    return _DOES_NOT_WRITE.format(_CLOSED if model.continues else _BOTH_WAYS)
+    if model.continues:
+        return _DOES_NOT_WRITE.format(_CLOSED)
+    return _DOES_NOT_WRITE.format(_BACKWARDS if model.stack == "decoder" else _BOTH_WAYS)
 
 
 def answer(recurrent: bool) -> str:
