@@ -1,12 +1,16 @@
 """Short runs of the small task, and whether two of them are one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from small import reversal_trainer
 
 from models.checkpoint_files import snapshots
+from models.trace.edits import Edits
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
 
 RUN = {
     "steps": 13,
@@ -54,3 +58,8 @@ def assert_same_run(a: Path, b: Path) -> None:
     for step in snapshots(a):
         name = f"snapshots/{step:06d}.safetensors"
         assert (a / name).read_bytes() == (b / name).read_bytes()
+
+
+def edited(run: CurrentRun, edits: Edits) -> CurrentRun:
+    """Return the run under these edits."""
+    return cache.changed_run(run, replace(run.spec, edits=edits))

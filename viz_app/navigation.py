@@ -14,9 +14,10 @@ from models import InputError
 from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
+from viz_app.controls.change_bar import changed_run
 from viz_app.session import live, process, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import Pictures
+from viz_app.session.live import LiveSession, Pictures
 from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.session.respond import answering
 from viz_app.sidebar.examples import holds_lines
@@ -36,6 +37,8 @@ _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</st
 
 # Draws a page; returns how it makes its pictures of another run, if they can be made beside Streamlit.
 View = Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]
+
+UNCHANGED = (from_rnn, models)  # pages that compare models as they were trained
 
 # address → (title, page); the first is where a newcomer lands
 VIEWS: dict[str, tuple[str, View]] = {
@@ -80,7 +83,7 @@ def _page(view: View) -> None:
     if shown is None:
         ui.nothing(session.opening is not None)
     else:
-        pictures = _pictures(view, shown)
+        pictures = _pictures(view, session, shown)
         session.answer = (
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
@@ -104,10 +107,12 @@ def _page(view: View) -> None:
     show(LIVE, listening)
 
 
-def _pictures(view: View, run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """Draw a page; where the model fails in what only this page asks of it, say so instead."""
+def _pictures(
+    view: View, session: LiveSession, own: CurrentRun
+) -> Callable[[CurrentRun], Pictures] | None:
+    """Draw a page of the run with the session's changes; where the model fails in what only this page asks of it, say so."""
     try:
-        return view(run)
+        return view(changed_run(session, own, is_changed=view not in UNCHANGED))
     except InputError as error:
         ui.note(st.empty(), checkpoints.error_message(error), bad=True, key="failed")
         return None

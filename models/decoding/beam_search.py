@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
+from models.trace.edits import Edits
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,16 @@ def beam(
     alpha: float = 0.6,
     max_new: int | None = None,
     forced: Forced = (),
+    edits: Edits | None = None,
 ) -> Iterator[BeamStep]:
     """Beam search; the best hypothesis is `hypotheses[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
 
-    Where a token is `forced`, every unfinished hypothesis goes on with it alone."""
+    Where a token is `forced`, every unfinished hypothesis continues with it alone. `edits` as in `Incremental`."""
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, given, max_new)
     at = model.always_taken(limit) | by_position(forced)
-    run = Incremental(model, row_of(given, model))
+    run = Incremental(model, row_of(given, model), edits=edits)
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
     for index in range(limit):

@@ -13,7 +13,7 @@ from torch import Tensor
 from models.architectures import Model
 from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
 from models.trace import Recording, record
-from models.trace.edits import Edits
+from models.trace.edits import Edits, editing
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,19 @@ class Step:
 
 @torch.inference_mode()
 def teacher_forced(
-    model: Model, given: Sequence[int], written: Sequence[int], *, recorded: bool = False
+    model: Model,
+    given: Sequence[int],
+    written: Sequence[int],
+    *,
+    recorded: bool = False,
+    edits: Edits | None = None,
 ) -> Iterator[Step]:
     """All positions at once, then one record a position of what is `written` after the `given` tokens, and one for </s>.
     A source ends with </s>; `written` is y₁ … yₘ without specials."""
     rows = row_of(given, model)
     opening = model.opening(rows)[0].tolist()
     row = row_of([*opening, *written], model)
-    with record() if recorded else nullcontext() as recording:
+    with record() if recorded else nullcontext() as recording, editing(edits or Edits()):
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
     tokens = [*written, model.config.end_id]

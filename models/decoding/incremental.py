@@ -15,6 +15,14 @@ Forced = (
 )  # the first tokens of a run, or position (from 0) → token
 
 
+def sees_ahead(model: Model, edits: Edits) -> bool:
+    """Return True if under these edits a generated position may attend to a later one."""
+    own = [
+        kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes
+    ]
+    return any(map(edits.opens_ahead, own))
+
+
 class Incremental:
     """A decoding run over a batch of given rows (sources, or texts to go on with): next-token distributions for growing rows,
     from a cache or recomputed.
@@ -38,16 +46,8 @@ class Incremental:
             with editing(self.edits):
                 memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
         self.memory = memory
-        grows = [
-            kind.name
-            for kind in model.kinds
-            if kind.query_stream == kind.key_stream == model.writes
-        ]
-        self.cache = (
-            Cache()
-            if use_cache and model.can_cache and not any(map(self.edits.opens_ahead, grows))
-            else None
-        )
+        cached = use_cache and model.can_cache and not sees_ahead(model, self.edits)
+        self.cache = Cache() if cached else None
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,6 +20,7 @@ from models.architectures import Model
 from models.decoding import BeamStep, Step
 from models.decoding.run_rows import PassRows, StepRows
 from models.trace import Activation, AttentionSite, Trace, in_float32
+from models.trace.edits import Edits
 
 METHODS = ("greedy", "sample", "beam")
 
@@ -107,10 +107,13 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 
 
 @torch.inference_mode()
-def single_pass(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Run:
-    """One pass, without a cache, over tokens that are already there behind the given ones: the same positions, all at once.
+def single_pass(
+    model: Model, given: Sequence[int], tokens: Sequence[int], edits: Edits | None = None
+) -> Run:
+    """Return one pass under these edits, without a cache, over tokens that follow the given ones: all positions at once.
     `tokens` may end with </s>, which is taken but not read."""
-    steps = list(decoding.teacher_forced(model, given, tokens[:-1], recorded=True))
+    how = {"recorded": True, "edits": edits}
+    steps = list(decoding.teacher_forced(model, given, tokens[:-1], **how))
     recording, first = steps[0].recording, _first_written(model, given)
     log_probs = torch.stack([s.log_probs for s in steps])
     read = (_opening(model, given)[-1], *tokens[:-1])
@@ -134,16 +137,18 @@ def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]
     return {name: in_float32(site) for name, site in attention.items() if site.stack == "decoder"}
 
 
-def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autoregression:
-    """Write with a method, one token after the other from the cache, every step recorded. Raises ValueError for a
-    setting that makes no sense, or where what is given leaves no room to write. Under beam search the run is the best
+def autoregressive(
+    model: Model, given: Sequence[int], method: Method, edits: Edits | None = None
+) -> Autoregression:
+    """Generate with a method under these edits, one token after the other, every step recorded. Raises ValueError for a
+    setting that makes no sense, or if the given tokens leave no room to generate. Under beam search the run is the best
     hypothesis, read step by step."""
     if model.longest(len(given)) < 1:
         raise ValueError(
             f"{len(given)} tokens leave no room to write: this model reads at most {model.config.n_ctx}"
         )
     forced = dict(method.forced)
-    how: dict[str, Any] = {"forced": forced, "recorded": True, "max_new": method.max_new}
+    how = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
     if method.how == "greedy":
         return Autoregression(
             method, _one_by_one(model, given, decoding.greedy(model, given, **how))
@@ -156,10 +161,10 @@ def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autore
     if method.how != "beam":
         raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
-    steps = tuple(decoding.beam(model, given, forced=forced, **settings))
+    steps = tuple(decoding.beam(model, given, forced=forced, edits=edits, **settings))
     best = steps[-1].hypotheses[0].tokens
     run = _one_by_one(
-        model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True)
+        model, given, decoding.greedy(model, given, **how | {"forced": best, "max_new": len(best)})
     )
     return Autoregression(method, run, steps)
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models import decoding
+from models.analysis.permutation_test import without_positions
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint
@@ -92,6 +93,20 @@ class Scope:
             Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)),
             self.device,
         )
+
+    @property
+    def has_removable_positions(self) -> bool:
+        """True if this model adds position vectors that can be left out."""
+        return self.model.positions_can_go and hasattr(self.config, "positions")
+
+    def without_positions(self) -> "Scope":
+        """Return the same weights with zero position vectors, of which nothing was measured. Raises ValueError for a model that
+        adds none."""
+        if not self.has_removable_positions:
+            raise ValueError(f"{self.name} has no position vectors that can be left out")
+        model = without_positions(self.model)
+        checkpoint = Checkpoint(self.path, model, self.tokenizer, unmeasured(self.training))
+        return Scope(checkpoint, self.device)
 
     def encode(self, *values: Value, **named: Value) -> dict[str, Encoding]:
         """The tokens of each stream for these fields (`model.fields`), in their order or by name; a stream whose fields are all

@@ -251,13 +251,9 @@ def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
 
 
 def page() -> None:
-    from viz_app.session import url_state
-    from viz_app.sidebar.form import sidebar
-    from viz_app.views.decoding.page import decoding
+    from viz_app.navigation import VIEWS, _page
 
-    url_state.arrive()
-    decoding(sidebar())
-    url_state.publish()
+    _page(VIEWS["decoding"][1])
 
 
 def opened(**params: str) -> AppTest:

@@ -270,9 +270,7 @@ def test_under_another_similarity_no_score_is_said(
         "nothing was measured. What additive learns besides was never trained with these weights and is as in a new model: W, U "
         "and v are drawn at random."
     )
-    assert prose(page).count("exact match") == (
-        step is not None and not address
-    )  # of the weights as trained, at the slider
+    assert "exact match" not in prose(page)
 
 
 def test_what_is_said_under_the_slider() -> None:

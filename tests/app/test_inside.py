@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from models import Scope, Trace, load
 from models.analysis import head_sum, head_walk, softmax
 from models.checkpoint import Checkpoint, save_checkpoint
+from models.percent import percent
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
@@ -468,17 +469,9 @@ def test_the_other_files(trace, at):
 
 
 def page() -> None:
-    import streamlit as st
+    from viz_app.navigation import VIEWS, _page
 
-    from viz_app.session import url_state
-    from viz_app.sidebar.form import sidebar
-    from viz_app.views.inside.page import inside as view
-
-    url_state.arrive()
-    if shown := sidebar():
-        view(shown)
-    url_state.publish()
-    st.empty()
+    _page(VIEWS["inside"][1])
 
 
 @pytest.fixture
@@ -623,7 +616,7 @@ def test_another_similarity_is_run_and_said(opened, scope, name):
         a == b for a, b in zip(own.next_token.predicted, then.next_token.predicted, strict=True)
     )
     (note,) = (row[1] for row in json.loads(json_of(app, "note swapped"))["rows"])
-    assert f"here scored by {name}: on average {100 * apart:.0f} % of a row's attention" in note
+    assert f"here scored by {name}: on average {percent(float(apart))} of a row's attention" in note
     assert f"{same} of {len(own.next_token.predicted)} next tokens" in note
     assert any("not trained this way" in markdown.value for markdown in app.markdown)
     assert app.query_params["similarity"] == name

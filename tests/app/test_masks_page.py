@@ -26,10 +26,10 @@ from models.tokenizers.base import END, PAD, START
 from models.trace.edits import READY_MADE, Edits, MaskChange, ready_made
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.session import mask_notation as masks_notation
 from viz_app.sidebar.examples import examples
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, outcome_text, painter
-from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.controls import default_second
 from viz_app.views.masks.mask_view import MaskView

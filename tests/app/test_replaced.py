@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.navigation import VIEWS as PAGES
 from viz_app.session import cache
 from viz_app.session.cache import opened as opened_models
+from viz_app.session.current_run import CurrentRun
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SOURCE, TARGET, STEP = "3 May 2019", "2019-0", 500
@@ -325,6 +326,12 @@ def test_a_record_that_is_written_anew_is_read_anew(folder: Path) -> None:
     assert cache.trace(now, (SOURCE, TARGET)) is cache.trace(before, (SOURCE, TARGET))
 
 
+def changed(scope: models.Scope, trace: models.Trace, **changes: object) -> models.Trace:
+    run = CurrentRun(scope, trace)
+    spec = replace(run.spec, model=replace(run.spec.model, **changes))
+    return cache.changed_run(run, spec).trace
+
+
 def test_two_folders_with_the_same_weights_share_what_is_computed(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -335,19 +342,16 @@ def test_two_folders_with_the_same_weights_share_what_is_computed(
     assert one is not two
     trace = cache.trace(one, (SOURCE, TARGET))
     assert cache.trace(two, (SOURCE, TARGET)) is trace
-    assert cache.snapshot_trace(two, STEP, trace) is cache.snapshot_trace(one, STEP, trace)
-    swapped = {
-        kind: cache.swapped_trace(two, kind, trace)
-        for kind in SIMILARITIES
-        if kind != one.config.similarity
-    }
+    assert changed(two, trace, step=STEP) is changed(one, trace, step=STEP)
+    others = [kind for kind in SIMILARITIES if kind != one.config.similarity]
+    swapped = {kind: changed(two, trace, similarity=kind) for kind in others}
     assert len(
-        {id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}
+        {id(run) for run in (trace, changed(one, trace, step=STEP), *swapped.values())}
     ) == 2 + len(swapped)
     for kind, run in swapped.items():
         (alone,) = one.with_similarity(kind).run_batch([(SOURCE, trace.streams["target"])])
         torch.testing.assert_close(run.attention[SELF].weights(1), alone.attention[SELF].weights(1))
-    assert cache.swapped_trace(two, "dot", trace) is cache.swapped_trace(one, "dot", trace)
+    assert changed(two, trace, similarity="dot") is changed(one, trace, similarity="dot")
 
 
 def test_while_one_types_no_old_weights_answer(folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from app_parts import component, of_key, prose
+from app_parts import component, of_key
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -85,19 +85,13 @@ def test_many_layers_and_heads_are_lists() -> None:
 
 
 @pytest.mark.parametrize("page", SIMILAR)
-def test_a_similarity_that_was_chosen_is_shown_or_visibly_let_go(page: str) -> None:
+def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) -> None:
     app = opened(page, similarity="cosine", **SIMILAR[page])
-    dropped = [button for button in app.button if button.key == "drop"]
-    if page in ("attention", "inside"):
-        assert not dropped
-        assert "scored by cosine" in prose(app)
-        return
-    assert bool(dropped) == (page != "models")
-    if dropped:
-        assert (
-            "with the similarity it was trained with, scaled dot. The one you chose, cosine, holds on"
-            in prose(app)
-        )
-        dropped[0].click().run()
-        assert not [button for button in app.button if button.key == "drop"]
+    undo = [button for button in app.button if button.key == "undo-similarity"]
+    assert bool(undo) == (page not in ("models", "from-rnn"))
+    if undo:
+        assert "cosine" in undo[0].label
+        assert "scaled dot" in undo[0].label
+        undo[0].click().run()
+        assert not [button for button in app.button if button.key == "undo-similarity"]
         assert "similarity" not in address(app)

@@ -43,7 +43,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
         )
         drawn[f"decoding, {how}"] = decoding.payloads(run, choices)
     for site in list(trace.attention.values())[-1:]:
-        drawn["attention"] = attention.payloads(run, attention.Choices(None, "", Focus(site.name)))
+        drawn["attention"] = attention.payloads(run, attention.Choices(Focus(site.name)))
         for changes in (Edits(), Edits.of_kinds(**{site.kind: MaskChange(forbidden=((1, 0),))})):
             choices = masks.Choices("", "", 0, changes, site.kind, site.name, 0)
             drawn[f"masks, {len(changes.edits)}"] = masks.payloads(run, choices)

@@ -17,7 +17,6 @@ from drawn import Drawing, letters, mixed, rgb, saved
 
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
-from models.trace.edits import Edits
 from viz_app import ui, words
 from viz_app.drawing import cells, export, pooling
 from viz_app.drawing.npz import PIECE, Rows, npz
@@ -154,7 +153,7 @@ def test_a_file_is_never_there_at_once(
 def test_of_a_changed_mask_no_more_is_worked_out_at_once(
     scope: Scope, trace: Trace, together: list[int]
 ) -> None:
-    choices = Choices("", "", 0, Edits(), "self", "decoder.layers.1.self_attn", 2)
+    choices = Choices("", "", 0, "self", "decoder.layers.1.self_attn", 2)
     view = views(CurrentRun(scope, trace), choices)[1]
     own = view.after.trace.attention[view.site]
     together.clear()

@@ -288,11 +288,9 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
         if "masks" in view:
             return masks.payloads(
                 run,
-                masks.Choices(
-                    "", "", 0, Edits(), "self", OWN, HEAD, (9, 3) if view != "masks" else None
-                ),
+                masks.Choices("", "", 0, "self", OWN, HEAD, (9, 3) if view != "masks" else None),
             )
-        return inside.payloads(run, inside.Choices("", view, "rows", OWN, HEAD, None, None, 0))
+        return inside.payloads(run, inside.Choices(view, "rows", OWN, HEAD, None, None, 0))
 
     first = pictures()  # what the model runs anew is kept
     with Largest() as largest_tensor:

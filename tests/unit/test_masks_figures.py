@@ -21,9 +21,9 @@ from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
+from viz_app.session import mask_notation as masks_notation
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, outcome_text, painter
-from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import LogProbChange, MaskView
 

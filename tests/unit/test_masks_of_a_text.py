@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from drawn import letters, saved
+from small_runs import edited
 
 from models.architectures.gpt import SELF
 from models.architectures.transformer import Transformer
@@ -17,10 +18,10 @@ from models.runs.masked_comparison import run_masked
 from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app.drawing.payload import unpack
+from viz_app.session import mask_notation as masks_notation
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, painter
-from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView
@@ -49,9 +50,8 @@ def viewed(
     scope: Scope, change: MaskChange, shown: int = 0, continuation: str | None = FOLLOWS
 ) -> MaskView:
     run = CurrentRun(scope, scope.run(FIRST, continuation))
-    return masks_payloads.views(
-        run, Choices(SECOND, "", shown, Edits.of_kinds(self=change), "self", OWN, HEAD)
-    )[1]
+    changed = edited(run, Edits.of_kinds(self=change))
+    return masks_payloads.views(changed, Choices(SECOND, "", shown, "self", OWN, HEAD))[1]
 
 
 def by_hand(n: int, change: MaskChange) -> torch.Tensor:
@@ -73,8 +73,8 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
 
 
 def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
-    run = CurrentRun(scope, scope.run(FIRST, FOLLOWS))
-    chosen = Choices("", "", 0, Edits.of_kinds(self=WINDOW), "self", OWN, HEAD)
+    run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), Edits.of_kinds(self=WINDOW))
+    chosen = Choices("", "", 0, "self", OWN, HEAD)
     written = dict(masks_payloads.payloads(run, chosen)["written"]["rows"])
     own, changed = (
         log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from small import random_bert, words_of
+from small_runs import edited
 
 from models.analysis.output_comparison import compare_outputs
 from models.architectures.bert import SELF
@@ -42,10 +43,8 @@ def scope_of(head: str) -> Scope:
 def viewed(head: str, *asked: object) -> MaskView:
     scope = scope_of(head)
     changes = Edits.of_kinds(self=MaskChange(forbidden=CELLS))
-    run = CurrentRun(scope, scope.run(*asked))
-    return masks_payloads.views(
-        run, Choices("", "", 0, changes, "self", "encoder.layers.0.self_attn", 1)
-    )[1]
+    run = edited(CurrentRun(scope, scope.run(*asked)), changes)
+    return masks_payloads.views(run, Choices("", "", 0, "self", "encoder.layers.0.self_attn", 1))[1]
 
 
 def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]:

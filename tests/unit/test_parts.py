@@ -22,7 +22,7 @@ from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.scale import Scale
-from viz_app.session import live, reference_models, respond, url_state
+from viz_app.session import live, reference_models, respond, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import SITE, Focus, pick_head
 from viz_app.session.live import LiveSession
@@ -311,7 +311,7 @@ def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace
 
 
 def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trace: Trace) -> None:
-    changes = partial(masks_state.changes, trace)
+    changes = partial(run_changes.mask_edits, trace)
     session.run(changes)
     masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
     masks_state.choose(ENCODER_SELF, "window", 3)
@@ -329,7 +329,7 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     assert pasted == Edits.of_kinds(
         encoder_self=MaskChange(ready="block-diagonal", k=4), decoder_self=MaskChange(("padding",))
     )
-    masks_state.undo()
+    run_changes.undo("edits")
     assert session.run(changes) == Edits()
     assert session.says == {}
 
@@ -337,14 +337,14 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
 def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     trace = letters("recurrent", n_ctx=13).run("ab", "b")
     found = session.run(
-        lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1"
+        lambda: run_changes.mask_edits(trace), encoder_mask="causal", cross_mask="f0.1"
     )
     assert found == Edits.of_kinds(cross=MaskChange(forbidden=((0, 1),)))
 
 
 def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) -> None:
     trace = letters("gpt", n_ctx=13).run("abc")
-    changes = partial(masks_state.changes, trace)
+    changes = partial(run_changes.mask_edits, trace)
     found = session.run(changes, self_mask="window2", decoder_mask="nolook")
     assert found == Edits.of_kinds(self=MaskChange(ready="window", k=2))
     masks_state.paint("self", [(2, 1, 0)])
@@ -353,13 +353,13 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
         self=MaskChange(("look-ahead", "window of 5"), forbidden=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
-    masks_state.undo(["self"])
+    run_changes.undo("edits", ("self",))
     assert session.run(changes) == Edits()
 
 
 def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Session) -> None:
-    assert masks_state.changes_of("two_stream").name == "two-stream-mask"
-    assert masks_state.changes_of("two_stream") is masks_state.changes_of("two_stream")
+    assert run_changes.mask_change("two_stream").name == "two-stream-mask"
+    assert run_changes.mask_change("two_stream") is run_changes.mask_change("two_stream")
 
 
 @pytest.mark.parametrize(("family", "asked", "kind"), [

@@ -123,7 +123,7 @@ def test_the_table_of_measures_read_back(trace: Trace) -> None:
 def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     scope = letters("gpt")
     run = CurrentRun(scope, scope.run("abcab=d"))
-    choices = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
+    choices = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
     drawn = payloads(run, choices)
     assert set(drawn) == {"several", "checks"}
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title", *["passed", "value"] * 3]
@@ -131,7 +131,7 @@ def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     site.out[0, 2, 3, 1] += 0.5  # of the second layer, whose last head is drawn
     verdicts = [text for look, text in payloads(run, choices)["checks"]["rows"] if look == "failed"]
     assert verdicts == ["✗ weights · v is what the model used"]
-    only_first = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
+    only_first = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
     assert not [look for look, _ in payloads(run, only_first)["checks"]["rows"] if look == "failed"]
 
 
@@ -149,7 +149,7 @@ def test_the_heads_of_a_long_text_are_measured_once(
         drawn = [
             unpack(
                 payloads(
-                    run, Choices("", "several", "rows", SITES[0], 0, None, None, 0, heads, "first")
+                    run, Choices("several", "rows", SITES[0], 0, None, None, 0, heads, "first")
                 )["several"]
             )
             for run in texts

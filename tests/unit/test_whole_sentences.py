@@ -18,6 +18,7 @@ from models.layers.masks import Mask
 from models.layers.positions import wavelengths
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
+from viz_app.session import run_changes
 from viz_app.views.from_rnn import cost_text, reach_text
 from viz_app.views.from_rnn import learners_text as from_rnn_learners_text
 from viz_app.views.from_rnn import text as from_rnn_text
@@ -412,7 +413,7 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
     """A link from yesterday shows the same today."""
     named = masks_state.SECOND.name, masks_state.WHICH.name, masks_state.PAINTED.name
     assert named == ("masks-second", "masks-shown", "mask")
-    by_kind = {kind: parameter.name for kind, parameter in masks_state.CHANGES.items()}
+    by_kind = {kind: parameter.name for kind, parameter in run_changes.MASK_CHANGES.items()}
     assert by_kind == {
         "encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask", "self": "self-mask",
         "content": "content-mask", "query": "query-mask",

@@ -5,31 +5,30 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.drawing.notes import first_output, small_print
+from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 
 NOTE = "note swapped"
 
 
-def note(own: CurrentRun, swapped_run: CurrentRun, site: str, head: int, name: str) -> Pictures:
-    """What the exchange has done to this head and to what the model says; nothing if there was none."""
+def note(run: CurrentRun, site: str, head: int) -> Pictures:
+    """Return the note on how the exchanged similarity changes this head and the output; nothing if it is the model's own."""
+    name = run.spec.model.similarity
     if not name:
         return {}
-    trained_with = own.scope.config.similarity
-    text = swapped(
-        own.trace, swapped_run.trace, swapped_run.trace.attention[site], head, name, trained_with
-    )
-    return {NOTE: small_print(text)}
+    before = cache.changed_run(run.unchanged, run.spec.without("similarity"))
+    trained_with = before.scope.config.similarity
+    changed = run.trace.attention[site]
+    return {NOTE: small_print(swapped(before.trace, run.trace, changed, head, name, trained_with))}
 
 
-def trained(run: CurrentRun, name: str) -> str:
-    """How the weights came about, and how good they are under the similarity of this name, "" for the model's own."""
-    record = run.scope.training
-    return (
-        words.training_of_swapped(record, run.scope.config.similarity, name)
-        if name
-        else words.training_summary(record)
-    )
+def trained(run: CurrentRun) -> str:
+    """Return how the weights were trained and what was measured of them as they are used here."""
+    record, name = run.scope.training, run.spec.model.similarity
+    if not name:
+        return words.training_summary(record)
+    return words.training_of_swapped(record, run.unchanged.scope.config.similarity, name)
 
 
 def swapped(

@@ -1,19 +1,38 @@
-"""What a page is given: a run of a checkpoint on two texts."""
+"""The run that a page shows."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 from models import Scope, Trace
+from models.runs.spec import ModelRef, RunSpec
 from viz_app import words
 
 
 @dataclass(frozen=True)
 class CurrentRun:
-    """A run to show. `stale` is set while what stands in the sidebar cannot be run and the last good run stays."""
+    """A run to show. `stale` is set while the text in the boxes cannot be run and the last good run stays.
+
+    `spec` says what determines it; if it is not given, the checkpoint as trained, on the fields of the trace. `own` is the run
+    of the unchanged model, None if this is it.
+    """
 
     scope: Scope
     trace: Trace
     stale: bool = False
+    spec: RunSpec = None  # type: ignore[assignment]
+    own: CurrentRun | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec is None:
+            ref = ModelRef(str(self.scope.path))
+            object.__setattr__(self, "spec", RunSpec(ref, tuple(self.trace.fields.values())))
 
     @property
     def terms(self) -> words.Terms:
         return words.terms(self.scope.task, self.scope.name)
+
+    @property
+    def unchanged(self) -> CurrentRun:
+        """The run of the model as it was trained."""
+        return self.own or self

@@ -47,7 +47,10 @@ class LiveSession:
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(16)  # whoever knows it may ask
-        self.run: CurrentRun | None = None  # the last run that could be shown
+        self.run: CurrentRun | None = (
+            None  # the last run of the unchanged model that could be shown
+        )
+        self.change: Callable[[CurrentRun], CurrentRun] = lambda own: own  # by the page's changes
         self.view: object = None  # the page that stands
         self.name = ""  # of the checkpoint asked for
         self.picked = ""  # what the picker calls the one that stands
@@ -74,6 +77,11 @@ class LiveSession:
     @answer.setter
     def answer(self, answer: Callable[..., Pictures] | None) -> None:
         self._answer = self.edition[1], answer
+
+    @property
+    def shown(self) -> CurrentRun:
+        """The last run, with the session's changes."""
+        return self.change(self.run)
 
     @property
     def is_open(self) -> bool:

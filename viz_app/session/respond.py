@@ -61,9 +61,10 @@ def answering(
         trace, notes = read(session, *texts)
         if not trace:
             session.run = replace(session.run, stale=True)
-        run, under = session.run, {f"note {field}": note for field, note in notes.items()}
-        under["written"] = strip(run.trace, run.terms, run.stale)
+        under = {f"note {field}": note for field, note in notes.items()}
         try:
+            run = session.shown
+            under["written"] = strip(run.trace, run.terms, run.stale)
             return {**under, **pictures(run)}
         except (models.InputError, CheckpointError):  # the rerun will say so where it belongs
             return under

@@ -19,6 +19,7 @@ from viz_app.words.attention import (  # fmt: skip
     sides,
     where_from,
 )
+from viz_app.words.changes import changes
 from viz_app.words.glossary import GLOSSARY, annotate, entries
 from viz_app.words.terms import (  # fmt: skip
     ONE_TEXT,
@@ -36,7 +37,6 @@ from viz_app.words.training import (  # fmt: skip
     score,
     score_summary,
     sentence,
-    similarity_dropped,
     steps,
     training_brief,
     training_of_swapped,
@@ -48,9 +48,9 @@ from viz_app.words.training import (  # fmt: skip
 )
 
 __all__ = [
-    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes",
+    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes", "changes",
     "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
     "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "percent", "place", "score", "score_summary",
-    "sentence", "sides", "similarity_dropped", "steps", "terms", "training_brief", "training_of_swapped", "training_origin",
+    "sentence", "sides", "steps", "terms", "training_brief", "training_of_swapped", "training_origin",
     "training_summary", "unequal_training", "untrained", "where_from", "with_warning",
 ]  # fmt: skip

@@ -122,14 +122,6 @@ def training_of_swapped(training: dict, own: str, name: str) -> str:
     return f"{said}{_untrained(name)}"
 
 
-def similarity_dropped(name: str, own: str) -> str:
-    """That a page shows a model with its own similarity, though another was chosen elsewhere."""
-    return (
-        f"This page shows the model with the similarity it was trained with, {own}. The one you chose, {name}, holds on the pages "
-        "Attention and Inside a head."
-    )
-
-
 def _untrained(name: str) -> str:
     """That a similarity which was swapped in has numbers of its own that nobody trained; empty where it has none."""
     begins = SIMILARITIES[name].initialisation

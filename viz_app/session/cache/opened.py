@@ -5,12 +5,11 @@ from pathlib import Path
 
 import models
 from models import Scope
-from models.analysis import permutation_test
-from models.checkpoint import Checkpoint, Description
+from models.checkpoint import Description
 from models.checkpoint_files import FILES, snapshot_path
 from models.hub import load as hub
 from models.opening import describe, shipped_folder
-from models.scores import unmeasured
+from models.runs.spec import ModelRef
 from viz_app import checkpoints
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Value, cached
@@ -41,32 +40,20 @@ def checkpoint_drawing(name: str, what: Hashable, make: Callable[[], Value]) -> 
     return store.kept.get(("drawn of", what, name, _files(name, FILES)), make)
 
 
-def snapshot(scope: Scope, step: int) -> Scope:
-    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
+def changed_model(scope: Scope, ref: ModelRef) -> Scope:
+    """Return this checkpoint with the changes of `ref`. Raises models.checkpoint.CheckpointError."""
+    return ref.open(
+        lambda _, snapshot: scope if snapshot is None else _snapshot(scope, snapshot),
+        lambda scope, change, make: cached(scope, change, make=make, spared=True),
+    )
+
+
+def _snapshot(scope: Scope, step: int) -> Scope:
     path = str(scope.path)
     files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
     return store.kept.get(
         ("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True
     )
-
-
-def with_similarity(scope: Scope, similarity: str) -> Scope:
-    """The same weights with another similarity. Raises ValueError for a model without self-attention."""
-    return cached(
-        scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True
-    )
-
-
-def without_positions(scope: Scope) -> Scope:
-    """The same weights without position vectors; nothing was measured of them."""
-
-    def bare() -> Scope:
-        model = permutation_test.without_positions(scope.model)
-        return Scope(
-            Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device
-        )
-
-    return cached(scope, "without positions", make=bare, spared=True)
 
 
 def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:

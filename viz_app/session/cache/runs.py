@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import models
@@ -10,12 +11,15 @@ from models import Scope, Trace
 from models.architectures.base import ORDER, POSITIONS, TEXT
 from models.checkpoint import CheckpointError
 from models.decoding import runs as decoding_runs
+from models.runs.inputs import Value
 from models.runs.masked_comparison import MaskedRun, run_masked, unmasked
+from models.runs.spec import RunSpec, reading
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
-from viz_app.session.cache.opened import scope, snapshot, with_similarity
-from viz_app.session.cache.store import Value, cached
+from viz_app.session.cache.opened import changed_model, scope
+from viz_app.session.cache.store import cached
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import is_long
 
 Chosen = tuple[
@@ -106,61 +110,49 @@ def _readable(
     return readable
 
 
-def teacher_forced_trace(scope: Scope, source: str, target: Encoding) -> Trace:
-    """A model's run on a source and on another run's target. Raises models.InputError."""
-    return cached(
-        scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0]
-    )
+def changed_run(own: CurrentRun, spec: RunSpec) -> CurrentRun:
+    """Return the run of this spec, which changes something about the unchanged run `own`; `own` itself if it changes nothing
+    about the forward pass. Raises models.checkpoint.CheckpointError."""
+    if spec.is_own:
+        return replace(own, spec=spec)
+    scope = changed_model(own.scope, spec.model)
+    values = reading(scope, own.trace)
+    trace = cached(scope, "run", values, spec.edits, make=lambda: spec.reread(scope, own.trace))
+    return replace(own, scope=scope, trace=trace, spec=spec, own=own)
 
 
-def snapshot_trace(scope: Scope, step: int, of: Trace) -> Trace:
-    """The texts of a run, what the model wrote among them, under the weights of an earlier step, teacher-forced."""
-    return _trace_of_texts(snapshot(scope, step), of)
-
-
-def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
-    """The texts of a run under the same weights with another similarity, teacher-forced."""
-    return _trace_of_texts(with_similarity(scope, similarity), of)
-
-
-def _trace_of_texts(scope: Scope, of: Trace) -> Trace:
-    model = scope.model
-    asked = (
-        tuple(of.streams[field.stream] for field in model.fields)
-        if model.translates
-        else tuple(of.fields.values())
-    )
-    return cached(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
-
-
-def row_trace(scope: Scope, row: Encoding) -> Trace:
-    """A model's run on a row of tokens that is already there, on the stream of its first field."""
-    return cached(scope, "row", row, make=lambda: scope.run(row))
+def given_trace(scope: Scope, *values: Value | None) -> Trace:
+    """Return a model's run on these fields, texts or rows of tokens that are already there. Raises models.InputError."""
+    return cached(scope, "run", values, Edits(), make=lambda: scope.run(*values))
 
 
 def autoregression(
-    scope: Scope, source: tuple[int, ...], method: decoding_runs.Method
+    run: CurrentRun, given: tuple[int, ...], method: decoding_runs.Method
 ) -> decoding_runs.Autoregression:
-    """What a method writes for these source tokens, with every step's attention."""
+    """Return the tokens that a method generates from these under the run's edits, with every step's attention."""
+    scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
         "decoded",
-        source,
+        given,
         method,
-        make=lambda: decoding_runs.autoregressive(scope.model, source, method),
+        edits,
+        make=lambda: decoding_runs.autoregressive(scope.model, given, method, edits),
     )
 
 
 def single_pass(
-    scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]
+    run: CurrentRun, given: tuple[int, ...], tokens: tuple[int, ...]
 ) -> decoding_runs.Run:
-    """One pass without a cache over tokens that are already there."""
+    """Return one pass without a cache, under the run's edits, over tokens that are already there."""
+    scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
         "single pass",
-        source,
+        given,
         tokens,
-        make=lambda: decoding_runs.single_pass(scope.model, source, tokens),
+        edits,
+        make=lambda: decoding_runs.single_pass(scope.model, given, tokens, edits),
     )
 
 

@@ -1,13 +1,13 @@
 """The trace of training, on the Attention page: the same text under the weights of an earlier step."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
-from models import CheckpointError
 from models.trace import AttentionSite, Trace
-from viz_app import checkpoints, ui, words
+from viz_app import ui, words
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls.step_payloads import learned_line
@@ -19,34 +19,31 @@ from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.stamp import facts
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import Choice, Switch
-from viz_app.session.run_variants import at_step
+from viz_app.session.run_changes import SHOWS_STEP, STEP
 from viz_app.views.attention import growth_files
 
-_SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 
-
-def choose(run: CurrentRun) -> int | None:
-    """Draw the switch and the slider over the checkpoint's snapshots; returns the chosen step, if there is one to show."""
+def choose(run: CurrentRun) -> None:
+    """Draw the switch and, if it is on, the slider over the checkpoint's training steps."""
     steps = run.scope.snapshots
     if not steps or not st.toggle(
-        "Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))
+        "Show training steps", **url_state.bound(SHOWS_STEP, url_state.get(SHOWS_STEP))
     ):
-        return None
+        return
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
         step = st.select_slider(
             "Training step of the weights",
             steps,
             format_func=lambda s: f"{s:,}",
-            **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
+            **url_state.bound(STEP, url_state.one_of(STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
         show(
             PLAYER,
             {"steps": list(steps), "step": step},
             "growth-player",
-            on_step=partial(url_state.keep, _STEP),
+            on_step=partial(url_state.keep, STEP),
         )
         slot = st.container(key="growth-note")
     with right:
@@ -60,13 +57,8 @@ def choose(run: CurrentRun) -> int | None:
         )  # above the picture: in it, where it is wider than the picture, it is cut off
         st.altair_chart(ui.presented(chart), key="growth-loss")
         st.caption(growth_files.two_losses(record, run.scope.config.dropout))
-    try:
-        line = learned_line(step, at_step(run, step))
-    except CheckpointError as error:
-        ui.note(slot, checkpoints.error_message(error), bad=True, key=_SHOWN.name)
-        return None
-    ui.note(slot, line, key=_SHOWN.name)
-    return step
+    if run.spec.model.step == step:  # else it could not be opened, which the list of changes says
+        ui.note(slot, learned_line(run), key=SHOWS_STEP.name)
 
 
 def download(
@@ -102,7 +94,8 @@ def _animation(
     site = trace.attention[name]
     hidden = sinks(trace.axes(site)[1])
     for step in run.scope.snapshots:
-        snapshot = shown_as(cache.snapshot_trace(run.scope, step, run.trace))
+        spec = replace(run.spec, model=replace(run.spec.model, step=step))
+        snapshot = shown_as(cache.changed_run(run.unchanged, spec).trace)
         drawn = cells(
             snapshot, snapshot.attention[name], head, tile, hidden if scale.hides_sinks else ()
         )

@@ -11,14 +11,13 @@ from viz_app.components.catalogue import HEAD, OVERVIEW, PLAIN
 from viz_app.components.mounting import show
 from viz_app.controls import similarity_text
 from viz_app.controls.no_attention import no_attention
-from viz_app.controls.similarity import choose_similarity, note_similarity, other_similarity
+from viz_app.controls.similarity import choose_similarity, note_similarity
 from viz_app.controls.tile import choose_tile, tile
 from viz_app.drawing.labels import writes
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
-from viz_app.session.run_variants import at_step, compared
 from viz_app.views.attention import controls, growth
 from viz_app.views.attention.payloads import Choices, payloads, words_joined
 
@@ -33,15 +32,14 @@ def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     none = "This model has no attention, so no token reads another."
     ui.headline("Attention: who reads whom?", heads if run.trace.attention else none)
     strip = st.container()
-    step = growth.choose(run)
+    growth.choose(run)
     if not run.trace.attention:
-        return no_attention(run, strip, step)
-    name = other_similarity(run)  # chosen on the page Inside a head
-    if name:
+        return no_attention(run, strip)
+    if run.spec.model.similarity:  # chosen on the page Inside a head
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-            name = choose_similarity(run)
-    site, focus = chosen_focus(compared(run, step, name).trace)
-    choices = Choices(step, name, focus, tile(), controls.scale(), controls.joins())
+            choose_similarity(run)
+    site, focus = chosen_focus(run.trace)
+    choices = Choices(focus, tile(), controls.scale(), controls.joins())
     drawn = payloads(run, choices)
     with strip:
         show(PLAIN, drawn["written"], key="written")
@@ -52,9 +50,9 @@ def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str) -> None:
     """All heads beside the one head; below that one what it is, its checks and its files."""
-    step, name, focus = choices.step, choices.similarity, choices.focus
+    focus = choices.focus
     shown_as = partial(words_joined, joins=choices.words)
-    trace = compared(run, step, name).trace
+    trace = run.trace
     site, session = shown_as(trace).attention[site_name], live.session()
     all_heads, one_head = st.columns(widths(trace), gap="medium")
     with all_heads:
@@ -71,9 +69,9 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
         with explanation, st.container(key="explanation"):
             st.markdown(_explanation(run, trace, site, focus.head))
         with checks:
-            ui.checks_panel(drawn["checks"], similarity_text.trained(at_step(run, step), name))
+            ui.checks_panel(drawn["checks"], similarity_text.trained(run))
         ui.downloads(
-            lambda: shown_as(compared(session.run, step, name).trace),
+            lambda: shown_as(session.shown.trace),
             site,
             focus.head,
             run.terms,
@@ -81,7 +79,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
             choices.tile,
         )
         growth.download(
-            lambda: session.run, site, focus.head, choices.scale, shown_as, choices.tile
+            lambda: session.shown, site, focus.head, choices.scale, shown_as, choices.tile
         )
 
 

@@ -16,17 +16,13 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
-from viz_app.session.run_variants import at_step, compared
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page: a step of the training, None for the last; a similarity instead of the model's own, or "";
-    the head and its locked token; the part of a long text, None for all of it; how strongly weights are drawn;
-    whether sub-words are joined to words, where the tokenizer knows them."""
+    """The choices on the page: the head and its locked token; the part of a long text, None for all of it; the colour scale;
+    whether sub-words are merged into words, if the tokenizer knows them."""
 
-    step: int | None
-    similarity: str
     focus: Focus
     tile: Tile = None
     scale: Scale = field(default_factory=Scale)
@@ -35,14 +31,13 @@ class Choices:
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
-    own, run_shown = at_step(run, choices.step), compared(run, choices.step, choices.similarity)
-    trace, whole = words_joined(run_shown.trace, choices.words), run_shown.trace
+    trace, whole = words_joined(run.trace, choices.words), run.trace
     focus = choices.focus.within(whole).within(trace)
     site, of_tokens = trace.attention[focus.site], whole.attention[focus.site]
     made = cache.trace_finding(whole, ("overview", choices.words), lambda: all_codes(trace))
     return {
-        **step_notes(run, own, whole, choices.step),
-        **similarity_text.note(own, run_shown, focus.site, focus.head, choices.similarity),
+        **step_notes(run),
+        **similarity_text.note(run, focus.site, focus.head),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": check_rows(

@@ -8,7 +8,6 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.catalogue import BEAM_TREE, PLAIN, STEPPER
 from viz_app.components.mounting import show
-from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live
@@ -25,7 +24,6 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     recurrent = run.scope.model.is_recurrent
     ui.headline(text.QUESTION, text.answer(recurrent))
-    drop_similarity(run)
     strip = st.container()
     if not run.scope.model.can_write:
         with strip:
@@ -76,14 +74,14 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
     scope, session, step = run.scope, live.session(), choices.place.step
 
     def now() -> Story:
-        return story(session.run, choices)[1]
+        return story(session.shown, choices)[1]
 
     def about() -> Facts:
         return facts(now().trace, decoding=HOW[now().method.how])
 
     def drawing() -> str:
         both = now()
-        position = min(choices.of(given_ids(session.run)).place.step, both.n_steps - 1)
+        position = min(choices.of(given_ids(session.shown)).place.step, both.n_steps - 1)
         given = both.trace.fields[scope.model.fields[0].name]
         title = f"{given} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
         return svg.drawing(both, scope, choices.reading, position, title)

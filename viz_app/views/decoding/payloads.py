@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from models.decoding.incremental import sees_ahead
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.runs.scope import Scope
@@ -75,6 +76,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
                 both.serial,
                 _uncached(run, both),
                 from_cache=run.scope.model.can_cache,
+                sees_ahead=sees_ahead(run.scope.model, run.spec.edits),
             )
         ),
     }
@@ -93,10 +95,10 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     """What inference writes, and the whole of what the page tells."""
     given, n_opening = given_ids(run), _n_opening(run)
     method = choices.of(given).method
-    written = cache.autoregression(run.scope, given, method)
+    written = cache.autoregression(run, given, method)
     free: Run | None = None
     if method.forced:
-        free = cache.autoregression(run.scope, given, replace(method, forced=())).run
+        free = cache.autoregression(run, given, replace(method, forced=())).run
     return written, Story(
         run.trace, _teacher_forced(run, method), written.run, written.method, free, n_opening
     )
@@ -130,7 +132,7 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
         return of_trace(run.trace, n_opening - 1)
     return single_pass(
         run,
-        cache.autoregression(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken,
+        cache.autoregression(run, given_ids(run), Method(max_new=method.max_new)).run.taken,
     )
 
 
@@ -143,7 +145,7 @@ def _uncached(run: CurrentRun, both: Story) -> Run:
 
 def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """One pass without a cache over tokens that are already there."""
-    return cache.single_pass(run.scope, given_ids(run), tokens)
+    return cache.single_pass(run, given_ids(run), tokens)
 
 
 def _note(run: CurrentRun, both: Story, choices: Choices) -> str:

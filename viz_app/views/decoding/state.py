@@ -4,7 +4,6 @@ Positions are counted from 0 here and from 1 in the URL. Forced tokens belong to
 it is edited or another checkpoint opened they are cleared, and the page says so.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,29 +13,14 @@ import streamlit as st
 from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
+from viz_app.session.run_changes import FORCED, pairs
 from viz_app.views.decoding.payloads import Place
 
 _SOURCE, _CLEARED = "decoding source", "decoding cleared"
-Pairs = tuple[tuple[int, int], ...]
-
-
-def _read_pairs(text: str) -> list[tuple[int, int]]:
-    found = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in text.split(",")[:200])
-    return [(int(m[1]), int(m[2])) for m in found if m]
-
-
-def _read_forced(text: str) -> Pairs:
-    return tuple(
-        sorted({position - 1: token for position, token in _read_pairs(text) if position}.items())
-    )
-
-
-def _write_forced(forced: Pairs) -> str:
-    return ",".join(f"{position + 1}:{token}" for position, token in forced)
 
 
 def _read_node(text: str) -> tuple[int, int] | None:
-    return next(((step - 1, rank - 1) for step, rank in _read_pairs(text) if step and rank), None)
+    return next(((step - 1, rank - 1) for step, rank in pairs(text) if step and rank), None)
 
 
 def _write_node(node: tuple[int, int]) -> str:
@@ -44,7 +28,6 @@ def _write_node(node: tuple[int, int]) -> str:
 
 
 STEP = Whole("step", 1, low=1, high=99_999)
-FORCED = Notation("force", (), True, read=_read_forced, write=_write_forced)
 NODE = Notation("node", None, True, read=_read_node, write=_write_node)
 MEAN = Switch("heads", on="mean")
 

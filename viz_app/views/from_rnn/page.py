@@ -5,7 +5,6 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
-from viz_app.controls.similarity import drop_similarity
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -38,7 +37,6 @@ SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
 def from_rnn(run: CurrentRun) -> None:
     """Draw the page."""
     ui.headline(say.QUESTION, say.ANSWER)
-    drop_similarity(run)
     section = st.segmented_control(
         "Section",
         list(SECTIONS),

@@ -52,9 +52,7 @@ def _read(scope: Scope, run: CurrentRun) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
     if scope is run.scope:
         return run.trace
-    return cache.teacher_forced_trace(
-        scope, run.trace.streams["source"].text, run.trace.streams["target"]
-    )
+    return cache.given_trace(scope, run.trace.streams["source"].text, run.trace.streams["target"])
 
 
 def _draw(scopes: list[Scope], traces: list[Trace]) -> None:

@@ -13,7 +13,6 @@ from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.parameters import Choice, Several, Whole
-from viz_app.session.run_variants import under_similarity
 from viz_app.views.inside import text
 from viz_app.views.inside.payloads import Choices, head_group
 from viz_app.views.inside.several import FIRST, MOST, toggle
@@ -37,8 +36,8 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     tokens = below.container(key="inside-token-rows")
     several = url_state.get(VIEW) == "several"  # which has no tokens to choose
     with row if several else below:
-        name = choose_similarity(run)
-    site, focus = chosen_focus(under_similarity(run, name).trace)
+        choose_similarity(run)
+    site, focus = chosen_focus(run.trace)
     kinds = dict(by_kind(run.trace))
     with row:
         which_head.which_head(
@@ -68,13 +67,13 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     )
     stage = url_state.get(STAGE) if view == "walk" else 0
     return Choices(
-        name, view, convention, site.name, focus.head, query, key, stage, heads, measure
+        view, convention, site.name, focus.head, query, key, stage, heads, measure
     ), tokens
 
 
 def _move(kind: str, site: str, head: int) -> None:
     """Look at this head. One of another `kind` reads other tokens, among other heads."""
-    if live.session().run.trace.attention[site].kind != kind:
+    if live.session().shown.trace.attention[site].kind != kind:
         url_state.keep(KEY, None)
         url_state.keep(HEADS, None)
     pick_head(site, head)
@@ -99,7 +98,7 @@ def choose_weight(query: int, key: int) -> None:
 
 def choose_head(choices: Choices, number: int) -> None:
     """Draw another head's lines, or no longer this one's."""
-    url_state.keep(HEADS, toggle(head_group(live.session().run, choices)[1].drawn_heads, number))
+    url_state.keep(HEADS, toggle(head_group(live.session().shown, choices).drawn_heads, number))
 
 
 def choose_measure(name: str) -> None:

@@ -59,7 +59,7 @@ def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGenerator) -> None:
-    compared, cell = selection(run, choices)
+    cell = selection(run, choices)
     site, view = cell.site, choices.view
     note_similarity(drawn)
     if "choice" in drawn:
@@ -80,7 +80,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
     elif view == "heads":
         show(HEADS, drawn["heads"], on_pick=lambda head: pick_head(site.name, head))
     else:
-        _scaling(compared.trace, cell)
+        _scaling(run.trace, cell)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         unlike = words.departures(run.scope.config) if view == "walk" else ""
@@ -89,7 +89,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
         st.markdown("\n\n".join(part for part in (explanation, text.missing(site), unlike) if part))
         _downloads(cell, choices)
     with right:
-        ui.checks_panel(drawn["checks"], similarity_text.trained(run, choices.similarity))
+        ui.checks_panel(drawn["checks"], similarity_text.trained(run))
 
 
 def _scaling(trace: Trace, cell: Cell) -> None:
@@ -115,12 +115,11 @@ def _downloads(cell: Cell, choices: Choices) -> None:
 
     def of(make: Callable[[Trace, Cell], str | bytes]) -> Callable[[], str | bytes]:
         def made() -> str | bytes:
-            compared, cell = selection(session.run, choices)
-            return make(compared.trace, cell)
+            return make(session.shown.trace, selection(session.shown, choices))
 
         return made
 
-    trace = selection(session.run, choices)[0].trace
+    trace = session.shown.trace
     head = provenance.head_name(trace, cell.site, cell.head)
     name = f"{head}.query{cell.query + 1}"
     npz, csv = "application/octet-stream", "text/csv"
@@ -141,7 +140,7 @@ def _downloads(cell: Cell, choices: Choices) -> None:
         "several": [
             (
                 "All measures, CSV",
-                lambda: measures_csv(head_group(session.run, choices)[1]),
+                lambda: measures_csv(head_group(session.shown, choices)),
                 f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv",
                 csv,
             )
@@ -150,6 +149,4 @@ def _downloads(cell: Cell, choices: Choices) -> None:
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:
-            ui.download(
-                label, make, file, mime, lambda: facts(selection(session.run, choices)[0].trace)
-            )
+            ui.download(label, make, file, mime, lambda: facts(session.shown.trace))

@@ -13,7 +13,6 @@ from viz_app.drawing.weight_cell import Cell, token_choice
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.session.run_variants import under_similarity
 from viz_app.views.inside import cell as cells
 from viz_app.views.inside import matrices
 from viz_app.views.inside.several import FIRST, HeadGroup, several
@@ -23,11 +22,10 @@ DRAWN_BY_STREAMLIT = "scaling"  # the view that is charts, and has no payload
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page: a similarity instead of the model's own, or ""; the view and its convention; the site and the
+    """The choices on the page: the view and its convention; the site and the
     head; the query and the key, None where a telling one is to be found; the stage where the walk begins; which of several heads
     by their numbers, None for the first by the measure, and the measure."""
 
-    similarity: str
     view: str
     convention: str
     site: str
@@ -43,15 +41,15 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     if choices.view == "several":
         return _of_several(run, choices)
-    compared, cell = selection(run, choices)
-    trace, terms = compared.trace, run.terms
+    cell = selection(run, choices)
+    trace, terms = run.trace, run.terms
     views = {
         "walk": lambda: cells.walk(trace, cell, terms, choices.stage),
         "matrices": lambda: matrices.matrices(trace, cell, terms, choices.convention),
         "heads": lambda: cells.heads(trace, cell, terms),
     }
     return {
-        **similarity_text.note(run, compared, choices.site, choices.head, choices.similarity),
+        **similarity_text.note(run, choices.site, choices.head),
         "choice": token_choice(trace, cell, terms),
         **({choices.view: views[choices.view]()} if choices.view in views else {}),
         "checks": check_rows(_checks(trace, cell)),
@@ -69,7 +67,7 @@ def _checks(trace: Trace, cell: Cell) -> list[Check]:
 
 
 def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
-    compared, group = head_group(run, choices)
+    group = head_group(run, choices)
     sites = dict.fromkeys(group.heads[n][0].name for n in group.drawn_heads)
     query = (
         choices.query
@@ -77,10 +75,10 @@ def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
         else None
     )
     return {
-        **similarity_text.note(run, compared, choices.site, choices.head, choices.similarity),
+        **similarity_text.note(run, choices.site, choices.head),
         "several": several(group, run.terms, query),
         "checks": check_rows(
-            _worst([_checks_of(compared.trace, name) for name in sites or [choices.site]])
+            _worst([_checks_of(run.trace, name) for name in sites or [choices.site]])
         ),
     }
 
@@ -97,23 +95,14 @@ def _worst(of_each_site: list[list[Check]]) -> list[Check]:
     ]
 
 
-def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup]:
-    """The run under the chosen similarity, and the heads of the chosen kind in it."""
-    compared = under_similarity(run, choices.similarity)
-    kind = compared.trace.attention[choices.site].kind
-    return compared, HeadGroup(
-        compared.trace,
-        kind,
-        choices.measure,
-        choices.heads,
-        partial(cache.trace_finding, compared.trace),
-    )
+def head_group(run: CurrentRun, choices: Choices) -> HeadGroup:
+    """Return the heads of the chosen kind."""
+    kind = run.trace.attention[choices.site].kind
+    findings = partial(cache.trace_finding, run.trace)
+    return HeadGroup(run.trace, kind, choices.measure, choices.heads, findings)
 
 
-def selection(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
-    """The run under the chosen similarity, and the chosen weight of it."""
-    compared = under_similarity(run, choices.similarity)
-    site = compared.trace.attention[choices.site]
-    return compared, cells.chosen_cell(
-        compared.trace, site, choices.head, choices.query, choices.key
-    )
+def selection(run: CurrentRun, choices: Choices) -> Cell:
+    """Return the chosen weight."""
+    site = run.trace.attention[choices.site]
+    return cells.chosen_cell(run.trace, site, choices.head, choices.query, choices.key)

@@ -76,11 +76,11 @@ def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
 
 def choose_layer(site: str) -> None:
     """Look at the layer of this attention."""
-    trace = live.session().run.trace
+    trace = live.session().shown.trace
     pick_head(site, min(url_state.get(HEAD) or 0, trace.attention[site].n_heads - 1))
 
 
 def choose_token(choices: Choices, position: int) -> None:
     """Look at this token of the run that stands on the page."""
-    found = chosen_position(live.session().run, choices, position)
+    found = chosen_position(live.session().shown, choices, position)
     lock_token("" if found is None else f"q{found}")

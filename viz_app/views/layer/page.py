@@ -8,7 +8,6 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.catalogue import LAYER
 from viz_app.components.mounting import show
-from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, reference_models
 from viz_app.session.current_run import CurrentRun
@@ -22,7 +21,6 @@ from viz_app.views.layer.token_view import Choices, TokenView, token_view
 def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.answer(run.scope.model.sublayers))
-    drop_similarity(run)
     ui.run_strip(run.trace, run.terms, run.stale)
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
@@ -50,10 +48,10 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         session = live.session()
 
         def of(make: Callable[[TokenView], str | bytes]) -> Callable[[], str | bytes]:
-            return lambda: make(token_view(session.run, choices))
+            return lambda: make(token_view(session.shown, choices))
 
         def about() -> Facts:
-            return facts(token_view(session.run, choices).run.trace)
+            return facts(token_view(session.shown, choices).run.trace)
 
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(

@@ -13,10 +13,11 @@ from viz_app import which_head
 from viz_app.controls.text_box import text_box
 from viz_app.controls.tile import tile
 from viz_app.drawing.sites import by_kind
-from viz_app.session import url_state
+from viz_app.session import mask_notation as notation
+from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
-from viz_app.views.masks import notation, state, text
+from viz_app.views.masks import state, text
 from viz_app.views.masks.mask_view import first_site, kinds, own_layers
 from viz_app.views.masks.payloads import Choices, others
 from viz_app.views.masks.state import SECOND, WHICH
@@ -27,7 +28,7 @@ _READY, _K, _PADDED = "masks-ready-{}", "masks-k-{}", "masks-padding-{}"
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls, two rows; what they say, and where the note on the batch belongs."""
-    trace, changes = run.trace, state.changes(run.trace)
+    trace, changes = run.unchanged.trace, run.spec.edits
     kind, site, head = state.view(trace)
     painted = first_site(trace, kind)
     with which_head.row():
@@ -42,15 +43,15 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
         second, problem, row = _batch(run)
         _padding_control(painted.site_kind, changes.of(kind))
         everywhere = {
-            "on_click": state.undo,
-            "args": ([*state.kinds(trace)],),
+            "on_click": run_changes.undo,
+            "args": ("edits", tuple(state.kinds(trace))),
             "disabled": changes == Edits(),
         }
         st.button("Undo all changes", **everywhere, key="masks-undo")
         slot = st.container(
             key="masks-note", width=225
         )  # not emptied first: the picture below would jump
-    return Choices(second, problem, row, changes, kind, site.name, head, tile()), slot
+    return Choices(second, problem, row, kind, site.name, head, tile()), slot
 
 
 def _batch(run: CurrentRun) -> tuple[str, str, int]:

@@ -8,8 +8,8 @@ from models.trace import Trace
 from models.trace.edits import Edits
 from models.trace.outputs import MaskedToken, NextToken
 from viz_app.drawing.notes import first_output
+from viz_app.session.mask_notation import hides_the_future
 from viz_app.views.masks.mask_view import LogProbChange
-from viz_app.views.masks.notation import hides_the_future
 from viz_app.views.masks.text import changed
 
 

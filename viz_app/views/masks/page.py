@@ -9,7 +9,6 @@ from streamlit.delta_generator import DeltaGenerator
 from viz_app import ui, words
 from viz_app.components.catalogue import MASK_PAINTER, PLAIN
 from viz_app.components.mounting import show
-from viz_app.controls.similarity import drop_similarity
 from viz_app.controls.tile import choose_tile
 from viz_app.drawing import provenance
 from viz_app.drawing.cells import is_long
@@ -28,7 +27,6 @@ def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         text.QUESTION,
         text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
     )
-    drop_similarity(run)
     if not run.trace.attention:
         ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
@@ -65,7 +63,7 @@ def _lay_out(
         sublayers = run.scope.model.sublayers
         has_stream = any(sublayer.adds for sublayer in sublayers) if sublayers else None
         st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
-        _downloads(view, lambda: views(session.run, choices)[1])
+        _downloads(view, lambda: views(session.shown, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
 

@@ -14,6 +14,7 @@ from viz_app.drawing.labels import axes_labels, writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
+from viz_app.session.mask_notation import painted
 from viz_app.views.masks import outcome_text
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
@@ -24,7 +25,6 @@ from viz_app.views.masks.mask_view import (
     log_prob_change,
     token_labels,
 )
-from viz_app.views.masks.notation import painted
 from viz_app.views.masks.part import Part, open_blocks
 
 LARGEST_SIDE = 64  # cells a side of a small matrix

@@ -29,7 +29,6 @@ class Choices:
     second: str
     problem: str
     row: int
-    changes: Edits
     kind: str
     site: str
     head: int
@@ -57,7 +56,7 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
     return own, MaskView(
         before,
         after,
-        choices.changes,
+        run.spec.edits,
         choices.kind,
         choices.site,
         choices.head,
@@ -69,21 +68,23 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     scope, most = run.scope, None if run.scope.model.translates else MOST_WRITTEN
+    before = cache.changed_run(run.unchanged, run.spec.without("edits"))
     if choices.second:
-        own = _own_batch(run, choices.second, most)
+        own = _own_batch(before, choices.second, most)
     else:
-        own = [cache.unmasked_run(scope, run.trace, most)]
-    if choices.changes == Edits():
+        own = [cache.unmasked_run(scope, before.trace, most)]
+    if not run.spec.edits:
         return own, own
     return own, cache.masked_runs(
-        scope, tuple(_request(run, one.trace) for one in own), choices.changes, most=most
+        scope, tuple(_request(run, one.trace) for one in own), run.spec.edits, most=most
     )
 
 
 def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun]:
     """Both texts in one batch, padded to the longer, under the model's own masks."""
     trace, scope = run.trace, run.scope
-    requests = _request(run, trace, typed=True), (second, *others(run))
+    typed = run.own is None  # a changed model reads what the unchanged one wrote
+    requests = _request(run, trace, typed), (second, *others(run))
     written = ()
     if scope.model.translates:
         written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)

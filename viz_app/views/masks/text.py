@@ -7,7 +7,7 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
-from viz_app.views.masks.notation import hides_the_future
+from viz_app.session.mask_notation import hides_the_future
 
 QUESTION = "Masks: who may see whom, and why?"
 ANSWER = "Hatched cells may not be read. Click or drag cells: the model runs again at once."

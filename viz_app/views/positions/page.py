@@ -5,7 +5,6 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
-from viz_app.controls.similarity import drop_similarity
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -31,7 +30,6 @@ SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
 def positions(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
     ui.headline(say.QUESTION, say.answer(run.scope.model))
-    drop_similarity(run)
     section = st.segmented_control(
         "Section",
         list(SECTIONS),

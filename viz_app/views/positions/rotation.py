@@ -121,10 +121,10 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
                 "Scores by distance, CSV",
-                lambda: _csv(DistanceView(session.run, choices)),
+                lambda: _csv(DistanceView(session.shown, choices)),
                 f"{DistanceView(run, choices).file}.csv",
                 "text/csv",
-                lambda: facts(session.run.trace),
+                lambda: facts(session.shown.trace),
             )
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -1,7 +1,10 @@
 """What the shuffle test shows of a run: how far each vector moves when the tokens change places, and what is answered then."""
 
+from dataclasses import replace
+
 import torch
 
+from models import Scope
 from models.analysis.checks import Check
 from models.analysis.output_comparison import compare_outputs
 from models.analysis.permutation_test import (
@@ -87,18 +90,23 @@ def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
     other = reordered(row, order_of(row, how, seed))
     for where, scope in (
         (draw_shuffle.WITH, run.scope),
-        (draw_shuffle.WITHOUT, cache.without_positions(run.scope)),
+        (draw_shuffle.WITHOUT, without_positions(run)),
     ):
         for what, asked in (("as typed", row), ("reordered", other)):
             lines.append(
                 (
                     "line",
                     say.answer_sentence(
-                        where, what, *notes.answer_line(cache.row_trace(scope, asked))
+                        where, what, *notes.answer_line(cache.given_trace(scope, asked))
                     ),
                 )
             )
     return lines
+
+
+def without_positions(run: CurrentRun) -> Scope:
+    """Return the run's model with its position vectors left out."""
+    return cache.changed_model(run.unchanged.scope, replace(run.spec.model, positions=False))
 
 
 def _titles(tests: dict[str, ShuffleTest]) -> list[str]:

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from models import Scope
-from models.analysis.permutation_test import ORDERS, without_positions
+from models.analysis.permutation_test import ORDERS
 from models.architectures import Model
 from models.decoding import greedy
 from viz_app import ui, words
@@ -39,7 +39,7 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     ui.run_strip(run.trace, run.terms, run.stale)
     models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
     if not scope.model.is_recurrent:
-        models[draw_shuffle.WITHOUT] = without_positions(scope.model)
+        models[draw_shuffle.WITHOUT] = payloads.without_positions(run).model
     made = partial(payloads.pictures, models=models, how=how, seed=seed)
     drawn = made(run)
     show(SHUFFLE, drawn["positions-shuffle"], "positions-shuffle")
@@ -64,10 +64,10 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             tests = partial(payloads.tests_of, models=models, how=how, seed=seed)
             ui.download(
                 "The changes, CSV",
-                lambda: payloads.csv_of(session.run, *tests(session.run).values()),
+                lambda: payloads.csv_of(session.shown, *tests(session.shown).values()),
                 f"{file_name(run.trace, payloads.FILE)}.csv",
                 "text/csv",
-                lambda: facts(session.run.trace),
+                lambda: facts(session.shown.trace),
             )
         ui.checks_panel(drawn["checks"], words.training_summary(scope.training))
     return None if writing else made

@@ -39,12 +39,12 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 def choose_position(position: int) -> None:
     """Show the answer at this position of the run that stands on the page."""
-    url_state.keep(POSITION, chosen_position(live.session().run.trace.next_token, position))
+    url_state.keep(POSITION, chosen_position(live.session().shown.trace.next_token, position))
 
 
 def hide(positions: Sequence[int]) -> None:
     """Hide these tokens of the row that stands on the page, and no others of it. What is hidden beyond its end stays so."""
-    run = live.session().run
+    run = live.session().shown
     field = next(field for field in run.scope.model.fields if field.kind == POSITIONS)
     row, parameter = run.trace.streams[field.stream], url_state.CHOSEN[field.name]
     beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
@@ -128,12 +128,12 @@ def put_order(order: Sequence[int]) -> None:
 
 def _field() -> str:
     return next(
-        field.name for field in live.session().run.scope.model.fields if field.kind == ORDER
+        field.name for field in live.session().shown.scope.model.fields if field.kind == ORDER
     )
 
 
 def _output() -> TokenInOrder:
-    return first_output(live.session().run.trace)
+    return first_output(live.session().shown.trace)
 
 
 def _take() -> None:
@@ -150,7 +150,7 @@ def _shuffle() -> None:
 
 
 def _put_figure(text: str) -> None:
-    first, *others = live.session().run.scope.model.text_fields
+    first, *others = live.session().shown.scope.model.text_fields
     url_state.keep(url_state.FIELDS[first.name], text)
     for field in others:
         url_state.keep(url_state.FIELDS[field.name], "")

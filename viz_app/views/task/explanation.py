@@ -11,8 +11,7 @@ from models.trace.outputs import (
     Span,
     TokenInOrder,
 )
-from viz_app.drawing.labels import labels
-from viz_app.views.inside.text import quoted
+from viz_app.drawing.labels import labels, quoted
 from viz_app.views.task.text import IN_ORDER, NEXT, ROW, SPAN
 from viz_app.words.allowed import blocking
 

@@ -10,7 +10,6 @@ from viz_app import ui, words
 from viz_app.components import Component
 from viz_app.components.catalogue import ANSWERS, CLASSES, GUESSES, ORDER, PAIR, PLAIN, SPAN
 from viz_app.components.mounting import show
-from viz_app.controls.similarity import drop_similarity
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -37,7 +36,6 @@ COMPONENTS: dict[Component, dict[str, Callable]] = {
 def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.purpose(run.terms, first_output(run.trace), run.scope.training))
-    drop_similarity(run)
     if not has_picture(run.trace):
         ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
@@ -60,10 +58,10 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         st.markdown(explanation(run.trace, output, run.scope.model.of_two))
         session, (label, table) = live.session(), files.TABLES[type(output)]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            about = lambda: facts(session.run.trace)  # noqa: E731
+            about = lambda: facts(session.shown.trace)  # noqa: E731
             ui.download(
                 label,
-                lambda: table(session.run, choices),
+                lambda: table(session.shown, choices),
                 f"{file_name(run.trace, 'task')}.csv",
                 "text/csv",
                 about,

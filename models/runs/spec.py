@@ -1,0 +1,110 @@
+"""A run as a value: everything that determines what a model computes, hashable and independent of any session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from models.runs.inputs import Value
+from models.runs.scope import Scope
+from models.trace import Trace
+from models.trace.edits import Edits
+
+Forced = tuple[tuple[int, int], ...]
+Load = Callable[..., Scope]  # models.load, or what takes its first argument and `snapshot`
+Keep = Callable[[Scope, str, Callable[[], Scope]], Scope]
+
+
+def _make(scope: Scope, change: str, make: Callable[[], Scope]) -> Scope:
+    return make()
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A checkpoint and what is changed about it."""
+
+    checkpoint: str  # a shipped name or a folder
+    step: int | None = None  # training step of a snapshot; None: the final weights
+    similarity: str = ""  # of models.layers.similarity.SIMILARITIES; "" keeps the model's own
+    positions: bool = True  # False: no position vector is added
+
+    @property
+    def own(self) -> ModelRef:
+        """The checkpoint as it was trained."""
+        return ModelRef(self.checkpoint)
+
+    def open(self, load: Load, keep: Keep = _make) -> Scope:
+        """Open the checkpoint with `load` (models.load) and make the changes. `keep(scope, change, make)` may return an earlier
+        result of `make` for the same weights and change.
+
+        Raises:
+            CheckpointError: the checkpoint or its snapshot cannot be opened.
+            ValueError: this model has no similarity to replace, or no position vectors to leave out.
+        """
+        scope = load(self.checkpoint, snapshot=self.step)
+        if self.similarity and self.similarity != scope.model.similarity:
+            swap = partial(scope.with_similarity, self.similarity)
+            scope = keep(scope, f"similarity {self.similarity}", swap)
+        if not self.positions:
+            scope = keep(scope, "no positions", scope.without_positions)
+        return scope
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that determines a run. `forced` holds (position, token id) pairs, taken while generating.
+
+    A changed model reads what the unchanged one read and wrote, so that both runs can be compared position by position.
+    """
+
+    model: ModelRef
+    fields: tuple[Value | None, ...]  # of the model, in their order
+    edits: Edits = field(default_factory=Edits)
+    forced: Forced = ()
+
+    @property
+    def own(self) -> RunSpec:
+        """The same fields, read by the checkpoint as it was trained, with nothing edited or forced."""
+        return RunSpec(self.model.own, self.fields)
+
+    @property
+    def is_own(self) -> bool:
+        """Return True if the forward pass is that of the unchanged model; forced tokens have no part in it."""
+        return self.model == self.model.own and not self.edits
+
+    def without(self, change: str) -> RunSpec:
+        """Return the spec with one of its changes undone: "step", "similarity", "positions", "edits" or "forced"."""
+        unchanged = RunSpec(self.model.own, ())
+        if change in ("edits", "forced"):
+            return replace(self, **{change: getattr(unchanged, change)})
+        if change in ("step", "similarity", "positions"):
+            model = replace(self.model, **{change: getattr(unchanged.model, change)})
+            return replace(self, model=model)
+        raise ValueError(
+            f"a change is step, similarity, positions, edits or forced, not {change!r}"
+        )
+
+    def run(self, open: Callable[[ModelRef], Scope]) -> Trace:
+        """Run it: one recorded forward pass, after the unchanged model has written what was left to it. `open` opens a model,
+        for example `lambda ref: ref.open(models.load)`.
+
+        Raises:
+            InputError: a field cannot be read.
+            CheckpointError, ValueError: as `ModelRef.open`.
+        """
+        if self.is_own:
+            return open(self.model).run(*self.fields)
+        return self.reread(open(self.model), self.own.run(open))
+
+    def reread(self, scope: Scope, own: Trace) -> Trace:
+        """Return the run of the changed model on what the unchanged one read and wrote in `own`."""
+        return scope.run_batch([reading(scope, own)], edits=self.edits)[0]
+
+
+def reading(scope: Scope, trace: Trace) -> tuple[Value | None, ...]:
+    """Return what a run read, for the fields of this model: each stream in its first field, a stream whose tokens the model
+    chooses itself (hidden tokens, an order) as it was asked."""
+    if scope.model.translates:
+        return tuple(trace.streams[field.stream] for field in scope.model.fields)
+    return tuple(trace.fields.values())

@@ -1,0 +1,119 @@
+"""A run as a value: what its changes do, alone and together, each against a model changed by hand."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from small_runs import edited
+
+import models
+from models.runs.spec import ModelRef, RunSpec
+from models.trace.edits import Edits, MaskChange
+from viz_app import words
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+
+TEXT = "3 May 1999"
+SELF = "decoder.layers.1.self_attn"
+STEP = 125
+LOOKING_AHEAD = Edits.of_kinds(decoder_self=MaskChange(lifted=("look-ahead",)))
+FORBIDDEN = Edits.of_kinds(cross=MaskChange(forbidden=((1, 2), (2, 0))))
+
+open_model = partial(ModelRef.open, load=partial(models.load, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def own() -> models.Trace:
+    return models.load("dates", device="cpu").run(TEXT)
+
+
+def logits(trace: models.Trace) -> torch.Tensor:
+    return trace.next_token.logits
+
+
+def test_an_unchanged_spec_is_the_plain_run(own: models.Trace) -> None:
+    trace = RunSpec(ModelRef("dates"), (TEXT, None)).run(open_model)
+    assert torch.equal(logits(trace), logits(own))
+    assert trace.output == own.output
+
+
+def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
+    spec = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))
+    same = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))
+    others = [
+        replace(spec, fields=(TEXT, "1999")),
+        replace(spec, edits=LOOKING_AHEAD),
+        replace(spec, forced=((1, 3),)),
+        *(spec.without(change) for change in ("step", "similarity", "edits", "forced")),
+        replace(spec, model=replace(spec.model, positions=False)),
+    ]
+    assert len({spec, same, *others}) == 1 + len(others)
+    with pytest.raises(ValueError, match="'masks'"):
+        spec.without("masks")
+
+
+@pytest.mark.parametrize(
+    "edits", [Edits(), FORBIDDEN, LOOKING_AHEAD], ids=["own", "painted", "ahead"]
+)
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("similarity", ["", "cosine"])
+@pytest.mark.parametrize("step", [None, STEP])
+def test_changes_compose_as_if_each_were_made_by_hand(
+    own: models.Trace, step: int | None, similarity: str, positions: bool, edits: Edits
+) -> None:
+    """The second route: load the snapshot, swap its similarity, zero its position vectors, run the tokens under the mask."""
+    ref = ModelRef("dates", step, similarity, positions)
+    trace = RunSpec(ref, (TEXT, None), edits).run(open_model)
+    scope = models.load("dates", device="cpu", snapshot=step)
+    scope = scope.with_similarity(similarity) if similarity else scope
+    if not positions:
+        scope.model.positions.table.zero_()
+    rows = own.streams["source"], own.streams["target"]
+    (by_hand,) = scope.run_batch([rows], edits=edits)
+    torch.testing.assert_close(logits(trace), logits(by_hand), rtol=0, atol=1e-5)
+    weights = trace.attention[SELF].weights(), by_hand.attention[SELF].weights()
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-5)
+    assert trace.streams["target"].ids == own.streams["target"].ids
+    changed = ref != ref.own or edits
+    assert torch.allclose(logits(trace), logits(own), atol=1e-5) == (not changed)
+
+
+def test_what_cannot_be_changed_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="dates-bahdanau"):
+        ModelRef("dates-bahdanau", positions=False).open(models.load)
+    with pytest.raises(ValueError, match="similarity"):
+        ModelRef("dates-bahdanau", similarity="dot").open(models.load)
+    with pytest.raises(models.CheckpointError, match="7"):
+        ModelRef("dates", step=7).open(models.load)
+
+
+def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> None:
+    scope = models.load("dates", device="cpu")
+    run = edited(CurrentRun(scope, own), FORBIDDEN)
+    given = own.streams["source"].ids
+    from models.decoding.runs import Method
+
+    written = cache.autoregression(run, given, Method(forced=((1, 5),))).run
+    again = cache.single_pass(run, given, written.taken)
+    assert written.taken[1] == 5
+    torch.testing.assert_close(written.log_probs, again.log_probs, rtol=0, atol=1e-4)
+    plain = cache.single_pass(run.unchanged, given, written.taken)
+    assert not torch.allclose(written.log_probs, plain.log_probs, atol=1e-3)
+    cross = "decoder.layers.0.cross_attn"
+    assert float(written.weights(cross, 0)[1, 2]) == 0 == float(written.weights(cross, 0)[2, 0])
+    assert float(plain.weights(cross, 0)[1, 2]) > 0
+
+
+def test_changes_are_named_and_nothing_else_is() -> None:
+    kinds = {"decoder_self": "Decoder self", "cross": "Cross"}
+    assert words.changes(RunSpec(ModelRef("dates"), ()), "scaled dot", kinds) == {}
+    spec = RunSpec(ModelRef("dates", 1250, "cosine", positions=False), (), FORBIDDEN)
+    labels = words.changes(spec, "scaled dot", kinds)
+    assert list(labels) == ["step", "similarity", "positions", "edits"]
+    assert "1,250" in labels["step"]
+    assert labels["similarity"].index("cosine") < labels["similarity"].index("scaled dot")
+    assert "Cross" in labels["edits"]
+    assert "Decoder" not in labels["edits"]
+    for change in labels:
+        assert change not in words.changes(spec.without(change), "scaled dot", kinds)
