@@ -2,6 +2,7 @@
 that ask for the same. Every loader here goes on when the test says so."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -309,15 +310,49 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
     for _ in others:
         assert entered.acquire(timeout=60)
     last = opening.ask("last", "s")
+    while last.progress == "Opening the model …":
+        time.sleep(0.01)
     assert (last.progress, last.share) == ("Waiting for another model to open …", 0)
     assert others[0].progress == "Opening the model …"
     last.give_up("s")
-    assert last.future.cancelled()
+    assert isinstance(last.future.exception(60), CheckpointError)
     held.set()
     for other in others:
         assert other.ready(60)
         with pytest.raises(CheckpointError):
             opening.result(other)
+
+
+def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than may be opened at once; each ends when it is given up."""
+    entered = threading.Semaphore(0)
+
+    def hold(name: str) -> Scope:
+        if name == "other":
+            return models.load("dates", device="cpu")
+        with loading.out_of_turn():
+            entered.release()
+            while True:
+                loading.report_progress(loading.TRIED, 0, 1)
+                time.sleep(0.01)
+
+    monkeypatch.setattr(checkpoints, "open_scope", hold)
+    stuck = [opening.ask(f"stuck {n}", "s") for n in range(3 * opening.AT_ONCE)]
+    for _ in stuck:
+        assert entered.acquire(timeout=60)
+    other = opening.ask("other", "t")
+    assert other.ready(60)
+    assert opening.result(other).name == "dates"
+    assert stuck[0].progress == "Checking that the model is safe to open …"
+    for each in stuck:
+        each.give_up("s")
+        assert isinstance(each.future.exception(60), CheckpointError)
+    free = [opening._turns.acquire(blocking=False) for _ in range(opening.AT_ONCE + 1)]
+    assert free == [True] * opening.AT_ONCE + [False]
+    for _ in range(opening.AT_ONCE):
+        opening._turns.release()
 
 
 def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:

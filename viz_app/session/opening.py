@@ -9,6 +9,7 @@ from models import CheckpointError, Scope, loading
 from viz_app.session import cache
 
 AT_ONCE = 2  # that are opened side by side; the others wait for their turn
+UNDER_WAY = 32  # that wait, for their turn or for a folder of others to be tried out
 PATIENCE = 0.3  # s that a page waits for one before it says how far that has come
 # what is counted while one is loaded → from where to where the bar goes meanwhile
 _SHARES = {
@@ -16,7 +17,8 @@ _SHARES = {
 }  # fmt: skip
 _BYTES = 2**20
 
-_workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="opening")
+_workers = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="opening")
+_turns = threading.Semaphore(AT_ONCE)
 _under_way: dict[Hashable, "Opening"] = {}
 _lock = threading.Lock()
 
@@ -43,12 +45,12 @@ class Opening:
     def progress(self) -> str:
         """The same in words."""
         what, done, total = self._progress
+        if what == loading.WAITED:
+            return "Waiting for another model to open …"
         if not what:
-            return (
-                "Opening the model …"
-                if self.future.running()
-                else "Waiting for another model to open …"
-            )
+            return "Opening the model …"
+        if what == loading.TRIED:
+            return "Checking that the model is safe to open …"
         if what == loading.READ:
             return f"{done / _BYTES:,.1f} of {total / _BYTES:,.1f} MB of its weights read"
         return f"{done:,} of {total:,} {what}"
@@ -84,7 +86,9 @@ class Opening:
         with loading.watched(self._watch):
             while True:
                 try:
-                    return cache.scope(self.name)
+                    with loading.in_turn(_turns):
+                        self._progress = ("", 0, 0)
+                        return cache.scope(self.name)
                 except loading.Cancelled:
                     if (
                         self._abandoned.is_set()
