@@ -2,7 +2,7 @@
 
 import torch
 
-from models.analysis.checks import ROUNDING, Check, rounding_in
+from models.analysis.checks import ROUNDING, Check, check_sums, rounding_in
 from models.decoding.runs import Run, first_divergence, largest
 
 
@@ -69,7 +69,8 @@ def _check_attention(parallel: Run, serial: Run) -> list[Check]:
     errors = [e for e in (parallel.kernel_error, serial.kernel_error) if e is not None]
     everywhere = "Largest difference from 1, over all heads, layers and steps"
     own = "Largest difference from the model's own output, all steps; relative to values above 1 and to large scores' rounding"
-    checks = [Check("attention rows sum to 1", largest(torch.cat(sums) - 1), 1e-5, everywhere)]
+    name = "attention rows sum to {}"
+    checks = [check_sums(name, torch.cat(sums), everywhere, serial.dtype, bool(errors))]
     if errors:
         checks.append(Check("weights · v is what the model used", max(errors), ROUNDING, own))
     return checks

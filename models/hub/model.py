@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
+from models.errors import InputError
 from models.hub import given_weights
 from models.hub.anatomy import Anatomy
 from models.hub.config import HubConfig
@@ -23,6 +24,7 @@ from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
+from models.trace import current
 from models.trace.outputs import Numbers, Output
 
 NUMBERS = "numbers"
@@ -53,6 +55,9 @@ class HubModel(Architecture):
         self.config, self.module, self.positions = config, module.eval(), None
         self.marks_segments, self.taps = marks_segments, Taps()
         self.rotary: Rotary | None = None
+        self.misfits: dict[
+            str, str
+        ] = {}  # name of an attention → the reason (probe.check_recorded)
         self.seen_order = UNSEEN  # by order.told_by
         self.lay_open(None)
         self.fields = (
@@ -178,8 +183,13 @@ class HubModel(Architecture):
         return {}
 
     def ask(self, places: Places, **inputs: Any) -> Any:
-        """Return the module's output, watched."""
-        return self._ask(self.module, places, {"attentions": self.kinds[0]}, **inputs)
+        """Return the module's output, watched. Raises InputError if of all its attentions none can be recorded for this text."""
+        output = self._ask(self.module, places, {"attentions": self.kinds[0]}, **inputs)
+        recording = current()
+        if recording is not None and recording.unrecorded and not recording.attention:
+            reason = next(iter(recording.unrecorded.values()))
+            raise InputError(f"its attention cannot be shown: {reason}", self.fields[0].name)
+        return output
 
     def _ask(
         self, module: nn.Module, places: Places, handed_out: Mapping[str, SiteKind], **inputs: Any
@@ -194,7 +204,7 @@ class HubModel(Architecture):
                 kind: given_weights.attention_weights(output, name)
                 for name, kind in handed_out.items()
             }
-            given_weights.record(forward_pass, weights)
+            given_weights.record(forward_pass, weights, self.misfits)
             return output
 
     def places(self, text: Int[Tensor, "batch n"], start: int = 0) -> Places:

@@ -22,7 +22,7 @@ from models.hub.rotary import Rotary
 from models.hub.watch import watching
 from models.hub.writing_probe import short_text
 from models.layers.rotation import Rotation
-from models.trace import record
+from models.trace import Recording, record
 
 NOTHING = (
     "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands out no weights: "
@@ -66,15 +66,25 @@ def answering_position(module: nn.Module, sizes: HubConfig) -> int:
 
 @torch.no_grad()
 def check_recorded(model: HubModel) -> None:
-    """Raises CheckpointError if a short run of it shows no attention, or if its answer is no number."""
-    ids = short_text(model.module, model.config)
+    """Raise CheckpointError if short runs show no attention or an answer that is not finite.
+
+    Weights that fit the tokens at one length only are as wide as a window or a block; the model then never shows them."""
+    short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
+    reasons = short.unrecorded | longer.unrecorded
+    model.misfits = {
+        name: reasons[name] for name in short.attention.keys() ^ longer.attention.keys()
+    }
+    if not short.attention.keys() & longer.attention.keys():
+        reason = next(iter(reasons.values()), "")
+        raise CheckpointError(f"its attention cannot be shown: {reason}" if reason else NOTHING)
+
+
+def _recorded(model: HubModel, ids: Tensor) -> Recording:
     with record() as recording:
         output = model(*[ids for _ in model.streams])
-    if not recording.attention:
-        raise CheckpointError(NOTHING)
-    for logits in _tensors(output):
-        if not bool(logits.isfinite().all()):
-            raise CheckpointError("with these weights the model's answer is not a number")
+    if not all(bool(answer.isfinite().all()) for answer in _tensors(output)):
+        raise CheckpointError("with these weights the model's answer is not a number")
+    return recording
 
 
 @torch.no_grad()

@@ -135,9 +135,13 @@ class Pass:
         own = self.places.token_table
         return own is not None and same_memory(own, table)
 
+    def tokens(self, kind: SiteKind, n_key: int) -> tuple[int, int]:
+        """Return how many queries and keys an attention of this kind has; `n_key` where its stream is not known."""
+        return self.places.n_query, self.places.n_key.get(kind.key_stream, n_key)
+
     def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
-        """Why this attention has no place on the tokens of its streams; empty if it has one."""
-        tokens = self.places.n_query, self.places.n_key.get(kind.key_stream, n_key)
+        """Return why this attention has no place on the tokens of its streams; empty if it has one."""
+        tokens = self.tokens(kind, n_key)
         if (n_query, n_key) == tokens:
             return ""
         return f"it asks for {n_query} × {n_key} cells, where the run has {tokens[0]} × {tokens[1]} tokens"

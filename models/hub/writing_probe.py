@@ -39,6 +39,8 @@ def looks_back_only(module: nn.Module, sizes: HubConfig) -> bool:
             found = torch.autograd.grad(
                 logits[0, :-1].float().square().sum(), embedded, allow_unused=True
             )
+    except Exception:  # some of the library's models allow no gradient outside training
+        return False
     finally:
         hook.remove()
     gradients = [gradient for gradient in found if gradient is not None]

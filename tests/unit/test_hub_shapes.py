@@ -1,0 +1,97 @@
+"""Finished weights that are not those of tokens to tokens: windows, pooled tokens, scores, sinks."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hub_models import Case
+
+import models
+from models import CheckpointError, InputError, Scope
+from models.analysis.checks import check_site
+from models.cli import main
+from models.decoding import runs
+from models.decoding.run_checks import check_runs
+
+_WIDE = {
+    "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 48,
+    "max_position_embeddings": 61, "sep_token_id": 2,
+}  # fmt: skip
+_EXPERTS = {"num_key_value_heads": 1, "head_dim": 16, "num_local_experts": 4, "eos_token_id": None}
+# the weights of a window of 4 are 5 wide, which is how many tokens one of the runs on opening has
+LONGFORMER = Case("LongformerForMaskedLM", "LongformerConfig", _WIDE | {"attention_window": [4, 4]})
+SQUEEZEBERT = Case("SqueezeBertForMaskedLM", "SqueezeBertConfig", _WIDE | {"embedding_size": 32})
+GPT_OSS = Case("GptOssForCausalLM", "GptOssConfig", _WIDE | _EXPERTS)
+_POOLED = {"vocab_size": 53, "d_model": 22, "n_head": 2, "d_head": 11, "d_inner": 31}
+FUNNEL = Case("FunnelModel", "FunnelConfig", _POOLED | {"block_sizes": [1, 1]})
+TEXT = "5 6 7 8 9 10 11 12 14 16 18"
+
+
+def opened(folder: Path, case: Case) -> Scope:
+    case.save(folder)
+    return models.load(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (LONGFORMER, "its library returns weights of 3 × 5 for 3 × 3 tokens"),
+        (SQUEEZEBERT, "its library returns numbers that are not weights"),
+    ],
+    ids=["windows", "scores"],
+)
+def test_a_model_with_no_weights_of_tokens_to_tokens_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case, reason: str
+) -> None:
+    case.save(tmp_path)
+    with pytest.raises(CheckpointError, match="its attention cannot be shown") as error:
+        models.load(tmp_path, device="cpu")
+    assert reason in str(error.value)
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path)]) != 0
+    assert reason in "".join(capsys.readouterr())
+
+
+def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
+    """Of Funnel's blocks the second reads half as many queries; the others are the library's own."""
+    scope = opened(tmp_path, FUNNEL)
+    trace = scope.run(TEXT)
+    assert trace.unrecorded == {
+        "encoder.blocks.1.0.attention": "its library returns weights of 6 × 11 for 11 × 11 tokens"
+    }
+    module = transformers.FunnelModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        ids = torch.tensor([trace.streams["text"].ids])
+        wanted = module(input_ids=ids, output_attentions=True).attentions
+    wanted = [weights[0] for weights in wanted if weights.shape[-2] == 11]
+    assert len(trace.attention) == len(wanted) == 3
+    for site, weights in zip(trace.attention.values(), wanted, strict=True):
+        assert site.weights().equal(weights)
+
+
+def test_a_text_of_which_nothing_fits_is_refused_in_its_field(tmp_path: Path) -> None:
+    scope = opened(tmp_path, FUNNEL)
+    scope.model.misfits = dict.fromkeys(scope.run(TEXT).attention, "they are of blocks")
+    with pytest.raises(InputError, match="its attention cannot be shown") as error:
+        scope.run(TEXT)
+    assert error.value.field == "text"
+
+
+def test_a_row_that_leaves_a_part_to_a_sink_is_checked_for_what_it_is(tmp_path: Path) -> None:
+    scope = opened(tmp_path, GPT_OSS)
+    module = transformers.GptOssForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    trace = scope.run(TEXT)
+    with torch.no_grad():
+        ids = torch.tensor([trace.streams["text"].ids])
+        wanted = module.eval()(input_ids=ids, output_attentions=True).attentions
+    for site, weights in zip(trace.attention.values(), wanted, strict=True):
+        assert site.weights().equal(weights[0])
+        first = check_site(site)[0]
+        assert (first.name, first.passed) == ("rows sum to at most 1", True)
+        assert f"{float(weights[0].sum(-1).min()):.3f}" in first.sentence
+    serial = runs.autoregressive(scope.model, scope.given_ids(TEXT), runs.Method(max_new=5)).run
+    whole = runs.single_pass(scope.model, scope.given_ids(TEXT), serial.taken)
+    checks = {check.name: check.passed for check in check_runs(whole, serial, whole)}
+    assert checks["attention rows sum to at most 1"]
+    assert all(checks.values())
