@@ -1,5 +1,6 @@
 """The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from stage import DARK, Stage
 from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
+from viz_app.drawing.labels import token_label
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task.choices import Choices
@@ -109,6 +111,35 @@ def test_both_masks_are_drawn_and_told(stage, scope):
     )
     assert len(open_) == 1
     assert len(blocked) > 1  # hatched
+
+
+def test_each_token_says_its_place_its_turn_and_its_own_numbers(stage: Stage, scope: Scope) -> None:
+    """Places are those of the text, turns those of the order, both from 1. The text is “badc”, its tokens in the order 3 2 4 1."""
+    order = (2, 1, 3, 0)
+    stage.mount("order", 900).show(payload(scope, order))
+    output = scope.run("badc", order=order).outputs["token in order"]
+    log_probs = output.logits.double().log_softmax(-1)
+    chips = ".row .place"
+    bits, guesses = stage.texts(f"{chips} small"), stage.texts(f"{chips} i")
+    titles = stage.attrs(chips, "title")
+    for turn, place in enumerate(order):
+        own = -float(log_probs[place, output.labels[place]]) / math.log(2)
+        best = int(log_probs[place].argmax())
+        name = token_label(scope.tokenizer, best).text
+        assert bits[turn] == f"{place + 1} · {own:.1f} bits"
+        assert guesses[turn].split() == [name, f"{float(log_probs[place, best].exp()):.3f}"]
+        assert titles[turn].startswith(
+            f"{'badc'[place]}, position {place + 1}, predicted as number {turn + 1}: "
+        )
+        stage.click(chips, n=turn)
+    assert stage.sent == [["pick", {"position": place}] for place in order]
+    assert len({f"{place} {text.split()[2]}" for place, text in zip(order, bits, strict=True)}) == 4
+    for n in range(2):
+        rows = stage.written(".seen canvas", n)
+        assert {"b 1", "a 2", "d 3", "c 4"} <= set(rows)
+        assert [rows[name]["y"] for name in ("b 1", "a 2", "d 3", "c 4")] == sorted(
+            rows[name]["y"] for name in ("b 1", "a 2", "d 3", "c 4")
+        )
 
 
 @pytest.mark.parametrize(("width", "colours"), [(900, {}), (380, DARK)])
