@@ -170,6 +170,9 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
         weights, then.attention[header["site"]].weights(header["head"]).numpy()
     )
     assert not np.allclose(weights, now.attention[header["site"]].weights(header["head"]).numpy())
+    scope = models.load("dates")  # the curve is that of the whole training
+    whole = growth_files.two_losses(scope.training, scope.config.dropout)
+    assert whole in [caption.value for caption in page.caption]
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
     assert (

@@ -92,7 +92,7 @@ def payload(
         "free": None, "diverges": same, "forced": [], "how": "greedy", "sampling": sampling, "reading": "decoder layer 2, head 1",
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
-        "ownText": False, "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
+        "ownText": "", "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
         "work": {"cached": cached, "uncached": [c * (i + 1) for i, c in enumerate(cached)], "parallel": 7_340_000,
          "layers": 2, "source": 3, "state": 11},
     } | changes  # fmt: skip
@@ -535,15 +535,18 @@ def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) ->
     assert stage.text(".where") == "step 5 of 7"
 
 
-@pytest.mark.parametrize(("width", "own"), [(1200, True), (1200, False), (560, False)])
-def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: bool) -> None:
+@pytest.mark.parametrize(
+    ("width", "own"),
+    [(1200, "the model's own"), (1200, "the unchanged model's"), (1200, ""), (560, "")],
+)
+def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: str) -> None:
     shown(stage, width, ownText=own, how="beam search, its best")
     go(stage, 3)
     training, inference = stage.texts(".lane-names .title")
     more = (
-        ". No text is typed on the left, so the model's own stands for the given text."
+        f". No text is typed: the given text is {own}."
         if own
-        else ". The given text is the one typed on the left."
+        else ". The given text is the one that was typed."
     )
     assert training == "Trainingall 5 positions at once, in 1 pass" + (more if width > 700 else "")
     rest = ", each token it writes is what it reads next" if width > 700 else ""

@@ -118,7 +118,7 @@ def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, 
     assert "source" not in later
     own, typed = (
         "Nothing is typed under “What follows”, so the model's own stands",
-        "The given text is the one typed on the left.",
+        "The given text is the one that was typed.",
     )
     assert (own in later, typed in later) == (continuation is None, continuation is not None)
     n = len(continuation or "aaa")

@@ -128,7 +128,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
-        "sourceName": "the English sentence", "targetName": "the French so far", "ownText": False,
+        "sourceName": "the English sentence", "targetName": "the French so far", "ownText": "",
         "box": "French sentence", "prompt": [], "vocab": 11,
         "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
@@ -182,7 +182,7 @@ def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
         header["note"],
         header["ownText"],
         header["diverges"],
-    ) == (None, [], "", True, -1)
+    ) == (None, [], "", "the model's own", -1)
     assert "drawn_p" not in arrays
 
 

@@ -8,11 +8,14 @@ import torch
 from small_runs import edited
 
 import models
+from models.decoding.runs import Method
 from models.runs.spec import ModelRef, RunSpec
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.decoding import payloads as decoding
+from viz_app.views.decoding.shown_attention import reading
 
 TEXT = "3 May 1999"
 SELF = "decoder.layers.1.self_attn"
@@ -92,8 +95,6 @@ def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> 
     scope = models.load("dates", device="cpu")
     run = edited(CurrentRun(scope, own), FORBIDDEN)
     given = own.streams["source"].ids
-    from models.decoding.runs import Method
-
     written = cache.autoregression(run, given, Method(forced=((1, 5),))).run
     again = cache.single_pass(run, given, written.taken)
     assert written.taken[1] == 5
@@ -103,6 +104,17 @@ def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> 
     cross = "decoder.layers.0.cross_attn"
     assert float(written.weights(cross, 0)[1, 2]) == 0 == float(written.weights(cross, 0)[2, 0])
     assert float(plain.weights(cross, 0)[1, 2]) > 0
+
+
+def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Trace) -> None:
+    run = CurrentRun(models.load("dates", device="cpu"), own)
+    typed = replace(run, trace=run.scope.run(TEXT, "1999-05-03"))
+    for one, writers in ((run, ("the model's own", "the unchanged model's")), (typed, ("", ""))):
+        for shown, writer in zip((one, edited(one, FORBIDDEN)), writers, strict=True):
+            choices = decoding.Choices(
+                Method(), reading(shown.trace), decoding.Place(), decoding.given_ids(shown)
+            )
+            assert decoding.story(shown, choices)[1].writer == writer
 
 
 def test_changes_are_named_and_nothing_else_is() -> None:

@@ -189,7 +189,7 @@ class Lanes {
     const pass = Math.min(step + 1, serial.n);
     const fill = (title, tag, rest) => (title.replaceChildren(), put(title, "b", "tag", tag), put(title, "span", "", rest));
     const roomy = this.scroll.clientWidth > 520;
-    fill(training, "Training", `${WORDING[this.picture.family].trainingTitle(parallel.n)}${roomy ? `. ${ownText ? `${this.picture.prompt.length ? `Nothing is typed under “${this.picture.box}”` : "No text is typed on the left"}, so the model's own stands for the given text.` : "The given text is the one typed on the left."}` : ""}`);
+    fill(training, "Training", `${WORDING[this.picture.family].trainingTitle(parallel.n)}${roomy ? `. ${ownText ? `${this.picture.prompt.length ? `Nothing is typed under “${this.picture.box}”` : "No text is typed"}: the given text is ${ownText}.` : "The given text is the one that was typed."}` : ""}`);
     fill(inference, "Inference", `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`);
     inference.classList.add("serial");
   }

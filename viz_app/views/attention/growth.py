@@ -48,7 +48,7 @@ def choose(run: CurrentRun) -> None:
         slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)
-        record = run.scope.training
+        record = run.unchanged.scope.training
         chart = growth_files.loss_curve(
             record.get("curve", []), step, colours.accent, colours.quiet
         )

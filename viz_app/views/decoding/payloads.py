@@ -100,7 +100,13 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     if method.forced:
         free = cache.autoregression(run, given, replace(method, forced=())).run
     return written, Story(
-        run.trace, _teacher_forced(run, method), written.run, written.method, free, n_opening
+        run.trace,
+        _teacher_forced(run, method),
+        written.run,
+        written.method,
+        free,
+        n_opening,
+        run.own.trace if run.own else None,
     )
 
 

@@ -61,7 +61,7 @@ def stepper(
         if reading.cross
         else "",
         "targetName": terms.of(trace.next_token.stream).text,
-        "ownText": story.is_own_text,
+        "ownText": story.writer,
         "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log(len(trace.next_token.logits[0])),

@@ -9,8 +9,9 @@ from models.trace import Trace
 
 @dataclass(frozen=True)
 class Story:
-    """Everything the page tells of one source or prompt: both runs, and the run without forced tokens where some were forced.
-    Before the first step the decoder has been given `n_opening` tokens: <s>, or the prompt."""
+    """Everything the page tells of one source or prompt: both runs, and the run without forced tokens if some were forced.
+    Before the first step the decoder has been given `n_opening` tokens: <s>, or the prompt. `own` is the run of the unchanged
+    model, whose text a changed one was given; None if this is it."""
 
     trace: Trace
     parallel: Run
@@ -18,6 +19,7 @@ class Story:
     method: Method
     free: Run | None = None
     n_opening: int = 1
+    own: Trace | None = None
 
     @property
     def written_stream(self) -> Encoding:
@@ -25,9 +27,12 @@ class Story:
         return self.trace.streams[self.trace.next_token.stream]
 
     @property
-    def is_own_text(self) -> bool:
-        """Whether no text was typed, so that the model's own stands for the given one."""
-        return not self.trace.teacher_forced or len(self.written_stream.ids) == self.n_opening
+    def writer(self) -> str:
+        """The model that wrote the given text, in the possessive; empty if the text was typed."""
+        typed = (self.own or self.trace).teacher_forced
+        if typed and len(self.written_stream.ids) > self.n_opening:
+            return ""
+        return "the unchanged model's" if self.own else "the model's own"
 
     @property
     def n_text(self) -> int:
