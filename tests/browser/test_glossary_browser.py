@@ -42,16 +42,23 @@ POINTED = {
 }
 
 
+def at_rest(page: Page, word: str, within: str) -> list[float]:
+    """Return where a word is once what was scrolled to show it has come to rest."""
+    before, place = None, page.evaluate(FIND, [word, within])
+    while place != before:
+        page.wait_for_timeout(100)
+        before, place = place, page.evaluate(FIND, [word, within])
+    assert place
+    return place
+
+
 @pytest.mark.parametrize("name", POINTED)
 def test_a_word_says_what_it_means_where_it_is_pointed_at(shared_page: Page, name: str) -> None:
     path, params, word, within, said = POINTED[name]
     go(shared_page, path, ".headline", **params)
     tip = shared_page.locator(".tools .glossary")
     expect(tip).to_be_hidden()
-    place = shared_page.evaluate(FIND, [word, within])
-    assert place
-    shared_page.wait_for_timeout(300)  # what it has scrolled has come to rest
-    shared_page.mouse.move(*place)
+    shared_page.mouse.move(*at_rest(shared_page, word, within))
     expect(tip).to_be_visible()
     expect(tip).to_contain_text(said)
     shared_page.mouse.move(5, 700)
