@@ -220,7 +220,8 @@ def _bytes(folder: Path, rng: Random) -> tuple[Path, bytearray]:
     return path, bytearray(path.read_bytes())
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """All values in a JSON document, each as (what holds it, its key or index there)."""
     for key, part in (
         value.items()
         if isinstance(value, dict)
@@ -229,13 +230,13 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         else ()
     ):
         yield value, key
-        yield from _places(part)
+        yield from places(part)
 
 
 def _place(content: Any, rng: Random) -> tuple[Any, Any]:
     """Some value, with what holds it; the top of the file as often as all the rest."""
     top = [(content, key) for key in content]
-    return rng.choice(top if rng.random() < 0.5 else list(_places(content)))
+    return rng.choice(top if rng.random() < 0.5 else list(places(content)))
 
 
 def _insert(holder: Any, rng: Random) -> None:

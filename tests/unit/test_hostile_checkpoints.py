@@ -326,6 +326,17 @@ def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
             load_checkpoint(checkpoint)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "training.json"])
+@pytest.mark.parametrize("depth", [500, 950, 970, 100_000])
+def test_no_depth_of_nesting_is_another_error(checkpoint, name, depth):
+    whole = (checkpoint / name).read_text()
+    for key in ("remark", "architecture", "model", "checksums"):
+        deep = f'"{key}": {"[" * depth}{"]" * depth}'
+        (checkpoint / name).write_text(f"{whole.rstrip()[:-1]}, {deep}}}")
+        with pytest.raises(CheckpointError):
+            load_checkpoint(checkpoint)
+
+
 def test_a_record_may_be_nested_eight_deep():
     deep = {"remark": [[[[[[[3]]]]]]]}
     check_record(deep)

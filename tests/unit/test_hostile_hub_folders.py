@@ -1,5 +1,6 @@
 """Hugging Face folders made to harm: what would take all memory or time, end the process or read other files is refused."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,16 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hub_models import BY_NAME, library_tokenizer
 
 import models
-from models import CheckpointError, loading
+from models import CheckpointError, InputError, loading
 from models.hub import files, trials
 from models.hub import load as hub
 from models.hub.staging import staged
+from tests.robustness.damage import VALUES, places
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -259,6 +262,21 @@ def test_what_is_no_file_to_read_is_refused_at_once(folder: Path, name: str, kin
         assert models.load(folder, device="cpu")  # one more file of text
     else:
         refused(folder, "")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_damage_is_refused_or_does_no_harm(folder: Path, seed: int) -> None:
+    """A value somewhere in one of its files becomes one that nobody meant."""
+    rng = Random(seed)
+    path = rng.choice(sorted(folder.glob("*.json")))
+    content = json.loads(path.read_text("utf-8"))
+    holder, key = rng.choice(list(places(content)))
+    holder[key] = rng.choice(VALUES)
+    path.write_text(json.dumps(content), "utf-8")
+    with contextlib.suppress(CheckpointError):
+        scope = models.load(folder, device="cpu")
+        with contextlib.suppress(InputError):
+            scope.run("The dog was hungry")
 
 
 @pytest.fixture
