@@ -160,7 +160,7 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
     )
     assert (teacher["taken"], writer["taken"]) == (FOLLOWS, own)
     assert writer["cached"] == [0, 6, 7, 8, 9]
-    assert (header["steps"], header["ownText"], header["box"]) == (5, False, "What follows")
+    assert (header["steps"], header["ownText"], header["box"]) == (5, "", "What follows")
     assert (header["source"], header["cross"], header["sourceName"], header["own"]) == (
         [],
         "",
