@@ -117,7 +117,7 @@ def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, 
     assert "Without it: all 5 computed, 4 of them again." in later
     assert "source" not in later
     own, typed = (
-        "Nothing is typed under “What follows”, so the model's own stands",
+        "Nothing is typed under “What follows”: the given text is the model's own.",
         "The given text is the one that was typed.",
     )
     assert (own in later, typed in later) == (continuation is None, continuation is not None)
