@@ -12,7 +12,7 @@ from models.hub.own_module import Inputs, watch
 from models.opening import load, shipped
 from models.runs.scope import Scope
 from models.tasks import DataError
-from models.trace import AttentionSite, Trace, record
+from models.trace import AttentionSite, Trace, edits, record
 
 __all__ = [
     "AttentionSite",
@@ -22,6 +22,7 @@ __all__ = [
     "Inputs",
     "Scope",
     "Trace",
+    "edits",
     "load",
     "record",
     "shipped",

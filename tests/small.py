@@ -18,7 +18,7 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.architectures.xlnet import XLNet, XLNetConfig
 from models.tokenizers.base import END, Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, for_kinds
 from models.trace.outputs import NextToken
 from models.training.batches import Batch, collate
 from models.training.objectives import next_tokens
@@ -32,7 +32,7 @@ BATCH, N_SOURCE, N_TARGET = 2, 11, 13
 
 def forbidding(allowed: dict[str, Tensor]) -> Edits:
     """Edits that forbid the cells that are False, by kind of attention."""
-    return Edits.of_kinds(
+    return for_kinds(
         **{
             kind: MaskChange(forbidden=tuple(map(tuple, (~cells).nonzero().tolist())))
             for kind, cells in allowed.items()

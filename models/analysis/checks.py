@@ -111,9 +111,8 @@ class _Used:
     def add(self, weights: Tensor, head: int | None, rows: slice) -> None:
         """The weights of one head (None: of all) and some rows."""
         out = self.site.out[self.batch] if head is None else self.site.out[self.batch, head]
-        apart = (
-            weights @ _values(self.site, head, self.batch) - out[..., rows, :]
-        ).abs()  # (*head, query, d_head)
+        head_out = self.site.mixed(weights, head, self.batch, rows)
+        apart = (head_out - out[..., rows, :]).abs()  # (*head, query, d_head)
         largest = float(apart.max())
         if largest <= self.limit:  # not if it is NaN
             if largest / self.limit > self.worst / self.allowed:

@@ -76,7 +76,7 @@ class SelfStack(nn.Module):
         for layer in self.layers:
             attention = layer["self_attn"]
             if "layer_norm" in layer:
-                tap(
+                x = tap(
                     _place(attention),
                     "resid_pre",
                     x,
@@ -86,7 +86,7 @@ class SelfStack(nn.Module):
                 )
             x = _added(x, attention(x, x, mask, cache), layer)
             if "layer_norm" in layer:
-                tap(_place(attention), "resid_post", x, self.stream, "d_model", ADD_NORM)
+                x = tap(_place(attention), "resid_post", x, self.stream, "d_model", ADD_NORM)
         return x
 
     @property
@@ -106,7 +106,6 @@ class AttentionOnly(EncoderDecoder):
             config.d_model, config.n_heads, CROSS, config.similarity
         )
         self.decoder.cross = nn.ModuleDict(_add_norm(config))
-        self._set_paths()
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -150,7 +149,7 @@ class AttentionOnly(EncoderDecoder):
             self._embed_scaled(target, "target", start), masks.get("decoder_self", Mask()), cache
         )
         if self.config.residual:
-            tap(
+            x = tap(
                 _place(self.decoder.cross_attn),
                 "resid_mid",
                 x,
@@ -160,7 +159,7 @@ class AttentionOnly(EncoderDecoder):
             )
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
         if self.config.residual:
-            tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
+            c = tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
         formula = f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ"
         return self._logits(c, formula, cache)
 

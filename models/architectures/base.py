@@ -18,7 +18,7 @@ from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
 from models.layers.weight_layouts import for_one_token
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import current, tap
+from models.trace import Placed, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"  # the output of every model that writes
@@ -89,8 +89,19 @@ class Field:
 Answers = Mapping[str, Tensor]  # name of an output → its logits, batch first
 
 
-class Architecture(nn.Module):
-    """One embedding matrix for input and logits, and what lies between. Subclasses call `_set_paths` when they are made.
+class _Named(type):
+    """Makes a model and then tells its parts their paths, so that no subclass has to."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        model = super().__call__(*args, **named)
+        for path, part in model.named_modules():
+            if isinstance(part, Placed):
+                part.path = path
+        return model
+
+
+class Architecture(nn.Module, metaclass=_Named):
+    """One embedding matrix for input and logits, and what lies between.
 
     `forward` takes what `inputs` makes of encoded texts: the ids of each stream, in the order of `streams`, and what else a model
     reads of them. Of a model that writes it gives logits over `writes`, one row a position; of another its Answers."""
@@ -109,7 +120,8 @@ class Architecture(nn.Module):
         True  # of a model that writes: keys and values of earlier positions can be kept
     )
     can_go_back: bool = True  # whether positions read into its cache can be taken out again
-    masks_can_change: bool = True  # whether an edit of a mask reaches its attention
+    masks_can_change: bool = True  # whether an edit reaches its attention
+    activations_can_change: bool = True  # whether an edit reaches its other intermediates
     positions_can_go: bool = True  # whether a copy of it without position vectors can be made
     what_it_answers: str = (
         ""  # in words, of a model that somebody else made; "" where its task says it
@@ -268,12 +280,6 @@ class Architecture(nn.Module):
         """How many tokens a run may write before it is stopped, after so many given ones."""
         raise NotImplementedError
 
-    def _set_paths(self) -> None:
-        """Tell every part that marks something its place in the module tree."""
-        for path, module in self.named_modules():
-            if hasattr(module, "path"):
-                module.path = path
-
     def _embed(
         self,
         ids: Int[Tensor, "batch n"],
@@ -289,20 +295,12 @@ class Architecture(nn.Module):
             raise ValueError(
                 f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)"
             )
-        x = self.embedding(ids) * factor
-        position = None if self.positions is None else self.positions(n, start)
-        if (recording := current()) is not None:
-            recording.tap(stack, "embedding", x, stream, "d_model", formula)
-            if position is not None:
-                recording.tap(
-                    stack,
-                    "position",
-                    position[None],
-                    stream,
-                    "d_model",
-                    f"{self.config.positions} position vectors",
-                )
-        return self.dropout(x if position is None else x + position)
+        x = tap(stack, "embedding", self.embedding(ids) * factor, stream, "d_model", formula)
+        if self.positions is None:
+            return self.dropout(x)
+        formula = f"{self.config.positions} position vectors"
+        position = self.positions(n, start)[None]  # (1, n, d_model)
+        return self.dropout(x + tap(stack, "position", position, stream, "d_model", formula))
 
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
@@ -323,6 +321,4 @@ class Architecture(nn.Module):
             (matrix,) = cache.of_weights(
                 self.embedding, lambda embedding: (for_one_token(embedding.weight),)
             )
-        logits = F.linear(x, matrix)
-        tap("", "logits", logits, self.writes, "vocab", formula)
-        return logits
+        return tap("", "logits", F.linear(x, matrix), self.writes, "vocab", formula)

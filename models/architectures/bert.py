@@ -107,7 +107,6 @@ class BERT(Architecture):
         for table in (self.embedding.weight, self.positions.table, self.segments.weight):
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
-        self._set_paths()
 
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
@@ -143,7 +142,7 @@ class BERT(Architecture):
             h = h.gather(1, positions[..., None].expand(-1, -1, h.shape[2]))
         guesses = self.heads["masked"](h, self.embedding.weight)  # (batch, k, vocab)
         if positions is None:
-            tap(
+            guesses = tap(
                 "", "logits", guesses, "text", "vocab", "LayerNorm(gelu(h·W + b))·embeddingᵀ + bias"
             )
         return {MASKED: guesses, NEXT_SENTENCE: self.heads["next"](pooled)}
@@ -166,18 +165,13 @@ class BERT(Architecture):
             )
         token, position = self.embedding(given), self.positions(n)
         segment = self.segments(torch.zeros_like(given) if segments is None else segments)
-        tap("encoder", "embedding", token, "text", "d_model", "embedding(token)")
-        tap(
-            "encoder",
-            "position",
-            position[None],
-            "text",
-            "d_model",
-            f"{self.config.positions} position vectors",
-        )
-        tap("encoder", "segment", segment, "text", "d_model", "embedding(segment)")
+        token = tap("encoder", "embedding", token, "text", "d_model", "embedding(token)")
+        formula = f"{self.config.positions} position vectors"
+        position = tap("encoder", "position", position[None], "text", "d_model", formula)
+        segment = tap("encoder", "segment", segment, "text", "d_model", "embedding(segment)")
         x = self.embedding_norm(token + position + segment)
-        tap("encoder", "embedded", x, "text", "d_model", "LayerNorm(token + position + segment)")
+        formula = "LayerNorm(token + position + segment)"
+        x = tap("encoder", "embedded", x, "text", "d_model", formula)
         return self.encoder(self.dropout(x), masks[SELF.name])
 
     def outputs(

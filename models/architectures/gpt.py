@@ -118,7 +118,6 @@ class GPT(Architecture):
         ):  # as in the papers, whatever the layers' init
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
-        self._set_paths()
 
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:

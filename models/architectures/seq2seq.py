@@ -26,8 +26,8 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
-from models.trace import current, tap
-from models.trace.edits import edited
+from models.trace import Placed, current, tap
+from models.trace.attend import Attending
 
 ALIGNMENT = SiteKind("cross", "decoder", "alignment", "target", "source")
 CELLS = {"tanh": (nn.RNN, nn.RNNCell), "gru": (nn.GRU, nn.GRUCell)}
@@ -97,15 +97,8 @@ class Encoder(nn.Module):
         ]  # (batch, 1, d_hidden)
         forward = torch.where(real[:, :, None], h[..., : self.d_hidden], last)
         h = torch.cat([forward, h[..., self.d_hidden :]], dim=-1)
-        tap(
-            "encoder",
-            "states",
-            h,
-            "source",
-            "d_memory",
-            f"h_t = {FORMULAS[self.cell]}, in each direction",
-        )
-        return h
+        formula = f"h_t = {FORMULAS[self.cell]}, in each direction"
+        return tap("encoder", "states", h, "source", "d_memory", formula)
 
     def last_state(
         self, memory: Float[Tensor, "batch n d_memory"]
@@ -114,7 +107,7 @@ class Encoder(nn.Module):
         return torch.cat([memory[:, -1, : self.d_hidden], memory[:, 0, self.d_hidden :]], dim=-1)
 
 
-class Alignment(nn.Module):
+class Alignment(Placed):
     """c_i = Σ_j α_ij h_j with α_i = softmax(v·tanh(W s_{i−1} + U h_j)): attention with one head, whose keys and values
     are both the h_j (Bahdanau et al. 2015)."""
 
@@ -133,18 +126,28 @@ class Alignment(nn.Module):
         self,
         s: Float[Tensor, "batch d_hidden"],
         uh: Float[Tensor, "batch n d_align"],
-        memory: Tensor,
-        allowed: Tensor | None,
+        memory: Float[Tensor, "batch n d_memory"],
+        attending: Attending,
+        step: int,
     ) -> Float[Tensor, "batch d_memory"]:
-        """One step's context; `uh` is U h, which no step changes, and `allowed` is (batch, n)."""
+        """The context of one step; `uh` is U h, which no step changes."""
         energies = (
             F.linear(s, self.similarity.W)[:, None] + uh
         ).tanh() @ self.similarity.v  # (batch, n)
-        weights = masked_softmax(energies[:, None], None if allowed is None else allowed[:, None])
-        return (weights @ memory)[:, 0]
+        allowed = attending.mask.blocking  # (batch, 1, query or 1, n)
+        if allowed is not None:
+            allowed = allowed[:, 0, min(step, allowed.shape[2] - 1), None]  # (batch, 1, n)
+        weights = masked_softmax(energies[:, None], allowed)
+        c = weights @ memory  # (batch, 1, d_memory)
+        if attending.edits:
+            query = slice(step, step + 1)
+            c = attending.edited(
+                c[:, None], lambda: weights[:, None], lambda: memory[:, None], query
+            )[:, 0]
+        return c[:, 0]
 
 
-class Decoder(nn.Module):
+class Decoder(Placed):
     """s_1 … s_m from h_m; one step after the other where each must align first."""
 
     path = "decoder"
@@ -179,48 +182,34 @@ class Decoder(nn.Module):
         s = kept[0] if kept else self.W_s(h_m).tanh()
         if self.alignment is None:
             states, _ = self.recurrence(y, s[None])
-            read, parts = torch.cat([states, y], dim=-1), "s_i; y_{i−1}"
+            parts, contexts = "s_i; y_{i−1}", None
         else:
             uh = (
                 kept[1] if kept else F.linear(memory, self.alignment.similarity.U)
             )  # (batch, n, d_align)
             states, contexts = self._aligned(y, uh, memory, s, mask)
-            tap(self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j")
-            read, parts = torch.cat([states, y, contexts], dim=-1), "s_i; y_{i−1}; c_i"
-        tap(
-            self.path,
-            "states",
-            states,
-            "target",
-            "d_hidden",
-            f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}",
-        )
+            contexts = tap(
+                self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j"
+            )
+            parts = "s_i; y_{i−1}; c_i"
+        formula = f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}"
+        shown = tap(self.path, "states", states, "target", "d_hidden", formula)
+        read = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
         if cache is not None:
             cache.put(self.path, states[:, -1], *([] if self.alignment is None else [uh]))
         readout = self.dropout(self.W_r(read).tanh())
-        tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
-        return readout
+        return tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
 
     def _aligned(
         self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask
     ) -> tuple[Tensor, Tensor]:
         """States and contexts, (batch, m, d); the steps are stacked and recorded as one site."""
-        mask = edited(
-            mask,
-            self.alignment.kind.name,
-            self.alignment.path,
-            1,
-            y.shape[1],
-            memory.shape[1],
-            y.device,
-        )
-        blocking = (
-            None if mask.blocking is None else mask.blocking.expand(-1, -1, y.shape[1], -1)[:, 0]
-        )
+        size = (len(y), 1, y.shape[1], memory.shape[1])
+        attending = Attending(ALIGNMENT, self.alignment.path, mask, size, y.device)
         before, states, contexts = [], [], []
         for i in range(y.shape[1]):
             before.append(s)
-            c = self.alignment(s, uh, memory, None if blocking is None else blocking[:, i])
+            c = self.alignment(s, uh, memory, attending, i)
             s = self.recurrence(torch.cat([y[:, i], c], dim=-1), s)
             states.append(s)
             contexts.append(c)
@@ -228,7 +217,10 @@ class Decoder(nn.Module):
         if (recording := current()) is not None:
             q = torch.stack(before, dim=1)  # (batch, m, d_hidden)
             h = memory[:, None]  # (batch, 1, n, d_memory)
-            recording.site(self.alignment, q, memory, q[:, None], h, h, stacked[:, None], mask)
+            recording.site(
+                self.alignment, q, memory, q[:, None], h, h, stacked[:, None], attending.mask,
+                edits=attending.edits,
+            )  # fmt: skip
         return torch.stack(states, dim=1), stacked
 
 
@@ -242,7 +234,6 @@ class Seq2Seq(EncoderDecoder):
         self.kinds = () if config.attention == "none" else (ALIGNMENT,)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self._set_paths()
 
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0

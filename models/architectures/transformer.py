@@ -82,7 +82,6 @@ class Transformer(EncoderDecoder):
         )
         if config.init == "normal":
             nn.init.normal_(self.embedding.weight, std=NORMAL_STD)
-        self._set_paths()
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:

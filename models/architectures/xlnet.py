@@ -18,7 +18,7 @@ from models.layers.relative import RelativeAttention
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding
-from models.trace import tap
+from models.trace import Placed, tap
 from models.trace.outputs import Output, TokenInOrder
 
 CONTENT = SiteKind("content", "encoder", "content", "text", "text")
@@ -55,7 +55,7 @@ class XLNetConfig:
         return cls(vocab_size)
 
 
-class TwoStreamLayer(nn.Module):
+class TwoStreamLayer(Placed):
     """Attention, then feed-forward, each inside Add & Norm (post-LN), of the content stream h and the query stream g
     (Yang et al. 2019, §2.3, eq. of "two-stream self-attention"). Both have the same weights and read h."""
 
@@ -96,17 +96,19 @@ class TwoStreamLayer(nn.Module):
         segments: Int[Tensor, "batch n"],
         both: tuple[Mask, Mask],
     ) -> tuple[Tensor, Tensor | None]:
+        formula = "residual stream before attention"
+        h = tap(self.path, "resid_pre", h, "text", "d_model", formula)
+        if g is not None:
+            g = tap(self.path, "query_resid_pre", g, "text", "d_model", formula)
         read_h, read_g = self.content_attn(h, g, segments, both)
         after = self._rest(h, read_h, "")
         return after, None if g is None else self._rest(g, read_g, "query_")
 
     def _rest(self, x: Tensor, read: Tensor, mark: str) -> Tensor:
-        tap(self.path, f"{mark}resid_pre", x, "text", "d_model", "residual stream before attention")
         x = self.add_norm_1(x, lambda _: read)
-        tap(self.path, f"{mark}resid_mid", x, "text", "d_model", self.add_norm_1.formula)
+        x = tap(self.path, f"{mark}resid_mid", x, "text", "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda states: self.ff(states, mark))
-        tap(self.path, f"{mark}resid_post", x, "text", "d_model", self.add_norm_2.formula)
-        return x
+        return tap(self.path, f"{mark}resid_post", x, "text", "d_model", self.add_norm_2.formula)
 
 
 class Encoder(nn.Module):
@@ -145,7 +147,6 @@ class XLNet(Architecture):
         for name, parameter in self.named_parameters():  # as in the released code
             if parameter.dim() > 1 or name == "placeholder":
                 nn.init.normal_(parameter, std=NORMAL_STD)
-        self._set_paths()
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -164,10 +165,11 @@ class XLNet(Architecture):
         masks = self.masks(text, rank) if masks is None else masks
         h = self._embed(text, "text", "encoder")
         g = self.dropout(self.placeholder.expand_as(h))
-        tap("encoder", "query_embedding", g, "text", "d_model", "w, the same at every position")
+        formula = "w, the same at every position"
+        g = tap("encoder", "query_embedding", g, "text", "d_model", formula)
         _, g = self.encoder(h, g, segments, (masks[CONTENT.name], masks[QUERY.name]))
         logits = F.linear(self.dropout(g), self.embedding.weight, self.output_bias)
-        tap("", "logits", logits, "text", "vocab", "query stream · embeddingᵀ + b")
+        logits = tap("", "logits", logits, "text", "vocab", "query stream · embeddingᵀ + b")
         return {IN_ORDER: logits}
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:

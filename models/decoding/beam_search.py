@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
-from models.trace.edits import Edits
+from models.trace.edits import Edit
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def beam(
     alpha: float = 0.6,
     max_new: int | None = None,
     forced: Forced = (),
-    edits: Edits | None = None,
+    edits: Sequence[Edit] = (),
 ) -> Iterator[BeamStep]:
     """Beam search; the best hypothesis is `hypotheses[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
 

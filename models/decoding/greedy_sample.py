@@ -13,7 +13,7 @@ from torch import Tensor
 from models.architectures import Model
 from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
 from models.trace import Recording, record
-from models.trace.edits import Edits, editing
+from models.trace.edits import Edit, editing
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ def teacher_forced(
     written: Sequence[int],
     *,
     recorded: bool = False,
-    edits: Edits | None = None,
+    edits: Sequence[Edit] = (),
 ) -> Iterator[Step]:
     """All positions at once, then one record a position of what is `written` after the `given` tokens, and one for </s>.
     A source ends with </s>; `written` is y₁ … yₘ without specials."""
     rows = row_of(given, model)
     opening = model.opening(rows)[0].tolist()
     row = row_of([*opening, *written], model)
-    with record() if recorded else nullcontext() as recording, editing(edits or Edits()):
+    with record() if recorded else nullcontext() as recording, editing(edits):
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
     tokens = [*written, model.config.end_id]
@@ -139,7 +139,7 @@ def written(
     drafts: Sequence[Sequence[int]] = (),
     use_cache: bool = True,
     recorded: bool = False,
-    edits: Edits | None = None,
+    edits: Sequence[Edit] = (),
     memory: Float[Tensor, "1 n d_memory"] | None = None,
 ) -> Iterator[Step]:
     """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are

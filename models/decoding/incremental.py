@@ -8,19 +8,19 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.layers.cache import Cache
-from models.trace.edits import Edits, editing
+from models.trace.edits import Edit, editing, effective
 
 Forced = (
     Sequence[int] | Mapping[int, int]
 )  # the first tokens of a run, or position (from 0) → token
 
 
-def sees_ahead(model: Model, edits: Edits) -> bool:
+def sees_ahead(model: Model, edits: Sequence[Edit]) -> bool:
     """Return True if under these edits a generated position may attend to a later one."""
     own = [
         kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes
     ]
-    return any(map(edits.opens_ahead, own))
+    return any(opens_ahead(edits, kind) for kind in own)
 
 
 class Incremental:
@@ -37,10 +37,10 @@ class Incremental:
         given: Int[Tensor, "batch n"],
         *,
         use_cache: bool = True,
-        edits: Edits | None = None,
+        edits: Sequence[Edit] = (),
         memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
-        self.model, self.given, self.edits = model, given, edits or Edits()
+        self.model, self.given, self.edits = model, given, effective(edits)
         self.opening = model.opening(given)  # (batch, n) before a token is written
         if memory is None:
             with editing(self.edits):
@@ -60,7 +60,7 @@ class Incremental:
         A <pad> that the model wrote is not read either."""
         start = self.n_cached
         masks = self.model.written_masks(self.given, row, start)
-        with editing(self.edits):
+        with editing(self.edits, {self.model.writes: start}):
             logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else row.shape[1]
         return logits.float().log_softmax(-1)

@@ -6,7 +6,7 @@ or a forced one.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -20,7 +20,7 @@ from models.architectures import Model
 from models.decoding import BeamStep, Step
 from models.decoding.run_rows import PassRows, StepRows
 from models.trace import Activation, AttentionSite, Trace, in_float32
-from models.trace.edits import Edits
+from models.trace.edits import Edit
 
 METHODS = ("greedy", "sample", "beam")
 
@@ -108,7 +108,7 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 
 @torch.inference_mode()
 def single_pass(
-    model: Model, given: Sequence[int], tokens: Sequence[int], edits: Edits | None = None
+    model: Model, given: Sequence[int], tokens: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Run:
     """Return one pass under these edits, without a cache, over tokens that follow the given ones: all positions at once.
     `tokens` may end with </s>, which is taken but not read."""
@@ -138,7 +138,7 @@ def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]
 
 
 def autoregressive(
-    model: Model, given: Sequence[int], method: Method, edits: Edits | None = None
+    model: Model, given: Sequence[int], method: Method, edits: Sequence[Edit] = ()
 ) -> Autoregression:
     """Generate with a method under these edits, one token after the other, every step recorded. Raises ValueError for a
     setting that makes no sense, or if the given tokens leave no room to generate. Under beam search the run is the best

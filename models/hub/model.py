@@ -117,6 +117,8 @@ class HubModel(Architecture):
     def device(self) -> torch.device:
         return next(self.module.parameters()).device
 
+    activations_can_change = False  # they are read by hooks that return nothing
+
     @property
     def masks_can_change(self) -> bool:
         return not self.config.gives_weights

@@ -6,9 +6,9 @@ place, and nowhere else."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from models.hub.call import Call
@@ -17,12 +17,14 @@ from models.hub.masks import Explanation, as_attn_mask, explain
 from models.hub.places import Frame, Places
 from models.hub.projections import Linear, Linears, reads_joined, same_memory
 from models.hub.taps import Tap
-from models.layers.masks import SiteKind
-from models.layers.similarity import of_scale
+from models.layers.masks import Mask, SiteKind
+from models.layers.similarity import masked_softmax, of_scale
 from models.trace import AttentionSite, Recording, current
+from models.trace.attend import attend
 from models.trace.deferred import Product
-from models.trace.edits import edited
+from models.trace.edits import Edits
 from models.trace.recorder import LARGEST_KEPT
+from models.trace.site import per_head
 
 
 class Pass:
@@ -35,6 +37,7 @@ class Pass:
         self.linears = Linears()
         self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
+        self.names: set[str] = set()  # paths at which there was an attention
         self.open_site: AttentionSite | None = None  # the last attention, whose W_O may come next
         self.position_table: Tensor | None = (
             None  # the vectors of places, from the first one that a text stands at
@@ -51,16 +54,31 @@ class Pass:
             return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
         explanation = self._explanation(call, kind)
-        mask = edited(
-            explanation.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device
-        )
-        if mask is explanation.mask:
-            out = run(call.attn_mask, call.is_causal)
-        else:
-            out = run(as_attn_mask(mask, explanation.terms, n_query, n_key, q.dtype), False)
-        if self.recording is not None:
-            self._record(call, replace(explanation, mask=mask), frame, kind, number, out)
-        return out
+        terms, name = explanation.terms, self._name(frame, number)
+
+        def kernel(mask: Mask) -> Tensor:
+            if mask is explanation.mask:
+                return run(call.attn_mask, call.is_causal)
+            return run(as_attn_mask(mask, terms, n_query, n_key, q.dtype), False)
+
+        def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
+            self._record(call, Explanation(mask, terms), frame, kind, number, name, out, edits)
+
+        return attend(
+            kind, name, q, call.k, call.v, explanation.mask,
+            kernel=kernel,
+            weights=lambda mask: weights_of(call, Explanation(mask, terms)),
+            record=record,
+            number=number,
+        )  # fmt: skip
+
+    def _name(self, frame: Frame, number: int) -> str:
+        """The path of the module at work; with a number where it attends more than once."""
+        recorded = {} if self.recording is None else self.recording.attention
+        path = frame.path
+        name = f"{path} ({number + 1})" if path in self.names or path in recorded else path
+        self.names.add(path)
+        return name
 
     @property
     def frame(self) -> Frame:
@@ -173,7 +191,9 @@ class Pass:
         frame: Frame,
         kind: SiteKind,
         number: int,
+        name: str,
         out: Tensor,
+        edits: Edits,
     ) -> None:
         q, n_heads, groups = call.q, call.q.shape[1], self.places.groups
         k, v = one_each(call.k, groups, n_heads), one_each(call.v, groups, n_heads)
@@ -183,11 +203,6 @@ class Pass:
         memory = (
             x if reads_itself else source(origins[2], v, frame)
         )  # with a cache the new positions only
-        name = (
-            frame.path
-            if frame.path not in self.recording.attention
-            else f"{frame.path} ({number + 1})"
-        )
         whole = all(origins) and k.shape[1] == n_heads
         site = AttentionSite(
             name,
@@ -204,6 +219,7 @@ class Pass:
             terms=explanation.terms,
             number=number,
             dtype=q.dtype,
+            edits=edits,
         )
         self.recording.attention[name] = with_projections(
             site, {}
@@ -223,3 +239,17 @@ class Pass:
         self.recording.tap(
             site.name, "attn_out", attn_out, site.query_stream, "d_model", "Concat(head_out)·W_O"
         )
+
+
+def weights_of(call: Call, explanation: Explanation) -> Float[Tensor, "batch head query key"]:
+    """The weights of a call by the readable route, in its own dtype."""
+    q, k = call.q.float(), per_head(call.k.float(), call.q.shape[1], 1)
+    scores, (n_query, n_key) = of_scale(call.scale, q.shape[-1])(q, k), (q.shape[2], k.shape[2])
+    if explanation.terms:
+        queries = torch.arange(n_query) + (n_key - n_query)
+        added = [
+            sum(term.scores(None, queries, n_key, row) for term in explanation.terms)
+            for row in range(len(q))
+        ]
+        scores = scores + torch.stack(added)
+    return masked_softmax(scores, explanation.mask.allowed).to(call.q.dtype)

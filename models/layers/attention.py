@@ -11,18 +11,18 @@ from torch import Tensor, nn
 
 from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
-from models.layers.similarity import LearnedSimilarity
+from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.layers.weight_layouts import in_columns, kept, linear
-from models.trace import current
+from models.trace import Placed, tap
+from models.trace.attend import attend
 from models.trace.deferred import Product
-from models.trace.edits import edited
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Placed):
     """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` says where Q, K and V come from;
     `similarity` is one of models.layers.similarity.SIMILARITIES."""
 
-    path = "attention"  # its place in the module tree; the model that owns it sets it once
+    path = "attention"
 
     def __init__(
         self, d_model: int, n_heads: int, kind: SiteKind, similarity: str = "scaled dot"
@@ -57,23 +57,24 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "batch query d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         q, k, v = self._projected(x, memory, cache)  # (batch, head, query or key, d_head)
-        mask = edited(
-            mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device
-        )
-        out = self.similarity.attend(q, k, v, mask)  # (batch, head, query, d_head)
+        out = attend(
+            self.kind, self.path, q, k, v, mask,
+            kernel=lambda mask: self.similarity.attend(q, k, v, mask),
+            weights=lambda mask: masked_softmax(self.similarity(q, k), mask.allowed),
+            record=lambda recording, out, mask, edits: recording.site(
+                self, x, memory, q, k, v, out, mask, edits=edits
+            ),
+        )  # (batch, head, query, d_head)  # fmt: skip
         joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
-        if (recording := current()) is not None:
-            recording.site(self, x, memory, q, k, v, out, mask)
-            attn_out = Product.of(self.W_O, joined)
-            recording.tap(
-                self.path,
-                "attn_out",
-                attn_out,
-                self.kind.query_stream,
-                "d_model",
-                "Concat(head_out)·W_O",
-            )
-        return linear(self.W_O, joined, cache)
+        return tap(
+            self.path,
+            "attn_out",
+            linear(self.W_O, joined, cache),
+            self.kind.query_stream,
+            "d_model",
+            "Concat(head_out)·W_O",
+            lambda: Product.of(self.W_O, joined),
+        )
 
     def _projected(
         self, x: Tensor, memory: Tensor, cache: Cache | None

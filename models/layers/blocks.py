@@ -15,7 +15,7 @@ from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.layers.weight_layouts import linear
-from models.trace import current, tap
+from models.trace import Placed, tap
 from models.trace.deferred import Product
 
 # name → what comes between W₁ and W₂, and its formula. GELU is x·Φ(x), by erf or by its tanh form (Hendrycks & Gimpel 2016)
@@ -39,7 +39,7 @@ def lowest(activation: str) -> float:
 NORMAL_STD = 0.02  # of matrices that begin "normal"
 
 
-class FeedForward(nn.Module):
+class FeedForward(Placed):
     """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), the same at every position; with another activation of ACTIVATIONS if asked."""
 
     path = "ff"
@@ -62,23 +62,26 @@ class FeedForward(nn.Module):
     ) -> Float[Tensor, "batch n d_model"]:
         """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
-        ff_post = activate(linear(self.W_1, x, cache))  # (batch, n, d_ff)
-        if (recording := current()) is not None:
-            pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
-            recording.tap(self.path, f"{mark}ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
-            recording.tap(self.path, f"{mark}ff_post", post, self.stream, "d_ff", formula)
-            recording.tap(
-                self.path,
-                f"{mark}ff_out",
-                Product.of(self.W_2, post),
-                self.stream,
-                "d_model",
-                "ff_post·W₂ + b₂",
-            )
-        return linear(self.W_2, ff_post, cache)
+        made: list[Product] = []  # ff_post's cause, which ff_out's is made of
+
+        def post() -> Product:
+            made.append(Product.of(self.W_1, x, activate))
+            return made[0]
+
+        ff_pre = tap(
+            self.path, f"{mark}ff_pre", linear(self.W_1, x, cache), self.stream, "d_ff",
+            "x·W₁ + b₁", lambda: Product.of(self.W_1, x),
+        )  # (batch, n, d_ff)  # fmt: skip
+        ff_post = tap(
+            self.path, f"{mark}ff_post", activate(ff_pre), self.stream, "d_ff", formula, post
+        )  # (batch, n, d_ff)  # fmt: skip
+        return tap(
+            self.path, f"{mark}ff_out", linear(self.W_2, ff_post, cache), self.stream, "d_model",
+            "ff_post·W₂ + b₂", lambda: Product.of(self.W_2, made[0]),
+        )  # (batch, n, d_model)  # fmt: skip
 
 
-class AddNorm(nn.Module):
+class AddNorm(Placed):
     """Post-LN, the paper's: LayerNorm(x + Sublayer(x)). Pre-LN: x + Sublayer(LayerNorm(x)) (Xiong et al. 2020)."""
 
     path = "add_norm"
@@ -97,7 +100,7 @@ class AddNorm(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm == "pre":
             normed = self.layer_norm(x)
-            tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
+            normed = tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
             return x + self._dropped(sublayer(normed))
         return self.layer_norm(x + self._dropped(sublayer(x)))
 
@@ -126,7 +129,7 @@ class AddNorm(nn.Module):
         )
 
 
-class SelfLayer(nn.Module):
+class SelfLayer(Placed):
     """Self-attention of one kind, then feed-forward, each inside Add & Norm: a layer of an encoder, or of a decoder alone."""
 
     path = "layers.0"
@@ -153,7 +156,7 @@ class SelfLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d_model"], mask: Mask, cache: Cache | None = None
     ) -> Float[Tensor, "batch n d_model"]:
-        tap(
+        x = tap(
             self.path,
             "resid_pre",
             x,
@@ -162,10 +165,9 @@ class SelfLayer(nn.Module):
             "residual stream before self-attention",
         )
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask, cache))
-        tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
+        x = tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.ff(h, cache=cache))
-        tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
-        return x
+        return tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -179,7 +181,7 @@ class SelfLayer(nn.Module):
         )
 
 
-class CrossLayer(nn.Module):
+class CrossLayer(Placed):
     """Masked self-attention, cross-attention to the encoder's output, then feed-forward, each inside Add & Norm."""
 
     path = "layers.0"
@@ -213,7 +215,7 @@ class CrossLayer(nn.Module):
         cross_mask: Mask,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        tap(
+        x = tap(
             self.path,
             "resid_pre",
             x,
@@ -222,12 +224,11 @@ class CrossLayer(nn.Module):
             "residual stream before self-attention",
         )
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, self_mask, cache))
-        tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
+        x = tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.cross_attn(h, memory, cross_mask, cache))
-        tap(self.path, "resid_mid_cross", x, self.stream, "d_model", self.add_norm_2.formula)
+        x = tap(self.path, "resid_mid_cross", x, self.stream, "d_model", self.add_norm_2.formula)
         x = self.add_norm_3(x, lambda h: self.ff(h, cache=cache))
-        tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
-        return x
+        return tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:

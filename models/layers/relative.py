@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from models.layers.masks import Mask, SiteKind
 from models.layers.positions import wavelengths
-from models.layers.similarity import LearnedSimilarity
-from models.trace import RelativePositionTerm, SegmentTerm, current
+from models.layers.similarity import LearnedSimilarity, masked_softmax
+from models.trace import Placed, Recording, RelativePositionTerm, SegmentTerm, tap
+from models.trace.attend import attend
 from models.trace.deferred import Product
-from models.trace.edits import edited
+from models.trace.edits import Edits
 
 
 def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
@@ -22,7 +23,7 @@ def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
     return torch.cat([angle.sin(), angle.cos()], -1).float()
 
 
-class RelativeAttention(nn.Module):
+class RelativeAttention(Placed):
     """score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e is one of two vectors: of
     the same segment or of different ones. No matrix has a bias but u, v and s. `content` and `query` say what its streams ask."""
 
@@ -100,27 +101,40 @@ class RelativeAttention(nn.Module):
         n = x.shape[1]
         plain = self._split(self.W_Q(x))  # (batch, head, query, d_head)
         q, at_distance, at_segment = (plain + bias[:, None] for bias in (self.u, self.v, self.s))
-        mask = edited(mask, kind.name, name, self.n_heads, n, n, x.device)
         scale, ends = self.d_head**-0.5, self.segment.transpose(0, 1)  # (head, 2, d_head)
         bias = _shifted(at_distance @ keys.transpose(-1, -2))  # (batch, head, query, key)
         same, other = (at_segment @ ends.transpose(-1, -2)).unbind(-1)
         bias = bias + torch.where(_differ(segments), other[..., None], same[..., None])
         bias = bias * scale
-        if mask.blocking is not None:
-            bias = bias.masked_fill(~mask.blocking, -torch.inf)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
-        if (recording := current()) is not None:
+
+        def kernel(mask: Mask) -> Tensor:
+            blocking = mask.blocking
+            added = bias if blocking is None else bias.masked_fill(~blocking, -torch.inf)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=added)
+
+        def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
             terms = (
                 RelativePositionTerm("position", at_distance.detach(), keys.detach(), 1 - n, scale),
                 SegmentTerm("segment", at_segment.detach(), ends.detach(), segments, scale),
             )
-            recording.site(self, x, content, q, k, v, out, mask, terms, name, kind)
-            attn_out = Product.of(self.W_O, joined)
-            recording.tap(
-                name, "attn_out", attn_out, kind.query_stream, "d_model", "Concat(head_out)·W_O"
-            )
-        return self.W_O(joined)
+            recording.site(self, x, content, q, k, v, out, mask, terms, name, kind, edits)
+
+        out = attend(
+            kind, name, q, k, v, mask,
+            kernel=kernel,
+            weights=lambda mask: masked_softmax(self.similarity(q, k) + bias, mask.allowed),
+            record=record,
+        )  # (batch, head, query, d_head)  # fmt: skip
+        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
+        return tap(
+            name,
+            "attn_out",
+            self.W_O(joined),
+            kind.query_stream,
+            "d_model",
+            "Concat(head_out)·W_O",
+            lambda: Product.of(self.W_O, joined),
+        )
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)

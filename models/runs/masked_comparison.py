@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from models import decoding
 from models.runs.scope import Scope, Texts
 from models.trace import Trace
-from models.trace.edits import Edits
+from models.trace.edits import Edit
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MaskedRun:
 def run_masked(
     scope: Scope,
     requests: Sequence[Texts],
-    edits: Edits | None = None,
+    edits: Sequence[Edit] = (),
     written: Sequence[Sequence[int]] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
@@ -45,7 +45,7 @@ def run_masked(
         return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
     given = scope.model.fields[0].stream
     n = max(len(trace.streams[given].ids) for trace in traces)
-    return [_masked_run(scope, trace, n, edits, most) for trace in traces]
+    return [_masked_run(scope, trace, n, most) for trace in traces]
 
 
 def unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
@@ -53,24 +53,22 @@ def unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
     if not scope.model.can_write:
         return MaskedRun(trace, (), (), trace.output, ())
     n = len(trace.streams[scope.model.fields[0].stream].ids)
-    return _masked_run(scope, trace, n, None, most)
+    return _masked_run(scope, trace, n, most)
 
 
-def _masked_run(
-    scope: Scope, trace: Trace, n_given: int, edits: Edits | None, most: int | None
-) -> MaskedRun:
+def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> MaskedRun:
     model, config = scope.model, scope.config
     given, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
     room = model.longest(len(given)) if most is None else min(most, model.longest(len(given)))
-    if not (edits or trace.teacher_forced or model.continues):  # the row is what it writes
+    if not (trace.edits or trace.teacher_forced or model.continues):  # the row is what it writes
         output = labels[:room]
     elif room:
         draft, padding = (
             ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
         )
-        how = {"max_new": room, "edits": edits, "drafts": [draft]}
+        how = {"max_new": room, "edits": trace.edits, "drafts": [draft]}
         steps = decoding.greedy(model, (*given, *padding), **how)
         output = tuple(step.token for step in steps)
     else:

@@ -19,11 +19,12 @@ from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
 from models.printable import printable
 from models.runs import inputs
+from models.runs.edit_checks import check_model, check_sites
 from models.runs.inputs import InputError, Texts, Value
 from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
-from models.trace.edits import Edits, editing
+from models.trace.edits import Edit, Edits, editing, effective, of_row
 
 __all__ = ["InputError", "Scope", "Texts", "Written"]
 
@@ -121,14 +122,14 @@ class Scope:
     def run(
         self,
         *values: Value,
-        edits: Edits | None = None,
+        edits: Sequence[Edit] = (),
         drafts: Sequence[Sequence[int]] = (),
         **named: Value,
     ) -> Trace:
         """One recorded forward pass over the model's fields, in their order or by name: `run(source, target)` of an
         encoder-decoder, `run(text)` of a language model, `run(question=…, context=…)` of one that answers questions.
 
-        Without a target an encoder-decoder writes one first. `edits` hold in the pass, not in what is written before.
+        Without a target an encoder-decoder writes one first. `edits` (models.edits) hold in the pass, not in what is written before.
         `drafts` of what the model will write save time (models.decoding.written). Raises InputError, TypeError for a field that
         the model has not."""
         request = self._in_order(values, named)
@@ -140,23 +141,18 @@ class Scope:
         self,
         requests: Sequence[Texts],
         *,
-        edits: Edits | None = None,
+        edits: Sequence[Edit] = (),
         drafts: Sequence[Sequence[int]] = (),
         written: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
         """Several inputs through the model in one padded batch; one Trace each, its axes padded to the longest.
 
-        A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, but not
-        to what the model writes first. `drafts`, if there are any, are one for each row, and so are the
-        tokens that it is known to write, which are not written again. Raises what `run` raises."""
-        kinds = [kind.name for kind in self.model.kinds]
-        for edit in (edits or Edits()).edits:
-            if edit.kind not in kinds:
-                raise ValueError(
-                    f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}"
-                )
-        if edits and not self.model.masks_can_change:
-            raise ValueError(f"{self.name} returns finished weights; its masks cannot be changed")
+        A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, or to the
+        rows that they name, but not to what the model writes first. `drafts`, if there are any, are one for each row, and so are
+        the tokens that it is known to write, which are not written again. Raises what `run` raises, and ValueError for an edit
+        that the model cannot carry out."""
+        edits = effective(edits)
+        check_model(edits, self.model, self.name)
         rows = [
             self._with_own_words(texts, draft, known)
             for texts, draft, known in zip(
@@ -167,10 +163,11 @@ class Scope:
             )
         ]
         # not inference mode: what it makes cannot be computed with
-        with torch.no_grad(), record() as recording, editing(edits or Edits()):
+        with torch.no_grad(), record() as recording, editing(edits):
             answers = self._answers(self.model(*self.model.inputs(rows)))
+        check_sites(edits, recording.attention, len(rows))
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in self.model.streams}
-        return self._traces(recording, answers, requests, rows, wide, edits or Edits())
+        return self._traces(recording, answers, requests, rows, wide, edits)
 
     def run_each(
         self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()
@@ -182,7 +179,7 @@ class Scope:
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
-            return self._traces(recording, answers, requests, rows, {}, Edits())
+            return self._traces(recording, answers, requests, rows, {}, ())
         (given, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_ids = self.model.padded([row[given].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
@@ -200,7 +197,7 @@ class Scope:
             answers = self._answers(
                 self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
             )
-        return self._traces(recording, answers, requests, rows, {}, Edits())
+        return self._traces(recording, answers, requests, rows, {}, ())
 
     def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
         """Go on from what is given (a source, a text) with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder.
@@ -282,7 +279,7 @@ class Scope:
                     given,
                     activations,
                     attention,
-                    edits,
+                    of_row(edits, row),
                     dict(recording.unrecorded),
                 )
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from models.runs.inputs import Value
@@ -60,7 +60,7 @@ class RunSpec:
 
     model: ModelRef
     fields: tuple[Value | None, ...]  # of the model, in their order
-    edits: Edits = field(default_factory=Edits)
+    edits: Edits = ()
     forced: Forced = ()
 
     @property

@@ -2,12 +2,12 @@
 a model."""
 
 from models.trace.activation import Activation
-from models.trace.recorder import Recording, current, record, tap
+from models.trace.recorder import Placed, Recording, current, record, tap
 from models.trace.run import RunModel, Trace, finish, in_float32
 from models.trace.site import AttentionSite
 from models.trace.terms import DistanceTerm, RelativePositionTerm, ScoreTerm, SegmentTerm
 
 __all__ = [
-    "Activation", "AttentionSite", "DistanceTerm", "Recording", "RelativePositionTerm", "RunModel", "ScoreTerm", "SegmentTerm",
+    "Activation", "AttentionSite", "DistanceTerm", "Placed", "Recording", "RelativePositionTerm", "RunModel", "ScoreTerm", "SegmentTerm",
     "Trace", "current", "finish", "in_float32", "record", "tap",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one way an intermediate leaves a model.
+"""The one way an intermediate leaves a model, and an edited one comes back into it.
 
 `with record() as recording:` collects what the forward pass marks with `tap` and `site`. The recording lives in a
 ContextVar, so threads and sessions that share a model never see each other's tensors, and nothing is written onto it.
@@ -8,16 +8,18 @@ Attention is recorded by its causes (`site.py`), and so is whatever is one produ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
 from models.trace.deferred import Product
+from models.trace.edits.active import active
+from models.trace.edits.base import Edits
 from models.trace.site import Attention, AttentionSite
 from models.trace.terms import ScoreTerm
 
@@ -25,6 +27,14 @@ LARGEST_KEPT = (
     2**16
 )  # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+class Placed(nn.Module):
+    """A part of a model that marks intermediates under its path.
+
+    The model tells it the path when it is made (models.architectures.base)."""
+
+    path: str  # in the module tree
 
 
 @dataclass
@@ -57,6 +67,7 @@ class Recording:
         terms: tuple[ScoreTerm, ...] = (),
         name: str = "",
         kind: SiteKind | None = None,
+        edits: Edits = (),
     ) -> None:
         """An attention of this module; under another name and kind than the module's own, where it serves two streams."""
         projections = module.projections
@@ -82,6 +93,7 @@ class Recording:
             module.similarity.detached(),
             projections,
             terms=terms,
+            edits=edits,
         )
 
 
@@ -107,8 +119,22 @@ def current() -> Recording | None:
 
 
 def tap(
-    path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str
-) -> None:
-    """Mark an intermediate (batch, token, feature) of a token stream; free when nobody records."""
+    path: str,
+    name: str,
+    value: Tensor,
+    stream: str,
+    feature: str,
+    formula: str,
+    cause: Callable[[], Product] | None = None,
+) -> Tensor:
+    """Mark an intermediate (batch, token, feature) of a token stream, and return it: the same tensor, unless an edit changes it.
+
+    Free when nobody records or edits. What `cause` gives is recorded in place of a value that is one product away from
+    others, as long as no edit changes activations: then a value may differ from its cause."""
+    edits = active()
+    if edits is not None and edits.activations:
+        value, cause = edits.activation(f"{path}.{name}" if path else name, value, stream), None
     if (recording := _recording.get()) is not None:
-        recording.tap(path, name, value, stream, feature, formula)
+        kept = value if cause is None else cause()
+        recording.tap(path, name, kept, stream, feature, formula)
+    return value

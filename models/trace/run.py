@@ -12,7 +12,8 @@ from torch import Tensor
 from models.layers.masks import Mask
 from models.trace.activation import Activation
 from models.trace.deferred import Product
-from models.trace.edits import Edits
+from models.trace.edits.base import Edits
+from models.trace.edits.selection import of_row
 from models.trace.outputs import NextToken, Output
 from models.trace.recorder import Recording
 from models.trace.site import AttentionSite
@@ -50,7 +51,7 @@ class Trace:
     teacher_forced: bool
     activations: dict[str, Activation]
     attention: dict[str, AttentionSite]
-    edits: Edits = field(default_factory=Edits)
+    edits: Edits = ()
     unrecorded: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -134,6 +135,7 @@ class _BatchRow:
             given_weights=None
             if s.given_weights is None
             else per_token(s.given_weights, query, 2)[..., : len(self.tokens[key])],
+            edits=of_row(s.edits, self.index),
             query_tokens=self.tokens[query],
             key_tokens=self.tokens[key],
         )

@@ -4,7 +4,7 @@ that nobody looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, Similarity, masked_softmax
 from models.trace.deferred import Deferred, Product
+from models.trace.edits.base import AttentionPart, Edits, edited_head_out, edited_weights
 from models.trace.terms import ScoreTerm
 
 Rows = slice | None  # of the queries; None for all
@@ -60,6 +61,7 @@ class AttentionSite:
     number: int | None = None  # of its layer, where its name does not say
     dtype: torch.dtype = torch.float32  # in which the model ran
     given_weights: Tensor | None = None
+    edits: Edits = ()  # those that apply to it; the mask is changed already
 
     @property
     def has_causes(self) -> bool:
@@ -92,9 +94,7 @@ class AttentionSite:
     @property
     def layer(self) -> int:
         """The layer's number, from 0, within its stack."""
-        if self.number is not None:
-            return self.number
-        return next((int(part) for part in self.name.split(".") if part.isdigit()), 0)
+        return layer_of(self.name, self.number)
 
     @property
     def n_heads(self) -> int:
@@ -162,19 +162,56 @@ class AttentionSite:
     def weights(
         self, head: int | None = None, batch: int = 0, rows: Rows = None
     ) -> Float[Tensor, "*head query key"]:
-        """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
+        """softmax of the masked scores, after edits. Rows sum to 1; a row with nothing allowed is all zeros."""
         if self.given_weights is not None:
             return self.given_weights[batch][slice(None) if head is None else head][
                 ..., rows or slice(None), :
             ]
-        return masked_softmax(self.scores(head, batch, rows), self.allowed(batch, head, rows))
+        allowed = self.allowed(batch, head, rows)
+        weights = masked_softmax(self.scores(head, batch, rows), allowed)
+        if not any(edit.changes("weights") for edit in self.edits):
+            return weights
+        part = self._edited_part(head, batch, rows, weights, allowed)
+        return _in_part(edited_weights, self.edits, weights, part)
 
     def head_out(
         self, head: int | None = None, batch: int = 0, rows: Rows = None
     ) -> Float[Tensor, "*head query d_head"]:
-        """weights · v, before W_O. Raises ValueError for given weights."""
+        """weights · v, after edits, before W_O. Raises ValueError for given weights."""
         self._need_causes("head_out")
-        return self.weights(head, batch, rows) @ self._part("v", head, batch)
+        return self.mixed(self.weights(head, batch, rows), head, batch, rows)
+
+    def mixed(
+        self,
+        weights: Float[Tensor, "*head query key"],
+        head: int | None = None,
+        batch: int = 0,
+        rows: Rows = None,
+    ) -> Float[Tensor, "*head query d_head"]:
+        """What one head, or (None) all, passes on of the values with these weights, its own: weights · v, after edits."""
+        head_out = weights @ self._part("v", head, batch)
+        if not any(edit.changes("head_out") for edit in self.edits):
+            return head_out
+        allowed = self.allowed(batch, head, rows)
+        part = self._edited_part(head, batch, rows, weights, allowed)
+        return _in_part(edited_head_out, self.edits, head_out, part)
+
+    def _edited_part(
+        self, head: int | None, batch: int, rows: Rows, weights: Tensor, allowed: Tensor
+    ) -> AttentionPart:
+        heads = range(self.n_heads) if head is None else (head,)
+        queries = range(self.mask.start, self.mask.start + self.n_query)[rows or slice(None)]
+        lead = (None,) if head is None else (None, None)
+        return AttentionPart(
+            (batch,),
+            heads,
+            queries,
+            self.n_key,
+            weights.device,
+            lambda: weights[lead],
+            lambda: self._part("v", head, batch)[lead],
+            allowed[lead],
+        )
 
     def _need_causes(self, wanted: str) -> None:
         if not self.has_causes:
@@ -184,15 +221,34 @@ class AttentionSite:
 
     def _part(self, part: str, head: int | None, batch: int) -> Tensor:
         kept = self.deferred(part)
-        group = self.n_heads // kept.shape[1]
         if head is None:
-            return (
-                getattr(self, part)[batch].repeat_interleave(group, dim=0)
-                if group > 1
-                else getattr(self, part)[batch]
-            )
+            return per_head(getattr(self, part)[batch], self.n_heads, 0)
+        group = self.n_heads // kept.shape[1]
         return (
             kept.read_head(batch, head // group)
             if isinstance(kept, Product)
             else kept[batch, head // group]
         )
+
+
+def layer_of(path: str, number: int | None = None) -> int:
+    """Return the number of the layer that an attention at `path` belongs to, from 0, if `number` does not say it."""
+    if number is not None:
+        return number
+    return next((int(part) for part in path.split(".") if part.isdigit()), 0)
+
+
+def per_head(t: Tensor, n_heads: int, axis: int) -> Tensor:
+    """Repeat keys or values along the axis of their heads, for each head of the group that shares them."""
+    group = n_heads // t.shape[axis]
+    return t.repeat_interleave(group, dim=axis) if group > 1 else t
+
+
+def _in_part(
+    edited: Callable[[Edits, Tensor, AttentionPart], Tensor],
+    edits: Edits,
+    t: Float[Tensor, "*head query x"],
+    part: AttentionPart,
+) -> Float[Tensor, "*head query x"]:
+    """Apply edits to one head or all, of one batch row."""
+    return edited(edits, t.view(1, -1, *t.shape[-2:]), part).view(t.shape)

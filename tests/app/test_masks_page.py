@@ -23,7 +23,7 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
-from models.trace.edits import READY_MADE, Edits, MaskChange, ready_made
+from models.trace.edits import READY_MADE, Edits, MaskChange, for_kinds, ready_made
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session import mask_notation as masks_notation
@@ -37,8 +37,8 @@ from viz_app.views.masks.mask_view import MaskView
 LONG, SHORT = "March 5, 2021", "24/07/69"
 KIND = {kind.name: kind for kind in Transformer.kinds}
 KINDS = tuple(KIND)
-LIFTED = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
-PAINTED = Edits.of_kinds(
+LIFTED = for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+PAINTED = for_kinds(
     encoder_self=MaskChange(forbidden=((0, 1), (3, 3)), ready="window", k=5),
     decoder_self=MaskChange(forbidden=((2, 0), (2, 1), (2, 2)), opened=((1, 4),)),
     cross=MaskChange(lifted=(PADDING,), forbidden=((1, 0), (1, 1), (4, 2))),
@@ -151,7 +151,7 @@ def masks_by_hand(source: Tensor, size: int, changes: Edits) -> dict[str, Tensor
     return allowed
 
 
-@pytest.mark.parametrize("changes", [Edits(), LIFTED, PAINTED], ids=["own", "lifted", "painted"])
+@pytest.mark.parametrize("changes", [(), LIFTED, PAINTED], ids=["own", "lifted", "painted"])
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_changed_run_is_the_run_with_that_mask_by_hand(
     dates: Scope, own: list[MaskedRun], changes: Edits, row: int
@@ -183,7 +183,7 @@ def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
     assert ("falls" in said) == (after.log_prob > own[0].log_prob)
     assert f"{-after.log_prob / 11:.3f} nats" in said
-    assert outcome_text.cheat(own[0], own[0], Edits(), Transformer.kinds) == ""
+    assert outcome_text.cheat(own[0], own[0], (), Transformer.kinds) == ""
 
 
 # the back end
@@ -280,7 +280,7 @@ def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> Non
         MaskChange(forbidden=((2, 0), (3, 1), (5, 5))),
         MaskChange(ready="window", k=2),
     ):
-        changes = Edits.of_kinds(
+        changes = for_kinds(
             decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal")
         )
         runs = [
@@ -295,16 +295,20 @@ def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> Non
 def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
     source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
-    ahead = (MaskChange(opened=((0, 3),)), MaskChange(lifted), MaskChange(lifted, "window"))
+    ahead = (
+        MaskChange(opened=((0, 3),)),
+        MaskChange(lifted=lifted),
+        MaskChange(lifted=lifted, ready="window"),
+    )
     behind = (
         MaskChange(),
         MaskChange(opened=((3, 0),)),
-        MaskChange(lifted, "causal"),
-        MaskChange((), "window"),
+        MaskChange(lifted=lifted, ready="causal"),
+        MaskChange(lifted=(), ready="window"),
     )
     with torch.inference_mode():
         runs = [
-            decoding.Incremental(dates.model, source, edits=Edits.of_kinds(decoder_self=c))
+            decoding.Incremental(dates.model, source, edits=for_kinds(decoder_self=c))
             for c in (*ahead, *behind)
         ]
     assert [run.cache is None for run in runs] == [True] * len(ahead) + [False] * len(behind)
@@ -314,9 +318,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
     row = tuple((3, key) for key in range(11))
-    changes = Edits.of_kinds(
-        decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous")
-    )
+    changes = for_kinds(decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous"))
     run = again(dates, own, changes)[0]
     assert run.trace.next_token.logits.isfinite().all()
     for site in run.trace.attention.values():
@@ -332,9 +334,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
-    changes = Edits.of_kinds(
-        decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),))
-    )
+    changes = for_kinds(decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),)))
     assert again(dates, own, changes)[0].output_ids == own[0].output_ids
     assert again(dates, own, changes)[0].log_probs == pytest.approx(own[0].log_probs, abs=1e-6)
 
@@ -496,7 +496,7 @@ def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
         masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self"
     )
     header, _ = shown(app)
-    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
+    changes = for_kinds(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
     run = again(dates, run_masked(dates, [(LONG, None), (SHORT, None)]), changes)[1]
     assert header["effect"]["sums"][1] == pytest.approx(run.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == run.output

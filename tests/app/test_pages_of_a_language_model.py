@@ -12,7 +12,7 @@ from models.checkpoint import save_checkpoint
 from models.decoding.runs import Method, autoregressive
 from models.runs.masked_comparison import run_masked
 from models.runs.scope import Scope
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import checkpoints
 
 PROMPT, FOLLOWS, SECOND = "abcab", "edc", "bad"
@@ -67,9 +67,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     header, arrays = picture(app, "mask_painter")
     assert app.query_params["self-mask"] in ("window1", ["window1"])
     encoding = scope.run(PROMPT, FOLLOWS).streams["text"]
-    (after,) = run_masked(
-        scope, [(encoding,)], Edits.of_kinds(self=MaskChange(ready="window", k=1))
-    )
+    (after,) = run_masked(scope, [(encoding,)], for_kinds(self=MaskChange(ready="window", k=1)))
     assert header["effect"]["sums"][1] == pytest.approx(after.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == after.output
     open_cells = [

@@ -26,7 +26,6 @@ from models.checkpoint_files import snapshot_path
 from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
 from models.runs.masked_comparison import run_masked
-from models.trace.edits import Edits
 from viz_app.drawing.payload import unpack
 from viz_app.navigation import VIEWS as PAGES
 from viz_app.session import cache
@@ -131,7 +130,7 @@ def shown_masks(app: AppTest) -> np.ndarray:
 
 
 def masked(scope: models.Scope) -> np.ndarray:
-    (run,) = run_masked(scope, [(SOURCE, TARGET)], Edits())
+    (run,) = run_masked(scope, [(SOURCE, TARGET)], ())
     return run.trace.attention[CROSS].weights(1).numpy()
 
 

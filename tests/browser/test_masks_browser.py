@@ -9,7 +9,7 @@ import models
 from models.layers.masks import LOOK_AHEAD
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.runs.scope import Scope
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, for_kinds
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
 PLACES = """() => {      // where the mask to paint on stands, frame by frame
@@ -89,11 +89,11 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
 
 
 def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:
-    compare(opened, *computed(dates, Edits()))
+    compare(opened, *computed(dates, ()))
     opened.evaluate(PLACES)
     opened.mouse.click(*cell(opened, 3, 3))
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((3, 3),)))))
+    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=((3, 3),)))))
     opened.mouse.move(*cell(opened, 5, 0))
     opened.mouse.down()
     opened.mouse.move(*cell(opened, 5, 4))
@@ -103,9 +103,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     forbidden = ((3, 3), *((5, key) for key in range(5)))
     compare(
         opened,
-        *computed(
-            dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))
-        ),
+        *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))),
     )
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     rested(opened)
@@ -139,7 +137,7 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
     opened.get_by_role("combobox", name="Ready-made, decoder self").click()
     opened.get_by_role("option", name="none: read everything").click()
     settled(opened, "The decoder may look ahead.")
-    before, after = computed(dates, Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
+    before, after = computed(dates, for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
     compare(opened, before, after)
     settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
 
@@ -155,7 +153,7 @@ def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(
     opened.mouse.click(x, box["y"] + top - 8)
     settled(opened, "11 cells forbidden")
     column = tuple((query, 0) for query in range(11))
-    compare(opened, *computed(dates, Edits.of_kinds(cross=MaskChange(forbidden=column))))
+    compare(opened, *computed(dates, for_kinds(cross=MaskChange(forbidden=column))))
 
 
 def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
@@ -169,4 +167,4 @@ def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
     ):  # the first one only shows where one is
         opened.keyboard.press(key)
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 1),)))))
+    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=((2, 1),)))))

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 import viz_app
 from models.trace import Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import notebook
 from viz_app.notebook import Picture, head, heads, lines, mask
 
@@ -181,7 +181,7 @@ def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page
 
 
 def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> None:
-    scope, edits = letters(), Edits.of_kinds(cross=MaskChange(forbidden=((2, 3),)))
+    scope, edits = letters(), for_kinds(cross=MaskChange(forbidden=((2, 3),)))
     page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
     view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
     expect(view).to_have_attribute("data-kind", "cross")

@@ -19,7 +19,7 @@ from models.analysis.checks import check_site
 from models.decoding import runs
 from models.opening import shipped
 from models.trace import Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import NextToken
 
 IDS = "5 6 7 8 9 10 11 12 14 16 18"
@@ -82,7 +82,7 @@ def test_a_run_is_the_same(both: tuple[Scope, Scope]) -> None:
 def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
     if not both[0].model.kinds or not both[0].model.masks_can_change:
         pytest.skip("this model has no attention whose mask could change")
-    edits = Edits.of_kinds(**{both[0].model.kinds[0].name: MaskChange(forbidden=((2, 1), (3, 0)))})
+    edits = for_kinds(**{both[0].model.kinds[0].name: MaskChange(forbidden=((2, 1), (3, 0)))})
     compare(*(scope.run(*example(scope), edits=edits) for scope in both))
 
 

@@ -12,7 +12,7 @@ from models.analysis.checks import ROUNDING, check_site, check_used
 from models.analysis.walk_checks import check_walk
 from models.decoding.runs import Method, autoregressive
 from models.layers import similarity
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
@@ -44,7 +44,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
         drawn[f"decoding, {how}"] = decoding.payloads(run, choices)
     for site in list(trace.attention.values())[-1:]:
         drawn["attention"] = attention.payloads(run, attention.Choices(Focus(site.name)))
-        for changes in (Edits(), Edits.of_kinds(**{site.kind: MaskChange(forbidden=((1, 0),))})):
+        for changes in ((), for_kinds(**{site.kind: MaskChange(forbidden=((1, 0),))})):
             choices = masks.Choices("", "", 0, changes, site.kind, site.name, 0)
             drawn[f"masks, {len(changes.edits)}"] = masks.payloads(run, choices)
     return drawn

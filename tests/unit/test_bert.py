@@ -13,7 +13,7 @@ from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save
 from models.errors import InputError
 from models.runs.scope import Scope
 from models.trace import record
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import ClassProbabilities, MaskedToken, Span, best_span
 
 FIRST, SECOND = "Mary went to the garden.", "John took the milk."
@@ -133,9 +133,7 @@ def test_tokens_are_hidden_by_their_position():
         ) as error:
             opened.run(FIRST, masked=[position])
         assert error.value.field == "masked"
-    again = opened.run_batch([(row,)], edits=Edits.of_kinds(self=MaskChange(forbidden=((2, 0),))))[
-        0
-    ]
+    again = opened.run_batch([(row,)], edits=for_kinds(self=MaskChange(forbidden=((2, 0),))))[0]
     assert again.outputs["masked token"].labels == (told[2], told[5])
 
 

@@ -17,7 +17,7 @@ from models.analysis.sequence_layers import Recurrent, SelfAttention
 from models.layers.masks import Mask, MaskLayer
 from models.layers.positions import formula_table, sinusoidal
 from models.runs.masked_comparison import run_masked
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
 from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps
 from viz_app.views.from_rnn import reach_text
@@ -371,7 +371,7 @@ def test_the_claims_of_a_pair(scope):
 @pytest.mark.parametrize("head", [0, 2])
 def test_the_claims_of_painted_masks(scope, head):
     """A mask that is not the AND of its layers fails, cell by cell; so does weight on a cell that a person forbade."""
-    changes = Edits.of_kinds(cross=MaskChange(forbidden=((1, 2),)))
+    changes = for_kinds(cross=MaskChange(forbidden=((1, 2),)))
     (before,), (after,) = (run_masked(scope, [("abc", "cba")], c) for c in (None, changes))
     view = MaskView(
         before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates")

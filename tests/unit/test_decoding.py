@@ -29,7 +29,7 @@ from models.decoding import (
 )
 from models.layers.masks import LOOK_AHEAD
 from models.tokenizers.base import END, PAD, START
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 
 SOURCE = (*random_ids(1, 6)[0].tolist(), END)
 
@@ -232,7 +232,7 @@ def test_a_draft_changes_nothing_for_other_models_either(model):
 
 
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
-    ahead = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+    ahead = for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
     plain = [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead)]
     assert [
         step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])

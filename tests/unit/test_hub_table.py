@@ -15,7 +15,7 @@ from models.decoding import runs
 from models.hub.watch import watching
 from models.hub.writers import CausalLM
 from models.trace import AttentionSite, Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, for_kinds
 from viz_app import notebook
 from viz_app.drawing.payload import unpack
 
@@ -157,7 +157,7 @@ def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
 def painted(scope: Scope) -> tuple[Edits, str]:
     """One cell of the last row forbidden in every layer and head."""
     kind = scope.model.kinds[0].name
-    return Edits.of_kinds(**{kind: MaskChange(forbidden=((4, 1), (4, 3)))}), kind
+    return for_kinds(**{kind: MaskChange(forbidden=((4, 1), (4, 3)))}), kind
 
 
 # OPT counts places from the mask that it is given, and takes no whole one
@@ -228,9 +228,7 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
     scope = opened[name]
     asked = scope.run(LONG, "21 23 29 31 7")
     rows = [asked.streams["source"], asked.streams["target"]]
-    changed = scope.run_batch([rows], edits=Edits.of_kinds(**{kind: MaskChange(forbidden=CELLS)}))[
-        0
-    ]
+    changed = scope.run_batch([rows], edits=for_kinds(**{kind: MaskChange(forbidden=CELLS)}))[0]
     order = ["encoder_self"] * scope.config.n_layers + [
         "decoder_self",
         "cross",

@@ -1,15 +1,26 @@
 """Masks changed by hand, against truth tables written by hand: x = blocked, . = may attend; rows are queries; and what a
 model says under them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small import forbidding
 
 from models.decoding import greedy
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, look_ahead, padding
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, SiteKind, look_ahead, padding
 from models.runs.masked_comparison import run_masked
 from models.tokenizers.base import END, START
-from models.trace.edits import READY_MADE, Edit, Edits, MaskChange, edited, editing, ready_made
+from models.trace.attend import Attending
+from models.trace.edits import (
+    READY_MADE,
+    MaskChange,
+    Where,
+    editing,
+    for_kinds,
+    mask_change,
+    ready_made,
+)
 
 
 def table(text: str) -> list[list[bool]]:
@@ -161,40 +172,40 @@ def test_cells_beyond_the_mask_do_nothing():
     )
 
 
+def mask_at(kind: str, mask: Mask, n_query: int, n_key: int) -> Mask:
+    """The mask of an attention under the edits in force."""
+    site_kind = SiteKind(kind, "decoder", "self", "text", "text")
+    size = (1, 1, n_query, n_key)
+    return Attending(site_kind, "layers.0", mask, size, torch.device("cpu")).mask
+
+
 def test_each_kind_of_attention_has_its_own_change_and_size():
-    changes = Edits.of_kinds(
+    changes = for_kinds(
         encoder_self=MaskChange(ready="causal"),
         decoder_self=MaskChange(ready="previous"),
         cross=MaskChange(ready="window", k=0),
     )
     sizes = {"encoder_self": (2, 2), "decoder_self": (3, 3), "cross": (3, 2)}
     with editing(changes):
-        changed = {
-            kind: edited(Mask(), kind, "layers.0", 1, *shape, torch.device("cpu"))
-            for kind, shape in sizes.items()
-        }
+        changed = {kind: mask_at(kind, Mask(), *size) for kind, size in sizes.items()}
     assert {kind: mask.layers[0].allowed[0, 0].tolist() for kind, mask in changed.items()} == {
         "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
     }  # fmt: skip
-    assert changes.of("cross").k == 0
+    assert mask_change(changes, "cross").k == 0
     some, whole = (
-        Edit("cross", MaskChange(ready=ready), heads=heads)
+        MaskChange(Where(kind="cross", heads=heads), ready=ready)
         for ready, heads in (("causal", (1,)), ("previous", None))
     )
-    assert (Edits((some,)).of("cross"), Edits((some, whole)).of("cross")) == (
-        MaskChange(),
-        whole.change,
-    )  # of all heads
-    assert (
-        edited(own := Mask(), "cross", "layers.0", 1, 3, 2, torch.device("cpu")) is own
-    )  # outside the block nothing holds
+    assert mask_change((some,), "cross") == MaskChange()  # of all heads
+    assert mask_change((some, whole), "cross") == MaskChange(ready="previous")
+    assert mask_at("cross", own := Mask(), 3, 2) is own  # outside the block nothing holds
 
 
 def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
     """Two layers of three heads: one head of the second layer is shut, and only what lies behind it moves."""
     shut = MaskChange(forbidden=((2, 0),))
     plain = scope.run("abc", "cba")
-    edits = Edits((Edit("cross", shut, layers=(0,), heads=(2,)),))
+    edits = (replace(shut, where=Where(kind="cross", layers=(0,), heads=(2,))),)
     trace = scope.run("abc", "cba", edits=edits)
     own, site = (run.attention["decoder.layers.0.cross_attn"] for run in (plain, trace))
     assert trace.edits == edits
@@ -208,18 +219,16 @@ def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
     assert site.blocked_by(2, 0, head=1) == []
     torch.testing.assert_close(site.head_out()[None], site.out, atol=1e-5, rtol=1e-4)
     beyond = scope.run(
-        "abc", "cba", edits=Edits((Edit("cross", shut, layers=(1,)),))
+        "abc", "cba", edits=(replace(shut, where=Where(kind="cross", layers=(1,))),)
     )  # the model has one layer
     assert torch.equal(beyond.next_token.logits, plain.next_token.logits)
 
 
 def test_a_change_meets_a_cached_step_where_it_stands(scope):
     """Position by position from the cache, and all at once: the same numbers under the same edits."""
-    edits = Edits(
-        (
-            Edit("cross", MaskChange(forbidden=((1, 0), (2, 3)), opened=((0, 1),)), heads=(0, 1)),
-            Edit("decoder_self", MaskChange(ready="window", k=1)),
-        )
+    edits = (
+        MaskChange(Where(kind="cross", heads=(0, 1)), forbidden=((1, 0), (2, 3)), opened=((0, 1),)),
+        MaskChange(Where(kind="decoder_self"), ready="window", k=1),
     )
     steps = list(greedy(scope.model, scope.given_ids("abc"), edits=edits))
     given, row = (
@@ -261,7 +270,7 @@ def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
 def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
     """No target position may read the source's first letter: the run and the writing both go without it."""
     pairs = [("abc", "cba")]
-    changes = Edits.of_kinds(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
+    changes = for_kinds(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
     (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
     site = after.trace.attention["decoder.layers.0.cross_attn"]
     assert site.weights()[:, :, 0].abs().max() == 0

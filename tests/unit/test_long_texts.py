@@ -15,7 +15,7 @@ from models.decoding.runs import Method
 from models.runs.masked_comparison import run_masked
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
 from viz_app.drawing import cells, pooling
 from viz_app.drawing.payload import unpack
@@ -147,10 +147,8 @@ CHANGE = MaskChange(forbidden=((9, 3), (21, 21)), opened=((2, 19),))
 
 @pytest.fixture(scope="module")
 def views(scope: Scope) -> dict[tuple[int, int] | None, MaskView]:
-    changes = Edits.of_kinds(self=CHANGE)
-    before, after = (
-        run_masked(scope, [(TEXT, None)], edits, most=2)[0] for edits in (Edits(), changes)
-    )
+    changes = for_kinds(self=CHANGE)
+    before, after = (run_masked(scope, [(TEXT, None)], edits, most=2)[0] for edits in ((), changes))
     return {
         tile: MaskView(before, after, changes, "self", OWN, HEAD, TERMS, tile)
         for tile in (None, (9, 3))
@@ -203,7 +201,7 @@ def test_a_part_of_a_mask_has_every_cell_round_its_place(views: dict) -> None:
 def test_the_checks_of_masks_find_a_cell_in_any_slab(views: dict) -> None:
     assert [check.value for check in masks_checks(views[None])] == [0.0, 0.0]
     view = views[None]
-    forged = replace(view, changes=Edits.of_kinds(self=MaskChange(forbidden=((20, 1),))))
+    forged = replace(view, changes=for_kinds(self=MaskChange(forbidden=((20, 1),))))
     found = masks_checks(forged)[1].value
     assert found == pytest.approx(
         max(float(s.weights()[:, 20, 1].max()) for s in view.after.trace.attention.values()),

@@ -16,7 +16,7 @@ from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.trace import AttentionSite
-from models.trace.edits import READY_MADE, Edits, MaskChange
+from models.trace.edits import READY_MADE, MaskChange, for_kinds, mask_change
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
@@ -31,7 +31,7 @@ TERMS = words.terms("translation", "eng-fra")
 KIND = {kind.name: kind for kind in Transformer.kinds}
 OWN, CROSS = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"
 PAPER, ACCENT, TEXT, HATCH, LOSS = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3", "#b8420f"
-CHANGES = Edits.of_kinds(
+CHANGES = for_kinds(
     encoder_self=MaskChange(ready="window", k=1),
     decoder_self=MaskChange(forbidden=((2, 0),), opened=((1, 2),)),
     cross=MaskChange(lifted=(PADDING,), forbidden=((0, 0), (3, 2))),
@@ -179,7 +179,7 @@ def test_a_run_differs_from_itself_by_nothing(
         return weights + 1e-7 * torch.rand_like(weights)
 
     monkeypatch.setattr(AttentionSite, "weights", nearly)
-    same = replace(view, after=view.before, changes=Edits())
+    same = replace(view, after=view.before, changes=())
     assert not unpack(painter.masks(same))[1]["difference"].any()
     assert unpack(painter.masks(view))[1]["difference"].any()
 
@@ -271,12 +271,14 @@ def test_what_a_change_is_called() -> None:
         KIND["decoder_self"]: "Decoder self",
         KIND["cross"]: "Cross",
     }
-    assert masks_text.changed(Edits(), names).startswith("Nothing is changed yet")
+    assert masks_text.changed((), names).startswith("Nothing is changed yet")
     assert masks_text.changed(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
         "forbidden."
     )
-    lifted = Edits.of_kinds(decoder_self=MaskChange((LOOK_AHEAD, PADDING), "block-diagonal", 3))
+    lifted = for_kinds(
+        decoder_self=MaskChange(lifted=(LOOK_AHEAD, PADDING), ready="block-diagonal", k=3)
+    )
     assert (
         masks_text.changed(lifted, names)
         == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
@@ -311,7 +313,7 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
 def test_whether_looking_ahead_helped(
     view: MaskView, before: float, after: float, word: str, loss: str, same: bool
 ) -> None:
-    ahead = Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))
+    ahead = for_kinds(decoder_self=MaskChange(opened=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
     said = outcome_text.cheat(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
@@ -322,7 +324,7 @@ def test_whether_looking_ahead_helped(
         outcome_text.cheat(
             old,
             new,
-            Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))),
+            for_kinds(decoder_self=MaskChange(forbidden=((1, 0),))),
             Transformer.kinds,
         )
         == ""
@@ -331,10 +333,10 @@ def test_whether_looking_ahead_helped(
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
-    told = outcome_text.story(old, new, Edits(), {}, "An effect.", ["A note."])
+    told = outcome_text.story(old, new, (), {}, "An effect.", ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[2:] == ["An effect.", "A note."]
-    same = outcome_text.story(old, old, Edits(), {}, "An effect.", [])
+    same = outcome_text.story(old, old, (), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (as before)."
     assert len(same) == 3  # nothing is said of looking ahead, not even an empty line
 
@@ -439,15 +441,15 @@ def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
 
 
 def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
-    shut = Edits.of_kinds(
-        cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4)))
-    )
+    shut = for_kinds(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
     said = masks_text.empty_rows(site, "Cross", TARGET)
     assert said.startswith("Cross: the whole row of “e” and 1 more is blocked.")
     assert said.endswith("the heads pass on zeros.")
-    beyond = Edits.of_kinds(encoder_self=MaskChange(forbidden=((9, 9),)), cross=shut.of("cross"))
+    beyond = for_kinds(
+        encoder_self=MaskChange(forbidden=((9, 9),)), cross=mask_change(shut, "cross")
+    )
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
     told = painter.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
     assert told[-2:] == [
@@ -474,24 +476,25 @@ def test_choices_and_what_they_lift() -> None:
     assert {name: masks_notation.own_choice(kind) for name, kind in KIND.items()} == {
         "encoder_self": "none", "decoder_self": "causal", "cross": "none",
     }  # fmt: skip
-    assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange((LOOK_AHEAD,))
-    assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD,)), "causal", 2) == none
+    assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange(lifted=(LOOK_AHEAD,))
+    assert chosen(KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD,)), "causal", 2) == none
     assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(ready="causal")
     assert (
         chosen(KIND["encoder_self"], MaskChange(ready="causal"), "none", 2) == none
     )  # no look-ahead there to lift
     assert chosen(
-        KIND["decoder_self"], MaskChange((LOOK_AHEAD, PADDING)), "window", 3
-    ) == MaskChange((PADDING,), "window", 3)
+        KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD, PADDING)), "window", 3
+    ) == MaskChange(lifted=(PADDING,), ready="window", k=3)
     assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
     assert masks_notation.choice(KIND["encoder_self"], none) == "none"
-    assert masks_notation.choice(KIND["decoder_self"], MaskChange((LOOK_AHEAD,))) == "none"
-    assert masks_notation.mask_padding(none, False) == MaskChange((PADDING,))
-    assert masks_notation.mask_padding(MaskChange((PADDING,)), True) == none
+    assert masks_notation.choice(KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD,))) == "none"
+    assert masks_notation.mask_padding(none, False) == MaskChange(lifted=(PADDING,))
+    assert masks_notation.mask_padding(MaskChange(lifted=(PADDING,)), True) == none
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    (MaskChange((LOOK_AHEAD, PADDING), "window", 3), "nolook_nopad_window3"), (MaskChange(ready="block-diagonal", k=4), "blocks4"),
+    (MaskChange(lifted=(LOOK_AHEAD, PADDING), ready="window", k=3), "nolook_nopad_window3"),
+    (MaskChange(ready="block-diagonal", k=4), "blocks4"),
     (MaskChange(ready="previous"), "previous"), (MaskChange(ready="causal", k=9), "causal"),
     (MaskChange(forbidden=((3, 0), (4, 0), (5, 0)), opened=((1, 1),)), "f3-5.0_a1.1"),
 ])  # fmt: skip

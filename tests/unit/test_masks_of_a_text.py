@@ -16,7 +16,7 @@ from models.architectures.transformer import Transformer
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import run_masked
 from models.runs.scope import Scope
-from models.trace.edits import READY_MADE, Edits, MaskChange
+from models.trace.edits import READY_MADE, MaskChange, for_kinds
 from viz_app.drawing.payload import unpack
 from viz_app.session import mask_notation as masks_notation
 from viz_app.session.current_run import CurrentRun
@@ -50,7 +50,7 @@ def viewed(
     scope: Scope, change: MaskChange, shown: int = 0, continuation: str | None = FOLLOWS
 ) -> MaskView:
     run = CurrentRun(scope, scope.run(FIRST, continuation))
-    changed = edited(run, Edits.of_kinds(self=change))
+    changed = edited(run, for_kinds(self=change))
     return masks_payloads.views(changed, Choices(SECOND, "", shown, "self", OWN, HEAD))[1]
 
 
@@ -73,7 +73,7 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
 
 
 def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
-    run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), Edits.of_kinds(self=WINDOW))
+    run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), for_kinds(self=WINDOW))
     chosen = Choices("", "", 0, "self", OWN, HEAD)
     written = dict(masks_payloads.payloads(run, chosen)["written"]["rows"])
     own, changed = (
@@ -247,14 +247,16 @@ def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
 def test_reading_everything_lifts_the_models_own_window_too() -> None:
     windowed = letters("gpt", n_ctx=N_CTX, window=3)
     own = [layer.name for layer in windowed.run(FIRST).attention[OWN].mask.layers]
-    everything = masks_notation.choose(SELF, MaskChange((PADDING,)), "none", 2, own)
-    assert everything == MaskChange((LOOK_AHEAD, PADDING, "window of 3"))
-    (run,) = run_masked(windowed, [(FIRST,)], Edits.of_kinds(self=everything))
+    everything = masks_notation.choose(SELF, MaskChange(lifted=(PADDING,)), "none", 2, own)
+    assert everything == MaskChange(lifted=(LOOK_AHEAD, PADDING, "window of 3"))
+    (run,) = run_masked(windowed, [(FIRST,)], for_kinds(self=everything))
     assert run.trace.attention[OWN].allowed().all()
     assert masks_notation.to_text(everything) == "nolook_nopad_nowindow3"
     assert masks_notation.from_text("nolook_nopad_nowindow3") == everything
     assert masks_notation.choice(SELF, everything) == "none"
-    assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange((PADDING,))
+    assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange(
+        lifted=(PADDING,)
+    )
     assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange(
-        (PADDING,), "window", 1
+        lifted=(PADDING,), ready="window", k=1
     )

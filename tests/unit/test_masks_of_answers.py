@@ -21,7 +21,7 @@ from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
 from models.runs.scope import Scope
 from models.trace import Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files, outcome_text, painter
@@ -42,7 +42,7 @@ def scope_of(head: str) -> Scope:
 
 def viewed(head: str, *asked: object) -> MaskView:
     scope = scope_of(head)
-    changes = Edits.of_kinds(self=MaskChange(forbidden=CELLS))
+    changes = for_kinds(self=MaskChange(forbidden=CELLS))
     run = edited(CurrentRun(scope, scope.run(*asked)), changes)
     return masks_payloads.views(run, Choices("", "", 0, "self", "encoder.layers.0.self_attn", 1))[1]
 

@@ -22,7 +22,7 @@ import models
 import viz_app
 from models.analysis.joined_words import join_words
 from models.trace import Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import notebook, words
 from viz_app.components import stamped
 from viz_app.drawing import overview
@@ -298,7 +298,7 @@ def test_a_heading_sorts_a_click_holds_and_a_tick_names_its_call(run: Trace) -> 
 
 # --- masks
 
-FORBIDDEN = Edits.of_kinds(cross=MaskChange(forbidden=((2, 3), (4, 1))))
+FORBIDDEN = for_kinds(cross=MaskChange(forbidden=((2, 3), (4, 1))))
 
 
 def test_masks_before_and_after_a_change() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import models
 from models.analysis.checks import check_site
 from models.hub.own_module import scope_of
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 
 ROOT = Path(__file__).parents[2]
 LETTERS = "abcdefghijklmnop "
@@ -132,7 +132,7 @@ def test_recording_torchs_layers_changes_no_digit_and_a_painted_mask_reaches_the
         with models.record():
             assert scope.model(row)["numbers"].equal(plain)
     painted = scope.run_batch(
-        [["badge cafe"]], edits=Edits.of_kinds(self=MaskChange(forbidden=((7, 2),)))
+        [["badge cafe"]], edits=for_kinds(self=MaskChange(forbidden=((7, 2),)))
     )[0]
     own = scope.run("badge cafe")
     first, before = (list(trace.attention.values())[0] for trace in (painted, own))

@@ -18,7 +18,7 @@ from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.gpt import SELF
 from models.runs.scope import Scope
 from models.trace import Trace
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.scale import Scale
@@ -316,8 +316,8 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
     masks_state.choose(ENCODER_SELF, "window", 3)
     masks_state.mask_padding("decoder_self", False)
-    assert session.run(changes) == Edits.of_kinds(
-        encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(("padding",)),
+    assert session.run(changes) == for_kinds(
+        encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(lifted=("padding",)),
         cross=MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
     )  # fmt: skip
     assert session.says == {
@@ -326,11 +326,12 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
         "decoder-mask": "nopad",
     }
     pasted = session.run(changes, encoder_mask="blocks4", decoder_mask="nopad")
-    assert pasted == Edits.of_kinds(
-        encoder_self=MaskChange(ready="block-diagonal", k=4), decoder_self=MaskChange(("padding",))
+    assert pasted == for_kinds(
+        encoder_self=MaskChange(ready="block-diagonal", k=4),
+        decoder_self=MaskChange(lifted=("padding",)),
     )
     run_changes.undo("edits")
-    assert session.run(changes) == Edits()
+    assert session.run(changes) == ()
     assert session.says == {}
 
 
@@ -339,22 +340,22 @@ def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     found = session.run(
         lambda: run_changes.mask_edits(trace), encoder_mask="causal", cross_mask="f0.1"
     )
-    assert found == Edits.of_kinds(cross=MaskChange(forbidden=((0, 1),)))
+    assert found == for_kinds(cross=MaskChange(forbidden=((0, 1),)))
 
 
 def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) -> None:
     trace = letters("gpt", n_ctx=13).run("abc")
     changes = partial(run_changes.mask_edits, trace)
     found = session.run(changes, self_mask="window2", decoder_mask="nolook")
-    assert found == Edits.of_kinds(self=MaskChange(ready="window", k=2))
+    assert found == for_kinds(self=MaskChange(ready="window", k=2))
     masks_state.paint("self", [(2, 1, 0)])
     masks_state.choose(SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
-    assert session.run(changes) == Edits.of_kinds(
-        self=MaskChange(("look-ahead", "window of 5"), forbidden=((2, 1),))
+    assert session.run(changes) == for_kinds(
+        self=MaskChange(lifted=("look-ahead", "window of 5"), forbidden=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
     run_changes.undo("edits", ("self",))
-    assert session.run(changes) == Edits()
+    assert session.run(changes) == ()
 
 
 def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Session) -> None:

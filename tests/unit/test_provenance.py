@@ -11,7 +11,7 @@ from drawn import letters
 from PIL import Image
 
 from models.trace import Trace
-from models.trace.edits import Edit, Edits, MaskChange
+from models.trace.edits import MaskChange, Where
 from viz_app.drawing import export, provenance
 from viz_app.drawing.stamp import caption, facts, of_model, pieces, saving, stamped
 
@@ -110,8 +110,11 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
     change = MaskChange(
         lifted=("padding",), ready="window", k=3, forbidden=((2, 1), (0, 4)), opened=((1, 3),)
     )
-    edits = Edits(
-        (Edit("decoder_self", change, (1,), (0, 2)), Edit("cross", MaskChange(forbidden=((5, 6),))))
+    edits = tuple(
+        (
+            replace(change, where=Where(kind="decoder_self", layers=(1,), heads=(0, 2))),
+            MaskChange(Where(kind="cross"), forbidden=((5, 6),)),
+        )
     )
     assert facts(replace(trace, edits=edits))["masks changed"] == (
         "decoder self: padding lifted, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "

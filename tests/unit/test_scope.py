@@ -18,7 +18,7 @@ from models.devices import default_device
 from models.layers.masks import DRAWN, LOOK_AHEAD
 from models.runs.scope import Scope, padded
 from models.tokenizers.base import END, START
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_an_edit_of_a_kind_that_the_model_has_not(scope):
     with pytest.raises(
         ValueError, match="edits are for encoder_self, decoder_self, cross, not 'sideways'"
     ):
-        scope.run("ab", "cba", edits=Edits.of_kinds(sideways=MaskChange(ready="causal")))
+        scope.run("ab", "cba", edits=for_kinds(sideways=MaskChange(ready="causal")))
 
 
 def test_several_pairs_in_one_batch_are_each_alone(scope):

@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from models import decoding
 from models.analysis.checks import check_site
 from models.analysis.fixed_vector import vector_changes
-from models.architectures.seq2seq import Alignment, Seq2Seq, Seq2SeqConfig
+from models.architectures.seq2seq import ALIGNMENT, Alignment, Seq2Seq, Seq2SeqConfig
 from models.layers import masks
 from models.opening import load
 from models.trace import record
+from models.trace.attend import Attending
 
 KINDS = [
     {"attention": attention, "cell": cell, "bidirectional": both}
@@ -203,7 +204,8 @@ def test_one_step_of_the_alignment_by_hand():
         for name, value in (("W", [[1.0]]), ("U", [[1.0]]), ("v", [2.0])):
             getattr(alignment.similarity, name).copy_(torch.tensor(value))
         memory = torch.tensor([[[0.0], [1.0]]])
-        context = alignment(torch.tensor([[0.5]]), memory, memory, None)
+        attending = Attending(ALIGNMENT, "alignment", masks.Mask(), (1, 1, 1, 2), memory.device)
+        context = alignment(torch.tensor([[0.5]]), memory, memory, attending, 0)
     e_0, e_1 = 2 * math.tanh(0.5), 2 * math.tanh(1.5)
     assert context.item() == pytest.approx(
         math.exp(e_1) / (math.exp(e_0) + math.exp(e_1)), rel=1e-6

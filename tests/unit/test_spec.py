@@ -10,7 +10,7 @@ from small_runs import edited
 import models
 from models.decoding.runs import Method
 from models.runs.spec import ModelRef, RunSpec
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, for_kinds
 from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -20,8 +20,8 @@ from viz_app.views.decoding.shown_attention import reading
 TEXT = "3 May 1999"
 SELF = "decoder.layers.1.self_attn"
 STEP = 125
-LOOKING_AHEAD = Edits.of_kinds(decoder_self=MaskChange(lifted=("look-ahead",)))
-FORBIDDEN = Edits.of_kinds(cross=MaskChange(forbidden=((1, 2), (2, 0))))
+LOOKING_AHEAD = for_kinds(decoder_self=MaskChange(lifted=("look-ahead",)))
+FORBIDDEN = for_kinds(cross=MaskChange(forbidden=((1, 2), (2, 0))))
 
 open_model = partial(ModelRef.open, load=partial(models.load, device="cpu"))
 
@@ -56,9 +56,7 @@ def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
         spec.without("masks")
 
 
-@pytest.mark.parametrize(
-    "edits", [Edits(), FORBIDDEN, LOOKING_AHEAD], ids=["own", "painted", "ahead"]
-)
+@pytest.mark.parametrize("edits", [(), FORBIDDEN, LOOKING_AHEAD], ids=["own", "painted", "ahead"])
 @pytest.mark.parametrize("positions", [True, False])
 @pytest.mark.parametrize("similarity", ["", "cosine"])
 @pytest.mark.parametrize("step", [None, STEP])

@@ -16,7 +16,7 @@ from models.architectures.base import BY_MASK, BY_VECTORS
 from models.architectures.transformer import Transformer
 from models.layers.masks import Mask
 from models.layers.positions import wavelengths
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
 from viz_app.session import run_changes
 from viz_app.views.from_rnn import cost_text, reach_text
@@ -202,7 +202,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: str) -> No
     )
     ends = "stays the same here" if same else "comes out differently"
     assert outcome_text.cheat(
-        old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds
+        old, new, for_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds
     ) == (
         f"The decoder may look ahead. {said} While writing there is nothing ahead to read, yet each new token changes "
         f"what earlier ones see: the text {ends}."

@@ -13,7 +13,6 @@ import numpy as np
 
 from models.analysis.joined_words import is_joined
 from models.trace import Trace
-from models.trace.edits import Edit
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER, TEXT
@@ -40,7 +39,7 @@ def facts(trace: Trace, **more: str) -> Facts:
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace),
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
-        label: answer, "masks changed": "; ".join(map(_edit, trace.edits.edits)), "words": words.JOINED * is_joined(trace), **more,
+        label: answer, "masks changed": "; ".join(edit.describe(1) for edit in trace.edits), "words": words.JOINED * is_joined(trace), **more,
         "counting": COUNTING,
     }  # fmt: skip
     return {name: " ".join(said.split()) for name, said in found.items() if said}
@@ -144,20 +143,3 @@ _STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg, "gif": _gif}
 def _whole(about: Facts) -> str:
     """A line a fact, "model: eng-fra"."""
     return "\n".join(f"{name}: {text}" for name, text in about.items())
-
-
-def _edit(edit: Edit) -> str:
-    """What one change does to the masks of a kind of attention, layers and heads counted from 1."""
-    change = edit.change
-    parts = [f"{name} lifted" for name in change.lifted] + [change.ready_name] * bool(
-        change.ready_name
-    )
-    for cells, what in ((change.forbidden, "forbidden"), (change.opened, "opened")):
-        parts += (
-            [f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in cells)}"] if cells else []
-        )
-    for numbers, what in ((edit.layers, "layers"), (edit.heads, "heads")):
-        parts += (
-            [f"in {what} {', '.join(str(n + 1) for n in numbers)}"] if numbers is not None else []
-        )
-    return f"{edit.kind.replace('_', ' ')}: {', '.join(parts)}"

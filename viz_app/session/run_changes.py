@@ -10,7 +10,7 @@ from functools import cache
 from models import Scope, Trace
 from models.layers.similarity import SIMILARITIES
 from models.runs.spec import Forced, RunSpec
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, for_kinds
 from viz_app.drawing.sites import by_kind
 from viz_app.session import mask_notation, url_state
 from viz_app.session.current_run import CurrentRun
@@ -62,7 +62,7 @@ def chosen(own: CurrentRun) -> RunSpec:
             similarity=other_similarity(own.scope),
             positions=url_state.get(POSITIONS) or not own.scope.has_removable_positions,
         ),
-        edits=mask_edits(own.trace) if own.scope.model.masks_can_change else Edits(),
+        edits=mask_edits(own.trace) if own.scope.model.masks_can_change else (),
         forced=url_state.get(FORCED) if own.scope.model.can_write else (),
     )
 
@@ -84,7 +84,7 @@ def other_similarity(scope: Scope) -> str:
 def mask_edits(trace: Trace) -> Edits:
     """Return the session's mask changes for the kinds of attention that this trace has."""
     kinds = [kind for kind, _ in by_kind(trace)]
-    return Edits.of_kinds(**{kind: url_state.get(mask_change(kind)) for kind in kinds})
+    return for_kinds(**{kind: url_state.get(mask_change(kind)) for kind in kinds})
 
 
 def undo(change: str, kinds: tuple[str, ...] = ()) -> None:

@@ -123,7 +123,7 @@ def changed_run(own: CurrentRun, spec: RunSpec) -> CurrentRun:
 
 def given_trace(scope: Scope, *values: Value | None) -> Trace:
     """Return a model's run on these fields, texts or rows of tokens that are already there. Raises models.InputError."""
-    return cached(scope, "run", values, Edits(), make=lambda: scope.run(*values))
+    return cached(scope, "run", values, (), make=lambda: scope.run(*values))
 
 
 def autoregression(

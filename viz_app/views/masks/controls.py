@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 import models
 from models.layers.masks import PADDING, SiteKind
 from models.runs.scope import Scope
-from models.trace.edits import READY_MADE, Edits, MaskChange
+from models.trace.edits import READY_MADE, MaskChange, mask_change
 from viz_app import which_head
 from viz_app.controls.text_box import text_box
 from viz_app.controls.tile import tile
@@ -36,16 +36,16 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
         _ready_controls(
             painted.site_kind,
             kinds(trace)[painted.site_kind],
-            changes.of(kind),
+            mask_change(changes, kind),
             own_layers(trace, kind),
         )
     with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
         second, problem, row = _batch(run)
-        _padding_control(painted.site_kind, changes.of(kind))
+        _padding_control(painted.site_kind, mask_change(changes, kind))
         everywhere = {
             "on_click": run_changes.undo,
             "args": ("edits", tuple(state.kinds(trace))),
-            "disabled": changes == Edits(),
+            "disabled": changes == (),
         }
         st.button("Undo all changes", **everywhere, key="masks-undo")
         slot = st.container(

@@ -12,7 +12,7 @@ from models.analysis.output_comparison import compare_outputs
 from models.layers.masks import MaskLayer, SiteKind
 from models.runs.masked_comparison import MaskedRun
 from models.trace import AttentionSite, Trace
-from models.trace.edits import Edits
+from models.trace.edits import Edits, mask_change
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.drawing.cells import Tile
@@ -131,7 +131,7 @@ def checks(view: MaskView) -> list[Check]:
             for x in site.mask.layers:
                 together = together & alone(x, site.n_query, site.n_key)[rows]
             apart += int((together != own).sum())
-        touched = max(touched, _largest(site, view.changes.of(site.kind).forbidden))
+        touched = max(touched, _largest(site, mask_change(view.changes, site.kind).forbidden))
     return [
         Check(
             "the mask is all its layers together",

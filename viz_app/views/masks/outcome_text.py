@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from models.layers.masks import SiteKind
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
-from models.trace.edits import Edits
+from models.trace.edits import Edits, opens_ahead
 from models.trace.outputs import MaskedToken, NextToken
 from viz_app.drawing.notes import first_output
 from viz_app.session.mask_notation import hides_the_future
@@ -69,7 +69,7 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[S
     ahead = [
         kind.query_stream
         for kind in kinds
-        if hides_the_future(kind) and changes.opens_ahead(kind.name)
+        if hides_the_future(kind) and opens_ahead(changes, kind.name)
     ]
     if not ahead:
         return ""

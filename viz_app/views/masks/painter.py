@@ -9,6 +9,7 @@ import numpy as np
 
 from models.layers.masks import DRAWN, SiteKind
 from models.trace import Trace
+from models.trace.edits import mask_change
 from viz_app import words
 from viz_app.drawing.labels import axes_labels, writes
 from viz_app.drawing.payload import pack
@@ -34,7 +35,7 @@ DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 def masks(view: MaskView, fixed: bool = False) -> bytes:
     """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
     site = first_site(view.after.trace, view.kind)
-    change, part = view.changes.of(view.kind), Part.of(site, view.tile)
+    change, part = mask_change(view.changes, view.kind), Part.of(site, view.tile)
     own = first_site(view.before.trace, view.kind).mask
     base = replace(change, forbidden=(), opened=()).apply(own, site.n_query, site.n_key)
     queries, keys = token_labels(view.after.trace, view.kind)
@@ -67,7 +68,7 @@ def story(view: MaskView) -> list[str]:
     notes = []
     names = kinds(view.after.trace)
     for kind, name in names.items():
-        site, change = first_site(view.after.trace, kind.name), view.changes.of(kind.name)
+        site, change = first_site(view.after.trace, kind.name), mask_change(view.changes, kind.name)
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
         queries, _ = axes_labels(view.after.trace, site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))

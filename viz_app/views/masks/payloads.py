@@ -7,7 +7,6 @@ from models.analysis.checks import check_site
 from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
 from models.trace import Trace
-from models.trace.edits import Edits
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.notes import check_rows, small_print, strip
 from viz_app.session import cache
@@ -88,7 +87,7 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
     written = ()
     if scope.model.translates:
         written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
-    return cache.masked_runs(scope, requests, Edits(), written, most)
+    return cache.masked_runs(scope, requests, (), written, most)
 
 
 def others(run: CurrentRun) -> Texts:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from models.architectures import Model
 from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, SiteKind
 from models.trace import AttentionSite
-from models.trace.edits import Edits, MaskChange
+from models.trace.edits import Edits, MaskChange, mask_change
 from viz_app import words
 from viz_app.session.mask_notation import hides_the_future
 
@@ -188,7 +188,7 @@ def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
     parts = [
         f"{name}: {said}"
         for kind, name in names.items()
-        if (said := _change(kind, changes.of(kind.name)))
+        if (said := _change(kind, mask_change(changes, kind.name)))
     ]
     return (
         "Changed. " + "; ".join(parts) + "."

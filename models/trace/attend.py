@@ -1,0 +1,108 @@
+"""The one place where attention is computed: edits of the mask, the kernel, edits of weights and head outputs, the record.
+
+Our layers, XLNet's, Bahdanau's alignment and the models of others hand in their kernel; without an edit its result is
+passed on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.layers.masks import Mask, SiteKind
+from models.trace.edits.active import active
+from models.trace.edits.base import AttentionPart, Edits, edited_head_out, edited_weights
+from models.trace.recorder import Recording, current
+from models.trace.site import layer_of, per_head
+
+Size = tuple[int, int, int, int]  # batch, heads, queries, keys
+
+
+class Attending:
+    """One attention under way: `mask` is the edited one, `edits` are those that apply to it."""
+
+    def __init__(
+        self,
+        kind: SiteKind,
+        path: str,
+        mask: Mask,
+        size: Size,
+        device: torch.device,
+        number: int | None = None,
+    ) -> None:
+        self.mask, self.size, self.device = mask, size, device
+        self.edits: Edits = ()
+        if (found := active()) is not None:
+            self.edits = found.at(kind.name, path, layer_of(path, number))
+            self.mask = found.mask(mask, self.edits, self._part(slice(None)))
+
+    def edited(
+        self,
+        head_out: Float[Tensor, "batch head query d_head"],
+        weights: Callable[[], Tensor],
+        values: Callable[[], Tensor],
+        queries: slice = slice(None),
+    ) -> Float[Tensor, "batch head query d_head"]:
+        """Apply the edits to the kernel's result for these queries.
+
+        `weights` gives (batch, head, query, key) by the readable route, `values` (batch, key head, key, d_head)."""
+        if not self.edits:
+            return head_out
+        allowed, n_heads = self.mask.allowed, self.size[1]
+        if allowed is not None and allowed.shape[2] > 1:
+            allowed = allowed[:, :, queries]
+        part = self._part(queries, weights, lambda: per_head(values(), n_heads, 1), allowed)
+        if any(edit.changes("weights") for edit in self.edits):
+            before, v = part.weights, part.values
+            after = edited_weights(self.edits, before, part)
+            changed = (after != before).any(-1, keepdim=True)
+            head_out = torch.where(changed, after @ v, head_out)
+            part = self._part(queries, lambda: after, lambda: v, allowed)
+        return edited_head_out(self.edits, head_out, part)
+
+    def _part(
+        self,
+        queries: slice,
+        weights: Callable[[], Tensor] | None = None,
+        values: Callable[[], Tensor] | None = None,
+        allowed: Tensor | None = None,
+    ) -> AttentionPart:
+        batch, n_heads, n_query, n_key = self.size
+        positions = range(self.mask.start, self.mask.start + n_query)[queries]
+        return AttentionPart(
+            range(batch), range(n_heads), positions, n_key, self.device, weights, values, allowed
+        )
+
+
+def attend(
+    kind: SiteKind,
+    path: str,
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch key_head key d_head"],
+    v: Float[Tensor, "batch key_head key d_v"],
+    mask: Mask,
+    *,
+    kernel: Callable[[Mask], Tensor],
+    weights: Callable[[Mask], Tensor],
+    record: Callable[[Recording, Tensor, Mask, Edits], None],
+    number: int | None = None,
+) -> Float[Tensor, "batch head query d_v"]:
+    """Compute the attention at `path` under the edits in force, and record it.
+
+    `kernel` gives the heads' outputs under a mask, `weights` the weights by the readable route, which only
+    edits ask for; `record` puts the finished attention into a recording. `number` is that of the layer
+    where the path does not say it."""
+    edits: Edits = ()
+    if active() is None:
+        head_out = kernel(mask)
+    else:
+        size = (*q.shape[:3], k.shape[2])
+        attending = Attending(kind, path, mask, size, q.device, number)
+        mask, edits = attending.mask, attending.edits
+        head_out = attending.edited(kernel(mask), lambda: weights(mask), lambda: v)
+    if (recording := current()) is not None:
+        record(recording, head_out, mask, edits)
+    return head_out

@@ -1,0 +1,69 @@
+"""The edits in force. They live in a ContextVar: sessions that share a model never meet each other's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor
+
+from models.layers.masks import Mask
+from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
+from models.trace.edits.selection import effective
+
+
+class Active:
+    """Edits in force, and the masks they have made so far: layers share theirs."""
+
+    def __init__(self, edits: Edits, starts: Mapping[str, int]) -> None:
+        self.edits, self.starts = edits, starts
+        self.activations = tuple(edit for edit in edits if edit.changes("activation"))
+        self._masks: dict[tuple[int, Edits], tuple[Mask, Mask]] = {}
+
+    def at(self, kind: str, site: str, layer: int) -> Edits:
+        """Return the edits that apply to this attention."""
+        return tuple(edit for edit in self.edits if edit.where.meets(kind, site, layer))
+
+    def mask(self, mask: Mask, edits: Edits, part: AttentionPart) -> Mask:
+        """Apply edits to a mask; attentions that share it share the changed one. The very mask if none changes it."""
+        edits = tuple(edit for edit in edits if edit.changes("mask"))
+        if not edits:
+            return mask
+        key = (id(mask), edits)
+        if key not in self._masks:
+            changed = mask
+            for edit in edits:
+                changed = edit.mask(changed, part)
+            self._masks[key] = mask, changed  # the mask itself too, so that no other gets its id
+        return self._masks[key][1]
+
+    def activation(self, name: str, value: Tensor, stream: str) -> Tensor:
+        """Apply edits to an intermediate (batch, token, feature) of a stream."""
+        start = self.starts.get(stream, 0)
+        batch, n = value.shape[:2]
+        part = ActivationPart(name, stream, range(batch), range(start, start + n), value.device)
+        for edit in self.activations:
+            value = edit.activation(value, part)
+        return value
+
+
+_active: ContextVar[Active | None] = ContextVar("edits", default=None)
+
+
+@contextmanager
+def editing(edits: Iterable[Edit], starts: Mapping[str, int] | None = None) -> Iterator[None]:
+    """Apply edits to the forward passes made inside the block, in this thread of work only.
+
+    `starts` gives the position of the first token of a stream whose earlier tokens come from a cache."""
+    found = effective(edits)
+    token = _active.set(Active(found, starts or {}) if found else None)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def active() -> Active | None:
+    """Return the edits in force here, if any."""
+    return _active.get()

@@ -1,0 +1,211 @@
+"""The protocol of an edit: where it applies, and the four things of a run that it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from models.layers.masks import Mask
+
+Numbers = tuple[int, ...] | None  # None for all of them
+
+
+@dataclass(frozen=True)
+class Where:
+    """The part of a run that an edit applies to; everything that is None is not restricted."""
+
+    site: str | None = None  # path of one attention, as in `trace.attention`
+    kind: str | None = None  # name of a SiteKind
+    layers: Numbers = None  # from 0 within their stack
+    heads: Numbers = None  # from 0
+    queries: Numbers = None  # positions on the stream that asks; of an activation its tokens
+    rows: Numbers = None  # of the batch
+
+    def meets(self, kind: str, site: str, layer: int) -> bool:
+        """Return True if this attention is one of those meant."""
+        return (
+            self.site in (None, site)
+            and self.kind in (None, kind)
+            and (self.layers is None or layer in self.layers)
+        )
+
+    def describe(self, first: int = 0) -> tuple[str, list[str]]:
+        """Name the attention, and list the restrictions within it, counted from `first`."""
+        place = self.site or (self.kind or "every attention").replace("_", " ")
+        limits = {
+            "layers": self.layers,
+            "heads": self.heads,
+            "queries": self.queries,
+            "batch rows": self.rows,
+        }
+        return place, [
+            f"in {name} {', '.join(str(n + first) for n in numbers)}"
+            for name, numbers in limits.items()
+            if numbers is not None
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionPart:
+    """The batch rows, heads and query positions of an attention that a tensor covers, with all its keys.
+
+    `weights` (rows, heads, queries, key) are those in use before head outputs are edited, `values`
+    (rows, heads, key, d_head) what they mix, both worked out when read; a mask is edited before there
+    are any. `allowed` is the mask, None if it allows everything."""
+
+    rows: Sequence[int]
+    heads: Sequence[int]
+    queries: Sequence[int]
+    n_key: int
+    device: torch.device
+    read_weights: Callable[[], Tensor] | None = None
+    read_values: Callable[[], Tensor] | None = None
+    allowed: Bool[Tensor, "#rows #heads #queries key"] | None = None
+
+    @cached_property
+    def weights(self) -> Float[Tensor, "rows heads queries key"]:
+        if self.read_weights is None:
+            raise RuntimeError("there are no weights before the mask is known")
+        return self.read_weights()
+
+    @cached_property
+    def values(self) -> Float[Tensor, "rows heads key d_head"]:
+        if self.read_values is None:
+            raise RuntimeError("there are no values before the mask is known")
+        return self.read_values()
+
+    def chosen(self, where: Where) -> Bool[Tensor, "#rows #heads #queries 1"]:
+        """Mark the (row, head, query) that an edit applies to."""
+        axes = ((self.rows, where.rows), (self.heads, where.heads), (self.queries, where.queries))
+        return _marked(axes, self.device)
+
+
+@dataclass(frozen=True, eq=False)
+class ActivationPart:
+    """The intermediate that a tensor (row, token, feature) holds: its name in the trace, its stream, the
+    batch rows and the positions of its tokens."""
+
+    name: str
+    stream: str
+    rows: Sequence[int]
+    tokens: Sequence[int]
+    device: torch.device
+
+    def chosen(self, where: Where) -> Bool[Tensor, "#rows #tokens 1"]:
+        """Mark the (row, token) that an edit applies to."""
+        return _marked(((self.rows, where.rows), (self.tokens, where.queries)), self.device)
+
+
+def _marked(
+    axes: Sequence[tuple[Sequence[int], Numbers]], device: torch.device
+) -> Bool[Tensor, ...]:
+    marked = torch.ones([1] * (len(axes) + 1), dtype=torch.bool)
+    for axis, (present, wanted) in enumerate(axes):
+        if wanted is not None:
+            shape = [len(present) if i == axis else 1 for i in range(marked.dim())]
+            marked = marked & torch.tensor([i in wanted for i in present]).view(shape)
+    return marked.to(device)
+
+
+TYPES: dict[str, type[Edit]] = {}  # by the name that a stored edit carries
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change to a run. A subclass is a frozen dataclass that overrides what it changes.
+
+    `where` may be the path of an attention, and `head` is short for one head of it. Each (batch row,
+    head, query) is changed by itself: a run changes its attention whole, a trace later replays the same
+    edit on one head and a few rows."""
+
+    where: Where = Where()
+    head: InitVar[int | None] = None
+
+    def __init_subclass__(cls) -> None:
+        TYPES[cls.__name__] = cls
+
+    def __post_init__(self, head: int | None) -> None:
+        where = Where(site=self.where) if isinstance(self.where, str) else self.where
+        where = where if head is None else replace(where, heads=(head,))
+        object.__setattr__(self, "where", where)
+
+    def mask(self, mask: Mask, part: AttentionPart) -> Mask:
+        """Change the mask, before anything is computed under it."""
+        return mask
+
+    def weights(self, weights: Tensor, part: AttentionPart) -> Tensor:
+        """Change the weights (row, head, query, key). The mask is applied again, and rows sum to 1 again."""
+        return weights
+
+    def head_out(self, head_out: Tensor, part: AttentionPart) -> Tensor:
+        """Change what the heads pass on (row, head, query, d_head), before W_O."""
+        return head_out
+
+    def activation(self, value: Tensor, part: ActivationPart) -> Tensor:
+        """Change a named intermediate (row, token, feature)."""
+        return value
+
+    @property
+    def is_none(self) -> bool:
+        """True if it changes nothing anywhere."""
+        return False
+
+    @property
+    def opens_ahead(self) -> bool:
+        """True if it may let a position see a later one."""
+        return False
+
+    def changes(self, what: str) -> bool:
+        """Return True if it may change "mask", "weights", "head_out" or "activation"."""
+        return getattr(type(self), what) is not getattr(Edit, what)
+
+    def of_row(self, row: int) -> Edit | None:
+        """Return the edit as it applies to one batch row alone; None if it does not."""
+        if self.where.rows is None:
+            return self
+        if row not in self.where.rows:
+            return None
+        return replace(self, where=replace(self.where, rows=None))
+
+    def describe(self, first: int = 0) -> str:
+        """Say what it does and where, with layers and heads counted from `first`."""
+        place, limits = self.where.describe(first)
+        return f"{place}: {', '.join([*self.effects(), *limits])}"
+
+    def effects(self) -> list[str]:
+        """Say what it does, in a few words each."""
+        return [type(self).__name__]
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+Edits = tuple[Edit, ...]  # of one run, in the order in which they apply
+
+
+def edited_weights(edits: Edits, weights: Tensor, part: AttentionPart) -> Tensor:
+    """Apply edits to the weights of a part: blocked keys stay at 0, and every changed row sums to 1."""
+    after = weights
+    for edit in edits:
+        if edit.changes("weights"):
+            after = edit.weights(after, part)
+    if after is weights:
+        return weights
+    changed = (after != weights).any(-1, keepdim=True)
+    if part.allowed is not None:
+        after = after.masked_fill(~part.allowed, 0.0)
+    total = after.sum(-1, keepdim=True)
+    return torch.where(changed, torch.where(total > 0, after / total, after), weights)
+
+
+def edited_head_out(edits: Edits, head_out: Tensor, part: AttentionPart) -> Tensor:
+    """Apply edits to what the heads of a part pass on."""
+    for edit in edits:
+        if edit.changes("head_out"):
+            head_out = edit.head_out(head_out, part)
+    return head_out

@@ -1,0 +1,75 @@
+"""Edits as JSON: a type name and the fields that differ from their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from models.trace.edits.base import TYPES, Edit, Where
+
+_KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+
+
+def to_json(edit: Edit) -> dict[str, Any]:
+    """Return the edit as a JSON object, {"type": …, field: …}; `from_json` gives an equal edit back."""
+    return {"type": type(edit).__name__, **_changed_fields(edit)}
+
+
+def from_json(stored: Any) -> Edit:
+    """Read an edit that `to_json` has written.
+
+    Raises:
+        ValueError: an unknown type, an unknown field or a value of another type.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError(f"an edit must be a JSON object, not {stored!r:.60}")
+    name = stored.get("type")
+    if not isinstance(name, str) or name not in TYPES:
+        raise ValueError(f"type of an edit must be one of {', '.join(TYPES)}, not {name!r:.60}")
+    return _read(TYPES[name], {key: value for key, value in stored.items() if key != "type"}, name)
+
+
+def _changed_fields(of: Any) -> dict[str, Any]:
+    return {
+        field.name: _changed_fields(value) if is_dataclass(value) else value
+        for field in fields(of)
+        if (value := getattr(of, field.name)) != field.default
+    }
+
+
+def _read(kind: type, stored: dict[str, Any], name: str) -> Any:
+    hints, known = get_type_hints(kind), {field.name for field in fields(kind)}
+    if unknown := sorted(set(stored) - known):
+        raise ValueError(f"{name} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return kind(
+        **{key: _value(hints[key], value, f"{name}.{key}") for key, value in stored.items()}
+    )
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    """Return a JSON value as the type that a field is annotated with."""
+    if get_origin(hint) in (Union, UnionType):
+        choices = [choice for choice in get_args(hint) if choice is not NoneType]
+        if value is None and len(choices) < len(get_args(hint)):
+            return None
+        return _value(choices[0], value, name)
+    if hint is Where:
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} must be a JSON object, not {value!r:.60}")
+        return _read(Where, value, name)
+    if get_origin(hint) is tuple:
+        return _tuple(get_args(hint), value, name)
+    if type(value) is hint or (hint is float and type(value) is int):
+        return hint(value)
+    raise ValueError(f"{name} must be {_KINDS[hint]}, not {value!r:.60}")
+
+
+def _tuple(items: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list, not {value!r:.60}")
+    if items[-1] is Ellipsis:
+        return tuple(_value(items[0], one, name) for one in value)
+    if len(value) != len(items):
+        raise ValueError(f"{name} must have {len(items)} entries, not {len(value)}")
+    return tuple(_value(item, one, name) for item, one in zip(items, value, strict=True))
