@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.layers.cache import Cache
-from models.trace.edits import Edit, editing, effective
+from models.trace.edits import Edit, editing, effective, opens_ahead
 
 Forced = (
     Sequence[int] | Mapping[int, int]
