@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks [--short]
 
-Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients), hub,
+Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients, long_texts), hub,
 which uses all cores, and own_data, which needs a file of sentence pairs. The short forms show that each benchmark still runs: the
 exit status is 1 if one raises an error, and no figure is judged.
 """
@@ -17,6 +17,7 @@ from tests.benchmarks import (
     clients,
     decoding,
     hub,
+    long_texts,
     marian,
     notebook,
     opening,
@@ -41,7 +42,7 @@ MODULES = (
     two_streams,
     notebook,
 )
-ALONE = (hub, own_data, clients, overview, opening, repaint)
+ALONE = (hub, own_data, clients, long_texts, overview, opening, repaint)
 
 
 def _attempt(module: ModuleType, results: list[Result]) -> bool:

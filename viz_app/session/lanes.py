@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-LONG = 2048  # bytes of all texts of a request; one with more goes to the lane of the long ones
+LONG = 1024  # bytes of all texts of a request, 512 tokens where they are as short as typed ids; one with more goes to the long lane
 TOGETHER = 12  # short requests answered in one batch
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,138 @@
+"""Long texts beside a short one: how long a person with a short text waits while others have long ones read, and what stays in memory.
+
+    python -m tests.benchmarks.long_texts
+
+Three people send a text of 1,000 tokens each to a GPT-2 of random weights made on the spot, 12 layers × 12 heads, whose ids are typed;
+meanwhile one keeps editing a sentence of the model that is shown first. The memory is that of the server before the long texts, at its
+highest, and when everyone has gone.
+"""
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+import transformers
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import connect
+
+from tests.benchmarks.clients import Client, crowd
+from tests.benchmarks.serving import APP, Server, serving
+from tests.benchmarks.side_by_side import Result, print_table
+from viz_app.session.live import PROTOCOL
+
+SIZES = (
+    transformers.GPT2Config(vocab_size=8000, bos_token_id=0, eos_token_id=0),
+    1000,
+    30,
+)  # of the model, tokens, s of rest
+SHORT = (
+    transformers.GPT2Config(vocab_size=99, n_embd=96, n_layer=2, bos_token_id=0, eos_token_id=0),
+    800,
+    1,
+)
+PEOPLE = 3
+PATIENCE = 300  # s for one answer
+
+
+class Reader:
+    """A session that shows a folder's model, and asks over the live socket for one text."""
+
+    def __init__(self, address: str, folder: str) -> None:
+        self.address, self.folder = address, folder
+
+    async def arrive(self) -> None:
+        """Open the page until its model stands."""
+        self.page = await connect(
+            f"ws://{self.address}/_stcore/stream", subprotocols=["streamlit"], max_size=None
+        )
+        await asyncio.wait_for(self._model_opens(), PATIENCE)
+        self.live = await connect(
+            f"ws://{self.address}/live", subprotocols=[PROTOCOL, self.token], max_size=None
+        )
+
+    async def _model_opens(self) -> None:
+        while not await self._rerun():
+            await asyncio.sleep(0.25)
+
+    async def _rerun(self) -> bool:
+        """Run the page once; whether its live socket answers by then."""
+        back = BackMsg()
+        back.rerun_script.query_string = f"checkpoint={self.folder}&text=1+2+3"
+        await self.page.send(back.SerializeToString())
+        is_open = has_head = False
+        while True:
+            message = ForwardMsg()
+            message.ParseFromString(await self.page.recv())
+            component = message.delta.new_element.bidi_component
+            has_head |= component.component_name == "attnscope_head"
+            if component.component_name == "attnscope_live":
+                said = json.loads(component.json)
+                self.token, is_open = said["token"], said["open"]
+            if message.WhichOneof("type") == "script_finished":
+                return is_open and has_head
+
+    async def read(self, text: str) -> float:
+        """Seconds until the pictures of this text have come. Raises ValueError if none do."""
+        start = time.perf_counter()
+        await self.live.send(json.dumps({"texts": [text, ""]}))
+        if not await asyncio.wait_for(self.live.recv(), PATIENCE):
+            raise ValueError("no answer to a long text")
+        return time.perf_counter() - start
+
+    async def leave(self) -> None:
+        """Close the tab."""
+        await self.live.close()
+        await self.page.close()
+
+
+async def together(server: Server, folder: str, n: int) -> tuple[list[float], list[float], float]:
+    """Seconds of each long text, of each short edit meanwhile, and the most memory that was seen."""
+    readers = [Reader(server.address, folder) for _ in range(PEOPLE)]
+    for reader in readers:
+        await reader.arrive()
+    stream = f"ws://{server.address}/_stcore/stream"
+    typist = Client(
+        0, server.address, await connect(stream, subprotocols=["streamlit"], max_size=None)
+    )
+    await typist.arrive()
+    texts = [" ".join(map(str, Random(i).choices(range(99), k=n))) for i in range(PEOPLE)]
+    long = asyncio.gather(*(reader.read(text) for reader, text in zip(readers, texts, strict=True)))
+    most = 0.0
+    while not long.done():
+        await typist.edit(f"Tom has {len(typist.answers)} books.")
+        most = max(most, server.resident_mb())
+        await asyncio.sleep(0.1)
+    for one in (*readers, typist):
+        await (one.leave() if isinstance(one, Reader) else one.socket.close())
+    return await long, typist.seconds, most
+
+
+def measure(short: bool = False) -> list[Result]:
+    """A warm server, the long texts beside the short ones, then rest."""
+    config, n, rest = SHORT if short else SIZES
+    with tempfile.TemporaryDirectory() as folder, serving(APP) as server:
+        torch.manual_seed(0)
+        transformers.GPT2LMHeadModel(config).save_pretrained(Path(folder, "gpt2"))
+        asyncio.run(crowd(server.address, 0, 1, 1.0))
+        before = server.resident_mb()
+        long, edits, most = asyncio.run(together(server, f"{folder}/gpt2", n))
+        time.sleep(rest)
+        after = server.resident_mb()
+    size = f"{PEOPLE} texts of {n:,} tokens"
+    waits = np.array(edits)
+    return [
+        Result(f"{size}: a short edit's longest wait over a long text's", (max(edits) / max(long),), "≤ 0.1",
+               f"p50 {np.median(waits):.2f}, longest {waits.max():.2f} s of {len(edits)}; the long ones {max(long):.1f} s"),
+        Result(f"{size}: memory left over memory taken", ((after - before) / (most - before),), "≤ 0.5",
+               f"{before:.0f} MB before, {most:.0f} at most, {after:.0f} when all had gone"),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    print_table(measure())
