@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tomllib
 import torch
 from app_parts import all_passed, picture, said
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import TextArea
+from toml_files import tomllib
 
 import models
 import viz_app

@@ -225,7 +225,7 @@ def test_a_signed_map_is_centred_on_nothing():
 
 def test_looks_are_the_themes():
     """The same colours as in the app's settings."""
-    import tomllib
+    from toml_files import tomllib
 
     themes = tomllib.loads((APP.parent / ".streamlit" / "config.toml").read_text())["theme"]
     for name, its in (("light", LIGHT), ("dark", DARK)):

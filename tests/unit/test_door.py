@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-import tomllib
+from toml_files import tomllib
 
 from viz_app import door
 from viz_app.door import Door

@@ -472,7 +472,8 @@ def test_equal_payloads_are_carried_once() -> None:
 
 
 def test_the_page_has_the_apps_colours() -> None:
-    tomllib = pytest.importorskip("tomllib")
+    from toml_files import tomllib
+
     folder = Path(viz_app.__file__).parent
     themes = tomllib.loads((folder / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
     light, dark = (folder / "notebook" / "page.css").read_text("utf-8").split("}")[:2]
