@@ -176,6 +176,19 @@ def test_a_word_may_read_another_where_any_of_its_tokens_may(run: Trace) -> None
     assert (blocked_bits(upper).numpy() > 0).sum() == upper.n_query * (upper.n_query - 1) // 2
 
 
+def test_a_word_of_two_tokens_or_more_counts_and_names_them(run: Trace) -> None:
+    counts = set()
+    for row in join_words(run).streams.values():
+        for label, pieces in zip(labels(row), row.pieces, strict=True):
+            counts.add(len(pieces))
+            named = re.fullmatch(r"(\d+) tokens: (.*)", label.note)
+            assert bool(named) == (len(pieces) > 1)
+            if named:
+                assert int(named[1]) == len(named[2].split(", ")) == len(pieces)
+                assert named[2].replace(", ", "").strip("·") == label.text.strip("·")
+    assert {1, 2, 8} <= counts
+
+
 def test_two_layers_that_forbid_a_word_together_are_both_its_reason() -> None:
     trace = scope_of(Tokenizer.bpe(["ab ab cd"] * 3, 140)).run("ab xy")
     site = next(iter(trace.attention.values()))

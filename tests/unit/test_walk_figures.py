@@ -636,3 +636,17 @@ def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(
         key if 0 <= key < 2 else [1, 0][query],
         0,
     )
+
+
+def test_the_chosen_key_is_among_the_rows_however_weak_it_is() -> None:
+    trace = letters(n_ctx=23).run("abcdeabcddeabcabdcea", "edc")
+    site = trace.attention["encoder.layers.0.self_attn"]
+    order = site.weights(1)[3].argsort(descending=True).tolist()
+    for key in (order[0], order[11], order[12], order[-1]):
+        cell = inside_cell.Cell(site, 1, 3, key)
+        rows = inside_cell.shown_keys(cell.walk, key)
+        strongest = order[:12] if key in order[:12] else [*order[:11], key]
+        assert rows == sorted(strongest)
+        header, arrays = unpack(inside_cell.walk(trace, cell, TERMS))
+        assert header["indices"] == rows
+        np.testing.assert_allclose(arrays["weights"], site.weights(1)[3, rows], atol=1e-6)
