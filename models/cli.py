@@ -22,7 +22,7 @@ from models.percent import percent
 from models.runs.scope import Scope
 from models.tasks import DataError
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder
+from models.trace.outputs import ClassProbabilities, Numbers, TokenClasses, TokenInOrder
 from models.training.recipes import PLANS
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -251,11 +251,18 @@ def _answers(trace: Trace) -> Iterator[str]:
     yield from (f"{' × '.join(map(str, output.shape))} numbers" for output in numbers)
     if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
         yield from _in_order(ordered[0], trace.streams[ordered[0].stream].tokens)
+    elif labelled := [o for o in trace.outputs.values() if isinstance(o, TokenClasses)]:
+        yield from _labelled(labelled[0], trace.streams[labelled[0].stream].tokens)
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for name, output in classes.items():
         each = zip(output.names, output.probabilities.tolist(), strict=True)
         yield f"{name}: " + ", ".join(f"{one} {percent(p, 1)}" for one, p in each)
+
+
+def _labelled(output: TokenClasses, tokens: Sequence[str]) -> Iterator[str]:
+    for token, name, p in zip(tokens, output.predicted, output.log_probs.amax(-1), strict=True):
+        yield f"{token:16} {name} ({100 * float(p.exp()):.1f} %)"
 
 
 def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:

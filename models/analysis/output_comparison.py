@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span
+from models.trace.outputs import (
+    ChoiceProbabilities,
+    ClassProbabilities,
+    MaskedToken,
+    Output,
+    Span,
+    TokenClasses,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,15 @@ def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) 
     return OutputComparison("class", (before.predicted,), (False,), *both)
 
 
+def _labels(trace: Trace, before: TokenClasses, after: TokenClasses) -> OutputComparison:
+    """The most probable class of each token of the text before."""
+    row, best = trace.streams[before.stream], before.logits.argmax(-1)
+    typed = [i for i, offset in enumerate(row.offsets) if offset is not None]
+    names = tuple(f"{row.tokens[i]}: {before.predicted[i]}" for i in typed)
+    both = (tuple(output.log_probs[typed, best[typed]].tolist()) for output in (before, after))
+    return OutputComparison("token class", names, (False,) * len(typed), *both)
+
+
 def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:
     """Where the answer began and ended before."""
     names = tuple(
@@ -71,5 +87,7 @@ def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:
 _OF: dict[type[Output], Callable[..., OutputComparison]] = {
     MaskedToken: _hidden,
     ClassProbabilities: _class,
+    ChoiceProbabilities: _class,
+    TokenClasses: _labels,
     Span: _answer,
 }

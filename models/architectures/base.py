@@ -223,6 +223,12 @@ class Architecture(nn.Module, metaclass=_Named):
         """The model's own mask of each kind of attention, for the ids of each stream."""
         raise NotImplementedError
 
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """The streams of a run, with those that the model makes of the typed ones."""
+        return dict(streams)
+
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """What `forward` takes of these rows, filled up to the longest."""
         return tuple(

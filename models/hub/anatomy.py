@@ -53,6 +53,7 @@ class Stack:
     parts: tuple[AttnPaths | FFPaths, ...]
     norm: str = "pre"
     last_norm: str = ""
+    last_product: str = ""  # a matrix between the last norm and the logits
     parallel: bool = False
 
 
@@ -108,7 +109,7 @@ class Anatomy:
             if number == 0:
                 return ()
         wanted = {place for p in found for place in (p.path, p.norm, *_own(p))} | {
-            stack.last_norm for stack in self.stacks
+            path for stack in self.stacks for path in (stack.last_norm, stack.last_product)
         }
         return tuple(found) if wanted <= paths | {""} else ()
 
@@ -126,6 +127,11 @@ class Anatomy:
     def last_norm(self) -> nn.Module | None:
         """What stands behind the last layer of the last stack."""
         last = self.stacks[-1].last_norm
+        return self.module.get_submodule(last) if last else None
+
+    def last_product(self) -> nn.Module | None:
+        """The matrix between the last norm of the last stack and the logits."""
+        last = self.stacks[-1].last_product
         return self.module.get_submodule(last) if last else None
 
     def _taps(self, p: LayerPart) -> Iterator[tuple[str, Tap]]:

@@ -13,10 +13,13 @@ Head = Callable[[Float[Tensor, "n d_model"]], Float[Tensor, "n n_classes"]]
 
 
 def heads(module: nn.Module) -> list[Head]:
-    """One matrix (GPT-2, Llama and others that look back); through a pooler (BERT) or a layer of the classifier's own (RoBERTa,
-    ELECTRA), which both read the first of a row of tokens; through a layer beside it (DistilBERT)."""
+    """Return the ways that are tried: one matrix (GPT-2, Llama and others that look back); a head that reads one vector (BART,
+    T5); a pooler and a matrix (BERT) or a layer of the classifier's own (RoBERTa, ELECTRA), which both read the first of a row
+    of tokens; a layer beside the classifier (DistilBERT)."""
     return [
         lambda x: module.score(x),
+        lambda x: module.classification_head(x),
+        lambda x: module.cls(module.base_model.pooler(x[:, None])),
         lambda x: module.classifier(module.base_model.pooler(x[:, None])),
         lambda x: module.classifier(x[:, None]),
         lambda x: module.classifier(F.relu(module.pre_classifier(x))),

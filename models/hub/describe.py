@@ -74,7 +74,8 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
     """How many layers, of how many heads each, attend in a run: kind by kind, as it meets them."""
-    counted = Counter((f"{site.stack} {site.role}", site.n_heads) for site in sites)
+    layers = {(f"{site.stack} {site.role}", site.n_heads, site.layer): None for site in sites}
+    counted = Counter((kind, heads) for kind, heads, _ in layers)
     return ", ".join(
         f"{n} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)} of {kind}-attention"
         for (kind, heads), n in counted.items()

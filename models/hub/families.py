@@ -45,7 +45,10 @@ _SELF, _CROSS = (
     AttnPaths("encoder_attn", "encoder_attn_layer_norm"),
 )
 _FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2")
-_OPT = (Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),)
+_OPT = (
+    Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),
+    Stack("model.decoder.layers.{}", (_SELF, _FC), "post"),
+)
 _BART = (
     Stack("model.encoder.layers.{}", (_SELF, _FC), "post"),
     Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"),
@@ -102,7 +105,10 @@ FAMILIES: dict[str, tuple[tuple[Stack, ...], ...]] = {
     "gpt2": (_GPT2,),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (_LLAMA,)),
     "gpt_neox": ((replace(_NEOX[0], parallel=True),), _NEOX),
-    "opt": (_OPT, (replace(_OPT[0], norm="post", last_norm=""),)),
+    "opt": (
+        *((replace(stack, last_product="model.decoder.project_out"),) for stack in _OPT),
+        *((stack,) for stack in _OPT),
+    ),
     **{name: (_bert(name),) for name in ("bert", "roberta", "electra")},
     **dict.fromkeys(("camembert", "xlm-roberta"), (_bert("roberta"),)),
     "distilbert": (_DISTILBERT,),
@@ -140,5 +146,8 @@ def anatomies(kind: str, module: nn.Module) -> list[Anatomy]:
 def _without_head(stack: Stack) -> Stack:
     """The same in a model that has no other parts, whose modules have no first name."""
     return replace(
-        stack, layers=stack.layers.partition(".")[2], last_norm=stack.last_norm.partition(".")[2]
+        stack,
+        layers=stack.layers.partition(".")[2],
+        last_norm=stack.last_norm.partition(".")[2],
+        last_product=stack.last_product.partition(".")[2],
     )

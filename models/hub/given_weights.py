@@ -16,6 +16,7 @@ from models.hub.recorder import Pass
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite
+from models.trace.recorder import free_name
 
 
 def record(
@@ -44,11 +45,12 @@ def _record_one(
     forward_pass: Pass, kind: SiteKind, number: int, weights: Tensor, misfits: Mapping[str, str]
 ) -> None:
     path = forward_pass.maker(weights) or f"{kind.name} layer {number}"
-    name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
+    recording = forward_pass.recording
+    name = free_name(path, recording.attention.keys() | recording.unrecorded.keys())
     if misfit := misfits.get(name) or _misfit(forward_pass, kind, weights):
-        forward_pass.recording.unrecorded[name] = misfit
+        recording.unrecorded[name] = misfit
     else:
-        forward_pass.recording.attention[name] = _site(name, kind, number, weights, forward_pass)
+        recording.attention[name] = _site(name, kind, number, weights, forward_pass)
 
 
 def _misfit(forward_pass: Pass, kind: SiteKind, weights: Tensor) -> str:

@@ -3,8 +3,11 @@
 from typing import Any
 
 from models.errors import CheckpointError
+from models.hub.choosers import MultipleChoice, NextSentence
+from models.hub.labellers import TokenClassifier
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering
+from models.hub.refusals import other_input
 from models.hub.writers import CausalLM, EncoderDecoderLM
 
 # transformers' table of classes → its class that opens them, and ours that asks them; what is in none makes vectors
@@ -21,9 +24,21 @@ KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
         "AutoModelForQuestionAnswering",
         QuestionAnswering,
     ),
+    (
+        "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES",
+        "AutoModelForTokenClassification",
+        TokenClassifier,
+    ),
+    (
+        "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING_NAMES",
+        "AutoModelForNextSentencePrediction",
+        NextSentence,
+    ),
+    ("MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES", "AutoModelForMultipleChoice", MultipleChoice),
     ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM", CausalLM),
-    ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
+    ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForPreTraining", MaskedLM),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
+    ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
 )
 
 
@@ -49,7 +64,11 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         known = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((known,) if isinstance(known, str) else known):
             return names[0], opens, ask
+    import transformers
+
+    if reads := other_input(transformers, names[0]):
+        raise CheckpointError(f"{names[0]:.80} reads {reads}; only models that read text are shown")
     raise CheckpointError(
-        f"{names[0]:.80} is none of what can be opened here: models that read text and write, fill masks, "
-        "classify, answer questions or make vectors"
+        f"{names[0]:.80} is none of what can be opened here: models that read text and write, fill masks, label it or "
+        "its tokens, compare texts, answer questions or make vectors"
     )

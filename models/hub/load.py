@@ -18,14 +18,23 @@ from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import files, order, probe, trials, writing_probe
+from models.hub.choosers import MultipleChoice
 from models.hub.config import HubConfig
 from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
+from models.hub.labellers import REPLACED, Discriminator, TokenClassifier
 from models.hub.model import BACKWARDS, READER, HubModel
-from models.hub.readers import Classifier
+from models.hub.readers import Classifier, MaskedLM
+from models.hub.refusals import why_nothing_is_shown
 from models.hub.sizes import check_settings, sizes_of
 from models.hub.staging import staged
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer
+from models.hub.two_stacks import (
+    TwoStackClassifier,
+    TwoStackReader,
+    TwoStacks,
+    is_two_stacks,
+)
 from models.hub.writers import CausalLM
 from models.tokenizers.base import Tokenizer
 
@@ -71,7 +80,7 @@ def _read(
     module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
     module = module.to(device).eval()
     library = library_tokenizer(private)
-    sizes = sizes_of(plan.name, module, plan.config, library, gives_weights)
+    sizes = _known_sizes(plan.name, module, plan.config, library, gives_weights)
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
     model = _hub_model(plan.ask, module, plan.config, sizes, tokenizer)
     return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
@@ -203,6 +212,14 @@ def library_tokenizer(folder: Path) -> Any:
     return library if getattr(library, "backend_tokenizer", None) is not None else None
 
 
+def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives: bool) -> HubConfig:
+    """Raises CheckpointError, with the reason, for a model whose configuration knows no attention heads."""
+    try:
+        return sizes_of(name, module, config, library, gives)
+    except (AttributeError, NotImplementedError):
+        raise CheckpointError(why_nothing_is_shown(module)) from None
+
+
 def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:
     """Wrap what `library_tokenizer` read, or take typed token ids where that is None. Raises CheckpointError."""
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
@@ -216,22 +233,47 @@ def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig)
     return HubTokenizer(library, special, sizes.vocab_size)
 
 
+def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
+    """Return what the model can be asked as, by a short run and by what its module takes.
+
+    Raises CheckpointError for a model with a decoder whose answer cannot be asked for."""
+    if kind is CausalLM and not writing_probe.looks_back_only(module, sizes):
+        return HubModel
+    if kind is MaskedLM:
+        return probe.pretrained_kind(module, sizes)
+    if not is_two_stacks(module) or issubclass(kind, TwoStacks):
+        return kind
+    if kind not in (Classifier, HubModel):
+        raise CheckpointError(
+            f"{sizes.architecture} has a decoder beside its encoder; of such models those that write, classify or "
+            "make vectors can be opened"
+        )
+    return TwoStackClassifier if kind is Classifier else TwoStackReader
+
+
 def _hub_model(
     kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
 ) -> HubModel:
     """The model as what it can be asked for; what a short run of it shows decides, where its class does not."""
     text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
-        "marks_segments": kind.streams == ("text",)
+        "marks_segments": not issubclass(kind, TwoStacks)
         and not kind.writes
         and (getattr(text, "type_vocab_size", 0) or 0) > 1,
         "pairs": SECOND_CLOSING in tokenizer.frames,
     }
-    if kind is CausalLM and not writing_probe.looks_back_only(module, sizes):
-        kind = HubModel
-    if kind is Classifier:
-        names = [str(config.id2label[i]) for i in sorted(config.id2label)]
+    kind = _measured(kind, module, sizes)
+    names = [str(config.id2label[i]) for i in sorted(config.id2label)]
+    if kind is Discriminator:
+        settings |= {"names": REPLACED}
+    elif kind is TokenClassifier:
+        settings |= {"names": names}
+    elif kind is TwoStackClassifier:
+        settings |= {"names": names, "position": -1}
+    elif kind is Classifier:
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
+    elif kind is MultipleChoice:
+        settings |= {"position": probe.answering_position(module, sizes, choices=True)}
     model = kind(module, sizes, **settings)
     probe.check_recorded(model)
     probe.check_two_steps(model)

@@ -105,6 +105,8 @@ class HubModel(Architecture):
         if output != NEXT_TOKEN:
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         x = self.last_norm(x)
+        if self.anatomy and (product := self.anatomy.last_product()):
+            x = product(x)
         if getattr(self.module.config, "scale_decoder_outputs", False):
             x = x * self.config.d_model**-0.5
         logits, bias = (
@@ -209,9 +211,20 @@ class HubModel(Architecture):
             given_weights.record(forward_pass, weights, self.misfits)
             return output
 
-    def places(self, text: Int[Tensor, "batch n"], start: int = 0) -> Places:
-        """Where the attentions of a pass over this row stand."""
-        kind, n = self.kinds[0], text.shape[1]
+    def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
+        """Return what `forward` takes of these ids, the same for every stream; its segments are left out."""
+        return tuple(ids for _ in self.streams)
+
+    @property
+    def reader(self) -> nn.Module:
+        """The module that reads the first stream."""
+        return self.module
+
+    def places(
+        self, text: Int[Tensor, "batch n"], start: int = 0, kind: SiteKind | None = None
+    ) -> Places:
+        """Describe the attentions of a pass over this row; they are of the first kind if None is named."""
+        kind, n = kind or self.kinds[0], text.shape[1]
         known = text != self.config.pad_id
         padding = {} if start else {kind.key_stream: known}
         return Places(

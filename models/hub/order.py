@@ -25,7 +25,7 @@ def told_by(model: HubModel) -> str:
     token = next(i for i in range(config.vocab_size) if i not in (config.fill_id, config.end_id))
     ids = torch.full((1, min(LENGTH, config.n_ctx)), token, device=model.device)
     with record() as recording:
-        model(*[ids for _ in model.streams])
+        model(*model.repeated(ids))
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
     close = rounding_in(model.module.dtype)
     known = [site for site in sites if site.has_causes]

@@ -12,22 +12,21 @@ from torch import Tensor, nn
 from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
 from models.hub.anatomy import Anatomy
+from models.hub.choosers import MaskedPair
 from models.hub.class_heads import Head, heads
 from models.hub.config import HubConfig
+from models.hub.labellers import Discriminator
 from models.hub.model import HubModel
 from models.hub.places import Places
 from models.hub.projections import same_memory
-from models.hub.readers import CLASSES, Classifier
+from models.hub.readers import Classifier, MaskedLM
+from models.hub.refusals import why_nothing_is_shown
 from models.hub.rotary import Rotary
 from models.hub.watch import watching
 from models.hub.writing_probe import short_text
 from models.layers.rotation import Rotation
 from models.trace import Recording, record
 
-NOTHING = (
-    "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands out no weights: "
-    "there is nothing that could be shown"
-)
 PLACES = (
     0,
     1,
@@ -43,17 +42,26 @@ PLACES = (
 @torch.no_grad()
 def looks_ahead(model: HubModel) -> bool:
     """Whether in a short run any token reads one that stands after it."""
-    ids = short_text(model.module, model.config)
     with record() as recording:
-        model(*[ids for _ in model.streams])
+        model(*model.repeated(short_text(model.module, model.config)))
     return any(bool(site.weights().triu(1).any()) for site in recording.attention.values())
 
 
-def answering_position(module: nn.Module, sizes: HubConfig) -> int:
-    """Which token's last vector a class is read from: 0 for the first, −1 for the last, by the gradient."""
+@torch.no_grad()
+def pretrained_kind(module: nn.Module, sizes: HubConfig) -> type[HubModel]:
+    """Return what a model that was pretrained answers: masks and a pair of texts, one logit a token, or masks alone."""
+    output = module(input_ids=short_text(module, sizes))
+    if hasattr(output, "prediction_logits"):
+        return MaskedPair
+    return Discriminator if output.logits.dim() == 2 else MaskedLM
+
+
+def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = False) -> int:
+    """Find by the gradient which token's last vector is read: 0 for the first, −1 for the last. A model that compares `choices`
+    takes an axis of them."""
     ids = short_text(module, sizes)
     with torch.enable_grad():
-        output = module(input_ids=ids, output_hidden_states=True)
+        output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
         last = output.hidden_states[-1]
         gradient = torch.autograd.grad(output.logits.float().sum(), last, allow_unused=True)[0]
     reads = (
@@ -76,12 +84,16 @@ def check_recorded(model: HubModel) -> None:
     }
     if not short.attention.keys() & longer.attention.keys():
         reason = next(iter(reasons.values()), "")
-        raise CheckpointError(f"its attention cannot be shown: {reason}" if reason else NOTHING)
+        raise CheckpointError(
+            f"its attention cannot be shown: {reason}"
+            if reason
+            else why_nothing_is_shown(model.module)
+        )
 
 
 def _recorded(model: HubModel, ids: Tensor) -> Recording:
     with record() as recording:
-        output = model(*[ids for _ in model.streams])
+        output = model(*model.repeated(ids))
     if not all(bool(answer.isfinite().all()) for answer in _tensors(output)):
         raise CheckpointError("with these weights the model's answer is not a number")
     return recording
@@ -90,7 +102,7 @@ def _recorded(model: HubModel, ids: Tensor) -> Recording:
 @torch.no_grad()
 def check_two_steps(model: HubModel) -> None:
     """Raise CheckpointError if asking the encoder, then the decoder, gives other logits than one call of the module."""
-    if len(model.streams) < 2 or not model.can_write:
+    if not model.translates:
         return
     ids = short_text(model.module, model.config, 7)
     one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
@@ -114,9 +126,8 @@ def position_table(model: HubModel) -> PositionTable | None:
     ids = short_text(model.module, model.config)
     given = model.kinds[0]
     places = Places(lambda frame: given, ids.shape[1], token_table=model.token_table)
-    reader = model.module.get_encoder() if len(model.streams) > 1 else model.module
     with record(), watching(places) as forward_pass:
-        reader(input_ids=ids)
+        model.reader(input_ids=ids)
     if (table := forward_pass.position_table) is None:
         return None
     learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
@@ -175,9 +186,8 @@ def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
 
 def _adds_up(model: HubModel) -> bool:
     """Whether each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
-    ids = short_text(model.module, model.config)
     with record() as recording:
-        output = model(*[ids for _ in model.streams])
+        output = model(*model.repeated(short_text(model.module, model.config)))
     held = recording.activations
     pairs: list[tuple[Tensor, Tensor]] = []
     last: Tensor | None = None
@@ -196,14 +206,17 @@ def _adds_up(model: HubModel) -> bool:
         last = held[part.after].value if part.after else total
         pairs.append((part.layer_norm(total) if part.norm == "post" else total, last))
     if model.can_write:
-        pairs.append((model.readout(last), output))
+        try:
+            pairs.append((model.readout(last), output))
+        except RuntimeError:  # a product of other sizes lies between
+            return False
     return all(_close(model, *pair) for pair in pairs)
 
 
 def _class_head(model: Classifier) -> Head | None:
     """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
     with record() as recording:
-        output = model(short_text(model.module, model.config))[CLASSES]
+        output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
     last = model.last_norm(
         recording.activations[model.sublayers[-1].after].value[:, model.position]
     )

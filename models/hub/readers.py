@@ -17,8 +17,8 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
 MASKED, CLASSES, SPAN = "masked token", "classes", "span"
-_ONE = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
-_TWO = Field(
+ONE_TEXT = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
+SECOND_TEXT = Field(
     "second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1
 )
 
@@ -26,7 +26,7 @@ _TWO = Field(
 class MaskedLM(HubModel):
     """Tokens in whose place a mask stands are guessed from both sides."""
 
-    fields = (_ONE, _TWO, Field("masked", "text", optional=True, kind=POSITIONS))
+    fields = (ONE_TEXT, SECOND_TEXT, Field("masked", "text", optional=True, kind=POSITIONS))
     what_it_answers = "the token behind each mask"
 
     def _examples(self, tokenizer: Tokenizer) -> list[Any]:
@@ -66,7 +66,8 @@ class MaskedLM(HubModel):
 class Classifier(HubModel):
     """One class for the whole row. `position` is of the token whose vector answers: 0, or −1 for the last."""
 
-    fields = (_ONE, _TWO)
+    fields = (ONE_TEXT, SECOND_TEXT)
+    output_name = CLASSES
     what_it_answers = "a class of the text"
 
     def __init__(
@@ -86,25 +87,23 @@ class Classifier(HubModel):
         """By its own last norm and head; of its classes alone."""
         return (
             super().readout(x, output)
-            if self.head is None or output != CLASSES
+            if self.head is None or output != self.output_name
             else self.head(self.last_norm(x))
         )
 
     def answers_of(self, output: Any) -> Answers:
-        return {CLASSES: output.logits}
+        return {self.output_name: output.logits}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        n = len(streams["text"].ids)
-        return {
-            CLASSES: ClassProbabilities("text", self.position % n, self.names, answers[CLASSES])
-        }
+        n, logits = len(streams["text"].ids), answers[self.output_name]
+        return {self.output_name: ClassProbabilities("text", self.position % n, self.names, logits)}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[CLASSES].predicted
+        return outputs[self.output_name].predicted
 
 
 class QuestionAnswering(HubModel):

@@ -23,7 +23,7 @@ from models.trace import AttentionSite, Recording, current
 from models.trace.attend import attend
 from models.trace.deferred import Product
 from models.trace.edits import Edits
-from models.trace.recorder import LARGEST_KEPT
+from models.trace.recorder import LARGEST_KEPT, free_name
 from models.trace.site import per_head
 
 
@@ -54,7 +54,7 @@ class Pass:
             return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
         explanation = self._explanation(call, kind)
-        terms, name = explanation.terms, self._name(frame, number)
+        terms, name = explanation.terms, self._name(frame.path)
 
         def kernel(mask: Mask) -> Tensor:
             if mask is explanation.mask:
@@ -72,12 +72,11 @@ class Pass:
             number=number,
         )  # fmt: skip
 
-    def _name(self, frame: Frame, number: int) -> str:
+    def _name(self, path: str) -> str:
         """The path of the module at work; with a number where it attends more than once."""
-        recorded = {} if self.recording is None else self.recording.attention
-        path = frame.path
-        name = f"{path} ({number + 1})" if path in self.names or path in recorded else path
-        self.names.add(path)
+        recorded = () if self.recording is None else self.recording.attention
+        name = free_name(path, self.names.union(recorded))
+        self.names.add(name)
         return name
 
     @property

@@ -41,9 +41,10 @@ def sizes_of(
     n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
     vocab_size = int(embedding.weight.shape[0])
     said = vocab_size, getattr(module, "generation_config", None), text, config
+    whole = said[0], said[1], config  # the part for the decoder knows its class's default alone
     start, begin, pad = (
-        next(iter(_special(f"{name}_token_id", *said)), -1)
-        for name in ("decoder_start", "bos", "pad")
+        next(iter(_special(f"{name}_token_id", *each)), -1)
+        for name, each in (("decoder_start", whole), ("bos", said), ("pad", said))
     )
     first, last = (
         next(iter(_special(f"forced_{name}_token_id", *said[:2])), -1) for name in ("bos", "eos")

@@ -110,11 +110,15 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     _run_blank(module)
     begin("tokenizer", READING)
     library = load.library_tokenizer(folder)
-    sizes = sizes_of(plan.name, module, plan.config, library, False)
+    size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
+    try:
+        sizes = sizes_of(plan.name, module, plan.config, library, False)
+    except (AttributeError, NotImplementedError):
+        return size  # without attention between tokens: it is refused when it is opened, with the reason
     tokenizer = load.tokenizer_of(library, plan.config, module, sizes)
     begin("tokenizer", ANSWERING)
     tokenizer_trial.try_out(tokenizer, library)
-    return sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
+    return size
 
 
 def _blank(plan: load.Plan, dtype: torch.dtype | None) -> nn.Module:

@@ -10,10 +10,10 @@ from models.architectures.base import Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
 from models.hub.cache import of_library
 from models.hub.model import BACKWARDS, HubModel
-from models.hub.places import Frame, Places
 from models.hub.tokenizer import CLOSING, OPENING
+from models.hub.two_stacks import TwoStacks
 from models.layers.cache import Cache
-from models.layers.masks import Mask, Masks, SiteKind, padding
+from models.layers.masks import Mask, Masks, padding
 
 
 class CausalLM(HubModel):
@@ -61,7 +61,7 @@ class CausalLM(HubModel):
     outputs, answer = Architecture.outputs, Architecture.answer
 
 
-class EncoderDecoderLM(HubModel):
+class EncoderDecoderLM(TwoStacks):
     """A source is read once, a target is written from it."""
 
     fields = (
@@ -88,22 +88,6 @@ class EncoderDecoderLM(HubModel):
         """What of the source is padding; the rest is the model's own."""
         return {CROSS.name: Mask([padding(given, self.config.pad_id)], start)}
 
-    def encode(
-        self, given: Int[Tensor, "batch n"], masks: Masks
-    ) -> Float[Tensor, "batch n d_model"]:
-        known = given != self.config.pad_id
-        places = Places(
-            lambda frame: ENCODER_SELF,
-            given.shape[1],
-            0,
-            {"source": given.shape[1]},
-            {"source": known},
-            self.groups,
-            self.token_table,
-        )
-        encoder, handed_out = self.module.get_encoder(), {"attentions": ENCODER_SELF}
-        return self._ask(encoder, places, handed_out, **self.row(given)).last_hidden_state
-
     def decode(
         self,
         row: Int[Tensor, "batch m"],
@@ -112,42 +96,16 @@ class EncoderDecoderLM(HubModel):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
-
         known = _known(masks)
         past = (
             {}
             if cache is None
             else {"past_key_values": of_library(cache, self.module.config, crosses=True).past}
         )
-        return self._ask(
-            self.module,
-            self._places(row, memory, known, start),
-            {"decoder_attentions": DECODER_SELF, "cross_attentions": CROSS},
-            input_ids=known.long(),  # not read: FSMT makes its look-ahead mask only beside some ids
-            encoder_outputs=Memory(last_hidden_state=memory),  # has the fields of every encoder
-            decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
-            **past,
-            use_cache=cache is not None,
-            **({} if bool(known.all()) else {"attention_mask": known.long()}),
+        unread = known.long()  # FSMT makes its look-ahead mask only where it is given some ids
+        return self.ask_decoder(
+            row, memory, known, unread, start, **past, use_cache=cache is not None
         ).logits
-
-    def _places(self, row: Tensor, memory: Tensor, known: Tensor, start: int) -> Places:
-        def kind(frame: Frame) -> SiteKind:
-            """Of a module that was given what the encoder made, cross-attention."""
-            return CROSS if any(t is memory for t in frame.inputs) else DECODER_SELF
-
-        lengths = {"source": memory.shape[1], "target": start + row.shape[1]}
-        written = {} if start else {"target": row != self.config.pad_id}
-        return Places(
-            kind,
-            row.shape[1],
-            start,
-            lengths,
-            {"source": known, **written},
-            self.groups,
-            self.token_table,
-        )
 
     def longest(self, n_given: int) -> int:
         return min(2 * n_given + 20, self.config.n_ctx - 1)

@@ -86,6 +86,16 @@ def encoded(
     return streams
 
 
+def check_lengths(streams: Mapping[str, Encoding], fields: Sequence[Field], n_ctx: int) -> None:
+    """Raise InputError for a stream, typed or made of typed ones, that is longer than the model reads."""
+    for name, row in streams.items():
+        if len(row.ids) > n_ctx:
+            field = next((field.name for field in fields if field.stream == name), fields[0].name)
+            raise InputError(
+                f"the {name} has {len(row.ids)} tokens; this model reads at most {n_ctx}", field
+            )
+
+
 def warnings(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer) -> dict[str, str]:
     """Field → what a person should know of the text there that can be read, but perhaps not as it is meant."""
     if tokenizer.mask_id is not None:

@@ -166,7 +166,7 @@ class Scope:
         with torch.no_grad(), record() as recording, editing(edits):
             answers = self._answers(self.model(*self.model.inputs(rows)))
         check_sites(edits, recording.attention, len(rows))
-        wide = {stream: max(len(row[stream].ids) for row in rows) for stream in self.model.streams}
+        wide = {stream: max(len(row[stream].ids) for row in rows) for stream in rows[0]}
         return self._traces(recording, answers, requests, rows, wide, edits)
 
     def run_each(
@@ -229,7 +229,9 @@ class Scope:
         """The streams of these fields, of which none is missing that the model needs."""
         values = self._in_order(values, {})
         inputs.check_complete(self.model.fields, values)
-        return self._encoded(values)
+        streams = self.model.completed(self._encoded(values), self.tokenizer)
+        inputs.check_lengths(streams, self.model.fields, self.n_ctx)
+        return streams
 
     @staticmethod
     def _answers(answers: Tensor | Answers) -> Answers:

@@ -106,6 +106,31 @@ class ClassProbabilities:
 
 
 @dataclass(frozen=True)
+class ChoiceProbabilities(ClassProbabilities):
+    """How well each of several texts goes with a question. `stream` and `position` are those of the token whose vector answers
+    in the row of the best choice; `names` are the choices."""
+
+
+@dataclass(frozen=True)
+class TokenClasses:
+    """A class of each token of a stream."""
+
+    stream: str
+    names: tuple[str, ...]
+    logits: Float[Tensor, "n n_classes"]  # one row a token
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "n n_classes"]:
+        """log-softmax of the logits, in nats."""
+        return self.logits.float().log_softmax(-1)
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The name of the most probable class of each token."""
+        return tuple(self.names[i] for i in self.logits.argmax(-1).tolist())
+
+
+@dataclass(frozen=True)
 class Span:
     """Where in a stream the answer to a question begins and ends (Devlin et al. 2019, §4.2). The logits are −∞ outside the part
     that an answer may come from."""
@@ -144,4 +169,13 @@ class Numbers:
     shape: tuple[int, ...]
 
 
-Output = NextToken | MaskedToken | TokenInOrder | ClassProbabilities | Span | Numbers
+Output = (
+    NextToken
+    | MaskedToken
+    | TokenInOrder
+    | ClassProbabilities
+    | ChoiceProbabilities
+    | TokenClasses
+    | Span
+    | Numbers
+)

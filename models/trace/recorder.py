@@ -8,7 +8,8 @@ Attention is recorded by its causes (`site.py`), and so is whatever is one produ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,6 +36,12 @@ class Placed(nn.Module):
     The model tells it the path when it is made (models.architectures.base)."""
 
     path: str  # in the module tree
+
+
+def free_name(path: str, taken: Container[str]) -> str:
+    """Return the path, or, where that is taken, the path with the first free number from 2 on."""
+    names = itertools.chain([path], (f"{path} ({i})" for i in itertools.count(2)))
+    return next(name for name in names if name not in taken)
 
 
 @dataclass

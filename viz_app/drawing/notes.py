@@ -7,12 +7,14 @@ from models.runs.inputs import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
 from models.trace.outputs import (
+    ChoiceProbabilities,
     ClassProbabilities,
     MaskedToken,
     NextToken,
     Numbers,
     Output,
     Span,
+    TokenClasses,
     TokenInOrder,
 )
 from viz_app import words
@@ -60,7 +62,9 @@ def read_text(trace: Trace) -> str:
         first_output(trace),
         [text for text in trace.fields.values() if isinstance(text, str) and text],
     )
-    if isinstance(output, Span) or (isinstance(output, NextToken) and output.is_closed):
+    if isinstance(output, Span | ChoiceProbabilities) or (
+        isinstance(output, NextToken) and output.is_closed
+    ):
         return ""
     if (row := trace.streams[output.stream]).hidden:
         return with_masks(row, MASK)
@@ -110,6 +114,14 @@ def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
     return f"{name}, {words.percent(float(output.probabilities.max()))}", output.predicted
 
 
+def _chosen(trace: Trace, output: ChoiceProbabilities) -> tuple[str, str]:
+    return f"the best choice, {words.percent(float(output.probabilities.max()))}", output.predicted
+
+
+def _labelled(trace: Trace, output: TokenClasses) -> tuple[str, str]:
+    return "the class of each token", trace.output
+
+
 def _found(trace: Trace, output: Span) -> tuple[str, str]:
     return (
         f"the answer in the text, {words.percent(float(output.log_probs[output.start, output.end].exp()))}",
@@ -139,7 +151,7 @@ def _made(trace: Trace, output: Numbers) -> tuple[str, str]:
 
 _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _guessed, ClassProbabilities: _classed, Span: _found,
-    TokenInOrder: _in_order, Numbers: _made,
+    TokenInOrder: _in_order, Numbers: _made, ChoiceProbabilities: _chosen, TokenClasses: _labelled,
 }  # fmt: skip
 
 

@@ -30,7 +30,8 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
         )
         return None, notes
     for field in reversed(fields):  # a stream's length stands under its first field
-        row = trace.streams[field.stream]
+        if (row := trace.streams.get(field.stream)) is None:  # of a choice that was left out
+            continue
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
         notes |= {
             later.name: small_print("")

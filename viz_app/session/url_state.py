@@ -20,7 +20,7 @@ from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 Value = TypeVar("Value")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
-# field of a model → the text typed for it; models with fields of one name share it
+# field of an architecture → the text typed for it; models with fields of one name share it
 FIELDS = {
     field.name: Text(field.name, default="" if field.optional else None)
     for model, _ in ARCHITECTURES.values()
@@ -40,6 +40,15 @@ CHOSEN = {
     if field.kind in _PARAMETERS
 }
 _SESSION = "url"
+
+
+def text_of(field: Field) -> Text:
+    """Return the parameter that holds the text typed for a field; other models' fields have names of their own in the URL."""
+    default = "" if field.optional else None
+    shared = FIELDS.get(field.name)
+    if shared is not None and shared.default == default:
+        return shared
+    return Text(f"{'optional' if field.optional else 'text'}-{field.name}", default=default)
 
 
 @dataclass

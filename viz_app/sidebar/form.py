@@ -23,7 +23,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
-from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
+from viz_app.session.url_state import CHECKPOINT, bound, text_of
 from viz_app.sidebar.examples import examples, readable_examples
 from viz_app.sidebar.menu import options
 from viz_app.sidebar.opening_bar import bar, leave, open_scope
@@ -145,10 +145,8 @@ def _texts(session: LiveSession) -> bool:
     texts, slots, cut = [], [], {}
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
-        help_ = _help(spoken) if field.optional else {}
-        text, cut[field.name] = text_box(
-            label, FIELDS[field.name], _text(field), height=BOX, **help_
-        )
+        help_ = _help(spoken, field) if field.optional else {}
+        text, cut[field.name] = text_box(label, text_of(field), _text(field), height=BOX, **help_)
         texts.append(text)
         slots.append(st.container(key=f"room-{field.name}"))
     session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
@@ -164,9 +162,8 @@ def _texts(session: LiveSession) -> bool:
     return trace is not None
 
 
-def _help(scope: Scope | None) -> dict[str, str]:
-    """What is said of the optional text: of a model that writes another text, of one that goes on with its own, and of one that
-    does not write."""
+def _help(scope: Scope | None, field: Field) -> dict[str, str]:
+    """The placeholder and the help of an optional text, by what the model does with it."""
     if scope is None or scope.model.translates:
         return {
             "placeholder": "empty: the model writes it",
@@ -178,6 +175,8 @@ def _help(scope: Scope | None) -> dict[str, str]:
             "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with a space "
             "where a new word begins.",
         }
+    if field.stream != scope.model.fields[0].stream:
+        return {"placeholder": "empty: one choice fewer"}
     return {
         "placeholder": "empty: one text alone",
         "help": "Leave it empty and the model reads one text. Type, and it reads both in one row and says of the second, too.",
@@ -185,7 +184,7 @@ def _help(scope: Scope | None) -> dict[str, str]:
 
 
 def _text(field: Field) -> str:
-    text = url_state.get(FIELDS[field.name])
+    text = url_state.get(text_of(field))
     return FIRST_TEXT if text is None else text
 
 
@@ -193,7 +192,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     """Start where the URL names no text with an example of the model's own. With a model of another task, because a sentence is
     no date, put what was last typed for that task in the place of what stands, or an example; with one of the same task, put an
     example only in the place of another. A text that came by URL stays, and so does one in fields that only other models have."""
-    fields = [FIELDS[field.name] for field in scope.model.text_fields]
+    fields = [text_of(field) for field in scope.model.text_fields]
     known, typed = st.session_state.setdefault(_SUITED, {}), st.session_state.setdefault(_TYPED, {})
     (task, put), known[fields[0].name] = (
         known.get(fields[0].name, (None, "")),
@@ -221,7 +220,7 @@ def _swap(session: LiveSession) -> None:
     spoken = session.scope or (session.run.scope if session.run else None)
     if spoken is None or not spoken.model.translates:
         return
-    target = FIELDS[spoken.model.fields[-1].name]
+    target = text_of(spoken.model.fields[-1])
     if url_state.get(target).strip():
         st.button(
             "Let the model write it",
@@ -242,6 +241,6 @@ def _swap(session: LiveSession) -> None:
 def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
     if texts := choices.get(st.session_state[_EXAMPLE]):
         for field, text in zip_longest(fields, texts, fillvalue=""):
-            url_state.keep(FIELDS[field.name], text)
+            url_state.keep(text_of(field), text)
         url_state.let_go()
         st.session_state[_EXAMPLE] = None

@@ -31,7 +31,7 @@ class Strip {
       button.onclick = () => this.choose(i);
       button.dataset.position = i;
       button.className = `place${picture.kind === "alternatives" ? " card" : ""}${picture.places[i] === null ? " unknown" : picture.places[i][2] ? " special" : ""}`;
-      (picture.kind === "alternatives" ? fillCard : fillPlace)(button, picture, i, theme);
+      FILL[picture.kind](button, picture, i, theme);
     });
     this.mark(picture.position);
   }
@@ -84,6 +84,16 @@ function fillPlace(button, { places, arrays, most }, i, theme) {
   button.title = `${label[0]}: ${exact(surprisal)} bits, probability ${exact(arrays.probability[i])}, rank ${arrays.rank[i]}${label[1] ? `; ${label[1]}` : ""}`;
 }
 
+// A token over its most probable class.
+function fillClass(button, { places, classes, arrays }, i, theme) {
+  const [name, value] = button.children, label = places[i], p = arrays.probability[i];
+  [name.textContent, value.textContent] = [shorten(label[0], 18), shorten(classes[i], 18)];
+  paint(button, p, theme);
+  button.dataset.class = classes[i];
+  button.dataset.p = exact(p);
+  button.title = `${label[0]}: ${classes[i]}, probability ${exact(p)}${label[1] ? `; ${label[1]}` : ""}`;
+}
+
 function card(parent) {
   const button = put(parent, "button");
   put(button, "small", "rank");
@@ -110,3 +120,5 @@ function fillCard(button, { places, alternatives, arrays }, i, theme) {
   });
   rank.textContent = arrays.rank[i] > 1 ? `rank ${arrays.rank[i]}` : "";
 }
+
+const FILL = { surprisal: fillPlace, alternatives: fillCard, classes: fillClass };

@@ -107,5 +107,5 @@ def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
         own = (
             typed and field.stream == model.writes and not trace.teacher_forced and model.translates
         )
-        request.append(None if again or own else trace.streams[field.stream])
+        request.append(None if again or own else trace.streams.get(field.stream))
     return tuple(request)

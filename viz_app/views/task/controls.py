@@ -39,7 +39,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 def choose_position(position: int) -> None:
     """Show the answer at this position of the run that stands on the page."""
-    url_state.keep(POSITION, chosen_position(live.session().shown.trace.next_token, position))
+    url_state.keep(POSITION, chosen_position(first_output(live.session().shown.trace), position))
 
 
 def hide(positions: Sequence[int]) -> None:
@@ -151,7 +151,7 @@ def _shuffle() -> None:
 
 def _put_figure(text: str) -> None:
     first, *others = live.session().shown.scope.model.text_fields
-    url_state.keep(url_state.FIELDS[first.name], text)
+    url_state.keep(url_state.text_of(first), text)
     for field in others:
-        url_state.keep(url_state.FIELDS[field.name], "")
+        url_state.keep(url_state.text_of(field), "")
     put_order(FIGURE)

@@ -4,15 +4,17 @@ from collections.abc import Callable
 
 from models.trace import Trace
 from models.trace.outputs import (
+    ChoiceProbabilities,
     ClassProbabilities,
     MaskedToken,
     NextToken,
     Output,
     Span,
+    TokenClasses,
     TokenInOrder,
 )
 from viz_app.drawing.labels import labels, quoted
-from viz_app.views.task.text import IN_ORDER, NEXT, ROW, SPAN
+from viz_app.views.task.text import CHOICE, IN_ORDER, NEXT, ROW, SPAN
 from viz_app.words.allowed import blocking
 
 _MASK = (
@@ -26,6 +28,11 @@ _CLASSES = (
     "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit for each "
     f"answer, and softmax makes them probabilities. {ROW}"
 )
+_TOKENS = (
+    "**Every token answers** for itself: from its last vector the model makes a logit for each class, and softmax makes them "
+    f"probabilities.{{names}} {ROW}"
+)
+_BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
 
 def explanation(trace: Trace, output: Output, of_two: str = "") -> str:
@@ -56,6 +63,11 @@ def _classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
     return _CLASSES.format(token=quoted(token), place=place, special=special)
 
 
+def _token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
+    marked = any(name.startswith(("B-", "I-")) for name in output.names)
+    return _TOKENS.format(names=_BEGIN_INSIDE * marked)
+
+
 def _reads(trace: Trace) -> str:
     """What the tokens of a text that attends to itself read, by the masks of all its attentions."""
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
@@ -74,4 +86,6 @@ EXPLANATIONS: dict[type[Output], Callable[[Trace, Output, str], str]] = {
     ClassProbabilities: _classes,
     Span: lambda trace, output, of_two: SPAN,
     TokenInOrder: lambda trace, output, of_two: IN_ORDER,
+    ChoiceProbabilities: lambda trace, output, of_two: CHOICE,
+    TokenClasses: _token_classes,
 }

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 
 from models.analysis.distributions import entropy, expectation
 from models.trace.outputs import (
+    ChoiceProbabilities,
     ClassProbabilities,
     MaskedToken,
     NextToken,
     Output,
     Span,
+    TokenClasses,
     TokenInOrder,
 )
 from viz_app.drawing.csv_file import csv_table
@@ -81,6 +83,19 @@ def classes_csv(run: CurrentRun, choices: Choices) -> str:
     return _csv(run, ("class", "probability"), rows)
 
 
+def token_classes_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a token: its position, its most probable class, and the probability of every class."""
+    output = first_output(run.trace)
+    tokens = labels(run.trace.streams[output.stream])
+    rows = [
+        [i, f"{i} {token.text}", name, *p]
+        for i, (token, name, p) in enumerate(
+            zip(tokens, output.predicted, output.log_probs.exp().tolist(), strict=True)
+        )
+    ]
+    return _csv(run, ("position", "token", "class", *output.names), rows)
+
+
 def span_csv(run: CurrentRun, choices: Choices) -> str:
     """A row a span, the most probable first: its first and last token, its text, ln p(start) + ln p(end) in nats."""
     output = first_output(run.trace)
@@ -133,6 +148,8 @@ TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
     ClassProbabilities: ("All classes, CSV", classes_csv),
     Span: ("The spans, CSV", span_csv),
     TokenInOrder: ("The predictions, CSV", in_order_csv),
+    ChoiceProbabilities: ("All choices, CSV", classes_csv),
+    TokenClasses: ("All tokens, CSV", token_classes_csv),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.analysis.checks import Check
 from models.analysis.distributions import check_softmax
-from models.trace.outputs import ClassProbabilities
+from models.trace.outputs import ChoiceProbabilities, ClassProbabilities
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
@@ -18,25 +18,42 @@ from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
 def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
     """The picture of an output that says what the whole row is, and what must hold of it."""
+    is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
+    title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
+    return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS)
+
+
+def choice(run: CurrentRun, output: ChoiceProbabilities, choices: Choices) -> Drawn:
+    """Draw the answers to choose from, and what is read in the row of the best; return also what must hold of them."""
+    fact = text.choice_fact(output)
+    return _drawn(run, output, choices, text.CHOICE_TITLE, fact, text.CHOICE_BLOCKS)
+
+
+def _drawn(
+    run: CurrentRun,
+    output: ClassProbabilities,
+    choices: Choices,
+    title: str,
+    fact: str,
+    blocks: tuple[str, str],
+) -> Drawn:
     site, head = answering(run.trace, output.stream, choices.focus)
     row, p = run.trace.streams[output.stream], output.probabilities
     said, arrays = reading(run, site, head, output.position)
     segments = row.segments or (0,) * len(row.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
-        "title": text.PAIR_TITLE
-        if run.trace.outputs.get(run.scope.model.of_two) is output
-        else text.CLASS_TITLE,
+        "title": title,
         "rows": [
             [i, [name, "", False], "most probable" * (name == output.predicted)]
             for i, name in enumerate(output.names)
         ],
-        "fact": text.class_fact(output),
+        "fact": fact,
         "reading": said,
         "segments": list(segments),
         "blocks": [
             text.block(name, float(shares[i]) if len(shares) else None)
-            for i, name in enumerate(text.BLOCKS[: max(segments) + 1])
+            for i, name in enumerate(blocks[: max(segments) + 1])
         ],
         "token": labels(row)[output.position].text,
     }

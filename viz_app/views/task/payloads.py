@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from models.trace import Trace
 from models.trace.outputs import (
+    ChoiceProbabilities,
     ClassProbabilities,
     MaskedToken,
     NextToken,
     Output,
     Span,
+    TokenClasses,
     TokenInOrder,
 )
 from viz_app.drawing.notes import check_rows, first_output, strip
@@ -19,12 +21,14 @@ from viz_app.views.task.classes import class_probabilities
 from viz_app.views.task.in_order import in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.pair import waiting
+from viz_app.views.task.pair import choice, waiting
 from viz_app.views.task.reading import Drawn
 from viz_app.views.task.span import span
+from viz_app.views.task.token_classes import token_classes
 
 PICTURES: dict[type[Output], Callable[..., Drawn]] = {
     NextToken: next_token, MaskedToken: masked, ClassProbabilities: class_probabilities, Span: span, TokenInOrder: in_order,
+    ChoiceProbabilities: choice, TokenClasses: token_classes,
 }  # fmt: skip
 
 

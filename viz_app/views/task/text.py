@@ -8,6 +8,7 @@ from typing import Any
 from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
 from models.trace.outputs import (
+    ChoiceProbabilities,
     ClassProbabilities,
     NextToken,
     Output,
@@ -33,6 +34,10 @@ expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before: from its last vector the model makes the logits of what follows, and softmax
 makes them probabilities. {ROW}
+"""
+CHOICE = f"""
+**Each choice** is read in a row of its own, after the question. From the last vector of one token of that row the model makes a
+single logit; softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW}
 """
 SPAN = """
 **Start and end** are two distributions over the tokens of the text: each token's last vector gives one logit for "the answer begins
@@ -64,6 +69,7 @@ ONE_TEXT = (
     "One text alone. Type a second one on the left: the model says whether it follows the first."
 )
 BLOCKS = ("First text", "Second text")
+CHOICE_TITLE, CHOICE_BLOCKS = "Which choice goes best with the question?", ("Question", "Choice")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
@@ -153,6 +159,11 @@ def class_fact(output: ClassProbabilities) -> str:
         for name, p in zip(output.names, output.probabilities, strict=True)
     )
     return f"{each}: most probable is “{output.predicted}”."
+
+
+def choice_fact(output: ChoiceProbabilities) -> str:
+    """The best choice and its probability."""
+    return f"Best: “{output.predicted}”, {words.percent(float(output.probabilities.max()), 1)}."
 
 
 def block(name: str, share: float | None) -> list[str]:

@@ -1,0 +1,167 @@
+"""Models that compare texts: whether one follows another, and which of several answers a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from models.architectures.base import Answers, Field
+from models.architectures.bert import IS_NEXT, NEXT_SENTENCE
+from models.hub.model import HubModel
+from models.hub.readers import MASKED, ONE_TEXT, SECOND_TEXT, Classifier, MaskedLM
+from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
+from models.layers.masks import SiteKind
+from models.tokenizers.base import Encoding, Tokenizer
+from models.tokenizers.encoding import concatenate
+from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, Output
+
+CHOICE = "choice"
+ROWS = tuple(f"row of choice {i}" for i in range(1, 5))
+
+
+class NextSentence(Classifier):
+    """Whether the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
+
+    fields = (ONE_TEXT, replace(SECOND_TEXT, optional=False))
+    of_two = output_name = NEXT_SENTENCE
+    what_it_answers = "whether a second text follows the first"
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, names=IS_NEXT, **settings)
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        if not tokenizer.frames:
+            return [["3 4 5", "6 7 8 9"]]
+        return [["She opened the door.", "The room was dark."]]
+
+
+class MaskedPair(MaskedLM):
+    """A model pretrained on masks and pairs of texts (BERT)."""
+
+    of_two = NEXT_SENTENCE
+
+    def answers_of(self, output: Any) -> Answers:
+        of_pair = next(
+            output[name] for name in output if name.endswith(("relationship_logits", "sop_logits"))
+        )
+        return {MASKED: output.prediction_logits, NEXT_SENTENCE: of_pair}
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        found = super().outputs(answers, streams, tokenizer)
+        if 1 not in streams["text"].segments:
+            return found
+        pair = ClassProbabilities("text", 0, IS_NEXT, answers[NEXT_SENTENCE])
+        return found | {NEXT_SENTENCE: pair}
+
+
+class MultipleChoice(HubModel):
+    """The best of several answers to a question. Each is read in a row of its own, behind the question, and gets one logit."""
+
+    fields = (
+        Field("question", ROWS[0], before=OPENING, after=CLOSING, segment=0),
+        *(
+            Field(
+                f"choice_{i + 1}",
+                row,
+                optional=i > 1,
+                before=SECOND_OPENING,
+                after=SECOND_CLOSING,
+                segment=1,
+            )
+            for i, row in enumerate(ROWS)
+        ),
+    )
+    streams = ROWS
+    kinds = tuple(
+        SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(ROWS)
+    )
+    what_it_answers = "which of several texts goes best with a question"
+
+    def __init__(self, *args: Any, position: int, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.position = (
+            position  # of the token whose vector answers in each row: 0, or −1 for the last
+        )
+
+    @property
+    def reader(self) -> nn.Module:
+        return self.module.base_model
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        if not tokenizer.frames:
+            return [["3 4 5", "6 7 8 9", "10 11 12"]]
+        return [["The glass fell from the table.", "It broke.", "It sang a song."]]
+
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """A row for each choice: the question, then the choice; one of an earlier run has both."""
+        first = streams[ROWS[0]]
+        n = first.segments.index(1)
+        text_end = max(offset[1] for offset in first.offsets[:n] if offset is not None)
+        question = Encoding(
+            first.text[:text_end],
+            first.ids[:n],
+            first.tokens[:n],
+            first.offsets[:n],
+            first.segments[:n],
+        )
+        others = {
+            row: choice if 0 in choice.segments else concatenate(question, choice, " ")
+            for row, choice in streams.items()
+            if row != ROWS[0]
+        }
+        return {ROWS[0]: first, **others}
+
+    def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
+        """Two equal choices."""
+        segments = (torch.zeros_like(ids),) * 2 if self.marks_segments else ()
+        return (ids, ids, *segments)
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        """The ids of each choice's row, then, where the model reads them, the segments of each.
+
+        Raises ValueError for rows with different numbers of choices."""
+        present = [row for row in ROWS if row in rows[0]]
+        if any([name for name in ROWS if name in row] != present for row in rows):
+            raise ValueError("rows with different numbers of choices cannot run as one batch")
+        ids = [self.padded([row[name].ids for row in rows], self.config.pad_id) for name in present]
+        if not self.marks_segments:
+            return tuple(ids)
+        return (*ids, *(self.padded([row[name].segments for row in rows], 0) for name in present))
+
+    def forward(self, *tensors: Int[Tensor, "batch _"]) -> Answers:
+        n = len(tensors) // 2 if self.marks_segments else len(tensors)
+        segments = tensors[n:] or (None,) * n
+        logits = []
+        for kind, ids, parts in zip(self.kinds, tensors[:n], segments, strict=False):
+            row = self.row(ids) | self._segments(parts)
+            one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
+            logits.append(self.ask(self.places(ids, kind=kind), **one).logits)
+        return {CHOICE: torch.cat(logits, -1)}
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        names = tuple(self._choice(streams[row]) for row in ROWS if row in streams)
+        best = int(answers[CHOICE].argmax())
+        position = self.position % len(streams[ROWS[best]].ids)
+        return {CHOICE: ChoiceProbabilities(ROWS[best], position, names, answers[CHOICE])}
+
+    @staticmethod
+    def _choice(row: Encoding) -> str:
+        places = zip(row.segments, row.offsets, strict=True)
+        typed = [offset for segment, offset in places if segment == 1 and offset is not None]
+        return row.text[typed[0][0] : typed[-1][1]]
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        return outputs[CHOICE].predicted

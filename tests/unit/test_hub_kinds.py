@@ -1,0 +1,200 @@
+"""Models of Hugging Face that label, compare or encode: each opens, and its logits, attentions and answer are the library's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hub_kinds import BY_NAME, HOW, TEXT, save, texts
+from hub_models import _WIDE, VOCABULARY, Case
+
+import models
+from models import Scope
+from models.cli import main
+from models.errors import CheckpointError
+from models.hub.choosers import ROWS
+from models.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("kinds")
+    for name in BY_NAME:
+        save(name, root / name)
+    return {name: root / name for name in BY_NAME}
+
+
+@torch.no_grad()
+def library(folder: Path, name: str) -> Any:
+    """The library's own answer to the same texts, tokenised by itself."""
+    module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    first, *others = texts(name)
+    if name == "BertForMultipleChoice":
+        rows = tokenizer([first] * len(others), others, padding=True, **HOW)
+        return module(**{key: t[None] for key, t in rows.items()}, output_attentions=True)
+    row = tokenizer(first, *others, **HOW)
+    if name in ("BartForSequenceClassification", "T5EncoderModel", "BartModel"):
+        row.pop("token_type_ids", None)
+    return module(**row, output_attentions=True)
+
+
+def run(folders: dict[str, Path], name: str) -> tuple[Scope, Trace, Any]:
+    scope = models.load(folders[name], device="cpu")
+    return scope, scope.run(*texts(name)), library(folders[name], name)
+
+
+def attentions(made: Any) -> list[torch.Tensor]:
+    if "encoder_attentions" not in made:
+        return list(made.attentions)
+    decoder = zip(made.decoder_attentions, made.cross_attentions, strict=True)
+    return [*made.encoder_attentions, *(m for pair in decoder for m in pair)]
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_attentions_are_the_librarys(folders: dict[str, Path], name: str) -> None:
+    _, trace, made = run(folders, name)
+    sites, expected = list(trace.attention.values()), attentions(made)
+    if name == "BertForMultipleChoice":  # its batch axis holds the choices
+        expected = [layer[i : i + 1] for i in range(3) for layer in expected]
+    assert len(sites) == len(expected)
+    for site, wanted in zip(sites, expected, strict=True):
+        n_query, n_key = site.weights().shape[-2:]
+        assert (site.weights() - wanted[0, :, :n_query, :n_key]).abs().max() < 2e-6, site.name
+        assert (n_query, n_key) == (len(site.query_tokens), len(site.key_tokens))
+    assert len({site.name for site in sites}) == len(sites)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "wanted"),
+    [
+        ("BertForTokenClassification", "token classes", lambda made: made.logits[0]),
+        ("ElectraForPreTraining", "token classes", lambda made: made.logits[0].new_zeros(0)),
+        ("BertForNextSentencePrediction", "next sentence", lambda made: made.logits[0]),
+        ("BertForPreTraining", "next sentence", lambda made: made.seq_relationship_logits[0]),
+        ("BertForMultipleChoice", "choice", lambda made: made.logits[0]),
+        ("BartForSequenceClassification", "classes", lambda made: made.logits[0]),
+    ],
+)
+def test_answers_are_the_librarys(
+    folders: dict[str, Path], name: str, output: str, wanted: Any
+) -> None:
+    _, trace, made = run(folders, name)
+    found = trace.outputs[output]
+    if name == "ElectraForPreTraining":  # the library takes the sigmoid of one logit a token
+        p = torch.sigmoid(made.logits[0])
+        torch.testing.assert_close(found.log_probs.exp()[:, 1], p, atol=2e-6, rtol=0)
+        assert found.predicted == tuple("replaced" if one > 0.5 else "original" for one in p)
+        return
+    torch.testing.assert_close(found.logits, wanted(made), atol=2e-5, rtol=1e-5)
+    p = wanted(made).softmax(-1)
+    own = found.log_probs.exp() if name == "BertForTokenClassification" else found.probabilities
+    torch.testing.assert_close(own, p, atol=2e-6, rtol=0)
+
+
+def test_masks_of_a_pretrained_pair_are_the_librarys(folders: dict[str, Path]) -> None:
+    scope, trace, made = run(folders, "BertForPreTraining")
+    found = trace.outputs["masked token"]
+    assert found.positions == (trace.streams["text"].ids.index(scope.tokenizer.mask_id),)
+    wanted = made.prediction_logits[0, list(found.positions)]
+    torch.testing.assert_close(found.logits, wanted, atol=2e-5, rtol=1e-5)
+    assert "next sentence" not in scope.run(TEXT).outputs
+
+
+def test_each_token_is_named_by_its_class(folders: dict[str, Path]) -> None:
+    _, trace, made = run(folders, "BertForTokenClassification")
+    found, names = trace.outputs["token classes"], ("O", "B-PER", "B-LOC")
+    assert found.predicted == tuple(names[i] for i in made.logits[0].argmax(-1))
+    row = trace.streams["text"]
+    inside = [f"{t}/{n}" for t, n in zip(row.tokens, found.predicted, strict=True)][1:-1]
+    assert trace.output == " ".join(inside)
+
+
+def test_each_choice_is_a_row_of_its_own_behind_the_question(folders: dict[str, Path]) -> None:
+    _, trace, made = run(folders, "BertForMultipleChoice")
+    found, choices = trace.outputs["choice"], texts("BertForMultipleChoice")[1:]
+    assert found.names == choices
+    best = int(made.logits[0].argmax())
+    assert (found.predicted, found.stream, found.position) == (choices[best], ROWS[best], 0)
+    assert list(trace.streams) == list(ROWS[:3])
+    scope, long = models.load(folders["BertForMultipleChoice"], device="cpu"), " ".join(["a"] * 300)
+    with pytest.raises(models.InputError, match="row of choice 2 has"):
+        scope.run(long, TEXT, long)
+
+
+def test_a_decoder_that_reads_the_text_again_answers_from_its_end(folders: dict[str, Path]) -> None:
+    scope, trace, made = run(folders, "BartForSequenceClassification")
+    row, shifted = trace.streams["text"], trace.streams["decoder input"]
+    assert shifted.ids == (1, *row.ids[:-1])
+    assert trace.outputs["classes"].position == len(row.ids) - 1
+    last = scope.model.readout(
+        trace.activations[scope.model.sublayers[-1].after].value[0], "classes"
+    )[-1]
+    torch.testing.assert_close(last, made.logits[0], atol=2e-5, rtol=1e-5)
+
+
+def test_an_opt_whose_stream_is_projected_reads_out_as_it_answers(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 22, "num_attention_heads": 2, "ffn_dim": 31, "num_hidden_layers": 2}
+    more = {"vocab_size": VOCABULARY, "max_position_embeddings": 61, "word_embed_proj_dim": 14}
+    module = Case("OPTForCausalLM", "OPTConfig", sizes | more).save(tmp_path / "opt")
+    scope = models.load(tmp_path / "opt", device="cpu")
+    trace = scope.run("5 7 11 13")
+    with torch.no_grad():
+        logits = module(torch.tensor([trace.streams["text"].ids])).logits[0]
+    torch.testing.assert_close(trace.next_token.logits, logits, atol=2e-5, rtol=1e-5)
+    last = trace.activations[scope.model.sublayers[-1].after].value[0]
+    torch.testing.assert_close(scope.model.readout(last), logits, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_inspect_prints(
+    folders: dict[str, Path], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["inspect", str(folders[name])]) == 0
+    assert "attention: 2 layers" in capsys.readouterr().out
+
+
+REFUSED = {
+    "CLIPModel": ("CLIPConfig", {}, "reads image and text"),
+    "MambaForCausalLM": (
+        "MambaConfig",
+        {"vocab_size": VOCABULARY, "hidden_size": 22, "num_hidden_layers": 2},
+        "no softmax is taken",
+    ),
+    "RwkvForCausalLM": (
+        "RwkvConfig",
+        {"vocab_size": VOCABULARY, "hidden_size": 22, "num_hidden_layers": 2},
+        "no softmax is taken",
+    ),
+    "FNetForMaskedLM": ("FNetConfig", _WIDE, "no softmax is taken"),
+    "PerceiverForMaskedLM": (
+        "PerceiverConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 24,
+            "d_latents": 24,
+            "num_latents": 7,
+            "num_self_attends_per_block": 2,
+            "num_self_attention_heads": 2,
+            "num_cross_attention_heads": 2,
+            "max_position_embeddings": 61,
+        },
+        "it weighs .*7 × 7",
+    ),
+    "ViTForImageClassification": (
+        "ViTConfig",
+        {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},
+        "reads pixel values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_model_without_attention_between_tokens_is_refused_by_what_it_does(
+    tmp_path: Path, name: str
+) -> None:
+    config, sizes, sentence = REFUSED[name]
+    getattr(transformers, name)(getattr(transformers, config)(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=sentence):
+        models.load(tmp_path, device="cpu")
