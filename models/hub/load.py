@@ -275,6 +275,10 @@ def _hub_model(
     elif kind is MultipleChoice:
         settings |= {"position": probe.answering_position(module, sizes, choices=True)}
     model = kind(module, sizes, **settings)
+    if model.translates and sizes.start_id < 0:
+        raise CheckpointError(
+            "its files name neither decoder_start_token_id nor bos_token_id, so nothing says how its texts begin"
+        )
     probe.check_recorded(model)
     probe.check_two_steps(model)
     if model.kinds == (READER,) and not probe.looks_ahead(model):

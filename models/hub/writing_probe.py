@@ -30,7 +30,7 @@ def looks_back_only(module: nn.Module, sizes: HubConfig) -> bool:
 
     def keep(table: nn.Module, args: tuple, vectors: Tensor) -> Tensor:
         embedded.append(vectors.detach().requires_grad_())
-        return embedded[-1]
+        return embedded[-1].clone()  # which the model may change in place
 
     hook = module.get_input_embeddings().register_forward_hook(keep)
     try:

@@ -36,6 +36,7 @@ _WINDOW = {
 }  # fmt: skip
 _GPT = {"vocab_size": 53, "n_embd": 22, "n_head": 2, "n_layer": 2, "n_positions": 61}
 _BLOOM = {"vocab_size": 53, "hidden_size": 22, "n_head": 2, "n_layer": 2, "eos_token_id": None}
+_CTRL = {"vocab_size": 53, "n_embd": 22, "n_head": 2, "n_layer": 2, "n_positions": 61, "dff": 31}
 QWEN3_NEXT = Case("Qwen3NextForCausalLM", "Qwen3NextConfig", _SIZES | _LINEAR | _SHARED)
 # the case, and which cache bears out: (it can be kept, it goes back)
 KEEPS: list[tuple[Case, tuple[bool, bool]]] = [
@@ -46,6 +47,7 @@ KEEPS: list[tuple[Case, tuple[bool, bool]]] = [
     (QWEN3_NEXT, (True, False)),
     (Case("Gemma3ForCausalLM", "Gemma3TextConfig", _SIZES | _WINDOW), (True, True)),
     (Case("BloomForCausalLM", "BloomConfig", _BLOOM), (True, True)),
+    (Case("CTRLLMHeadModel", "CTRLConfig", _CTRL), (True, True)),  # scales its embeddings in place
     (BY_NAME["GPT2LMHeadModel"], (True, True)),
 ]  # fmt: skip
 MIXTURES = [

@@ -10,7 +10,7 @@ from checked import unchecked
 from hub_models import BY_NAME
 
 import models
-from models import Scope
+from models import CheckpointError, Scope
 from models.decoding import runs
 from models.hub.writers import CausalLM
 
@@ -96,3 +96,13 @@ def test_each_of_several_end_tokens_ends_a_text(
     assert own == generated(scope, given) == free[: at + 1]
     assert scope.model.end_ids == (unused, free[at])
     assert runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run.ended
+
+
+def test_a_translator_without_a_first_token_is_refused(tmp_path: Path) -> None:
+    none = {"decoder_start_token_id": None, "bos_token_id": None}
+    case = BY_NAME["T5ForConditionalGeneration"]
+    module = replace(case, sizes=case.sizes | none).make()
+    module.generation_config.decoder_start_token_id = None
+    module.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="neither decoder_start_token_id nor bos_token_id"):
+        models.load(tmp_path, device="cpu")
