@@ -26,9 +26,10 @@ Chosen = tuple[
     Any, ...
 ]  # for the model's fields that are not typed, in their order; empty where there is none
 SHORT = 64  # tokens of a text that may share a batch
-# Texts that share one where the model writes each one's answer first: alone, one reads ahead in what was written lately
-# (LiveSession.drafts), a batch does not. Measured with eng-fra, ms of CPU an edit: alone 22; of 2, 4, 8, 12 in a batch 31, 16, 12, 10.
-FEWEST_WRITTEN = 4
+# Texts that share one where the model writes each one's answer first. Of two, each alone has the first answer sooner, and costs no
+# more: alone one reads ahead in what was written lately (LiveSession.drafts). Measured with eng-fra, ms of CPU an edit: alone 23;
+# in a batch of 2, 3, 4, 8: 22, 19, 17, 13.
+FEWEST_WRITTEN = 3
 
 # Short runs side by side only wait for each other's interpreter lock, at every operation of torch; long ones for memory.
 _one_run, _one_long_run = threading.Lock(), threading.Lock()
