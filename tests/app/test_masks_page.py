@@ -23,7 +23,7 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
-from models.trace.edits import READY_MADE, Edits, MaskChange, for_kinds, ready_made
+from models.trace.edits import READY_MADE, Edits, MaskChange, for_kinds, mask_change, ready_made
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session import mask_notation as masks_notation
@@ -423,7 +423,7 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
     np.testing.assert_array_equal(arrays["logAfter"], np.float32(painted.after.log_probs))
     assert header["effect"]["sums"] == [painted.before.log_prob, painted.after.log_prob]
     assert [[q, k] for q, k, _ in header["painted"]] == [
-        list(cell) for cell in PAINTED.of("cross").forbidden
+        list(cell) for cell in mask_change(PAINTED, "cross").forbidden
     ]
     assert arrays["base"].any() == False  # noqa: E712 (padding is lifted; what is painted is told apart)
     assert [label[0] for label in header["keys"]][-1] == "[padding]"

@@ -19,6 +19,6 @@ def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[
     if not model.positions:
         labels["positions"] = "No position vectors"
     if spec.edits:
-        edited = dict.fromkeys(kinds.get(edit.kind, edit.kind) for edit in spec.edits.edits)
+        edited = dict.fromkeys(kinds.get(e.where.kind, e.where.kind) for e in spec.edits)
         labels["edits"] = f"Mask changed: {listed(list(edited))}"
     return labels
