@@ -23,6 +23,9 @@ TOKENIZER_FILES = (
     "vocab.json",
     "spiece.model",
     "tokenizer.model",
+    "source.spm",
+    "vocab-src.json",
+    "prophetnet.tokenizer",
 )
 BYTES = {
     "F64": 8,

@@ -24,6 +24,7 @@ from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
 from models.hub.labellers import REPLACED, Discriminator, TokenClassifier
 from models.hub.model import BACKWARDS, READER, HubModel
+from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.readers import Classifier, MaskedLM
 from models.hub.refusals import why_nothing_is_shown
 from models.hub.sizes import check_settings, sizes_of
@@ -206,10 +207,9 @@ def library_tokenizer(folder: Path) -> Any:
     """None where the folder holds none that can be read here."""
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
-    library = transformers_library().AutoTokenizer.from_pretrained(
+    return transformers_library().AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-    return library if getattr(library, "backend_tokenizer", None) is not None else None
 
 
 def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives: bool) -> HubConfig:
@@ -230,7 +230,8 @@ def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig)
         raise CheckpointError(
             f"its tokenizer has {len(library):,} tokens, but the model's embedding {sizes.vocab_size:,} rows"
         )
-    return HubTokenizer(library, special, sizes.vocab_size)
+    in_rust = getattr(library, "backend_tokenizer", None) is not None
+    return (HubTokenizer if in_rust else PythonTokenizer)(library, special, sizes.vocab_size)
 
 
 def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:

@@ -24,6 +24,13 @@ OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
 FRAMES = (OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING)
 
 
+def special_ids_of(library: Any) -> dict[str, int]:
+    """Return the ids of the special tokens that a tokenizer of transformers has, by the names that Attnscope gives them."""
+    named = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
+    named["unknown"] = library.unk_token_id
+    return {name: i for name, i in named.items() if i is not None}
+
+
 class HubTokenizer(Tokenizer):
     """A tokenizer that transformers has read. `special_ids` are by the names that Attnscope gives them."""
 
@@ -37,11 +44,7 @@ class HubTokenizer(Tokenizer):
         self.backend.encode_special_tokens = (
             True  # "<s>" typed in a text is four characters, not the start token
         )
-        named = {
-            name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")
-        }
-        named["unknown"] = library.unk_token_id
-        self.special_ids = {name: i for name, i in named.items() if i is not None} | special_ids
+        self.special_ids = special_ids_of(library) | special_ids
         self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
         self._of_bytes = '"ByteLevel"' in json.dumps(
             json.loads(self.backend.to_str()).get("decoder")
