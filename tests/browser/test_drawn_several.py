@@ -88,11 +88,12 @@ def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
     assert stage.attrs(".legend line", "stroke-dasharray") == DASHES[:3]
 
 
+@pytest.mark.parametrize("query", [0, 5])
 def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weight(
-    stage: Stage,
+    stage: Stage, query: int
 ) -> None:
-    _, arrays = shown(stage, chosen=(4,), query=5)
-    weights = arrays["weights"][0][5]
+    _, arrays = shown(stage, chosen=(4,), query=query)
+    weights = arrays["weights"][0][query]
     pads = stage.attrs(".strands rect", "data-side", "data-index", "y", "height")
     middle = {
         (p["data-side"], int(p["data-index"])): float(p["y"]) + float(p["height"]) / 2 for p in pads
@@ -101,7 +102,7 @@ def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weig
     for path in stage.attrs(".strands path", "d", "stroke-opacity"):
         for curve in path["d"].removeprefix("M").split("M"):
             numbers = [float(x) for x in curve.replace("C", " ").split()]
-            assert numbers[1] == pytest.approx(middle["query", 5], abs=0.1)
+            assert numbers[1] == pytest.approx(middle["query", query], abs=0.1)
             key = min(range(8), key=lambda k, y=numbers[-1]: abs(middle["key", k] - y))
             found[key] = float(path["stroke-opacity"])
     assert set(found) == {k for k in range(8) if weights[k] >= 0.05}
