@@ -161,7 +161,7 @@ class AttentionOnly(EncoderDecoder):
         if self.config.residual:
             c = tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
         formula = f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ"
-        return self._logits(c, formula, cache)
+        return self._logits(c, formula)
 
 
 def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:

@@ -16,7 +16,6 @@ from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
-from models.layers.weight_layouts import for_one_token
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Placed, tap
 from models.trace.outputs import NextToken, Output, first_choices
@@ -319,12 +318,8 @@ class Architecture(nn.Module, metaclass=_Named):
         return F.linear(self.last_norm(x), self.embedding.weight)
 
     def _logits(
-        self, x: Float[Tensor, "batch m d_model"], formula: str, cache: Cache | None = None
+        self, x: Float[Tensor, "batch m d_model"], formula: str
     ) -> Float[Tensor, "batch m vocab"]:
         """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
-        matrix = self.embedding.weight
-        if cache is not None and x.device.type == "cpu" and x.shape[:2].numel() == 1:
-            (matrix,) = cache.of_weights(
-                self.embedding, lambda embedding: (for_one_token(embedding.weight),)
-            )
-        return tap("", "logits", F.linear(x, matrix), self.writes, "vocab", formula)
+        logits = F.linear(x, self.embedding.weight)
+        return tap("", "logits", logits, self.writes, "vocab", formula)

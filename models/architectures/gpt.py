@@ -193,7 +193,7 @@ class GPT(Architecture):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
-        return self._logits(self._states(row, masks, cache, start), FORMULA, cache)
+        return self._logits(self._states(row, masks, cache, start), FORMULA)
 
     def _states(
         self, row: Int[Tensor, "batch m"], masks: Masks, cache: Cache | None = None, start: int = 0

@@ -265,4 +265,4 @@ class Seq2Seq(EncoderDecoder):
         readout = self.decoder(
             y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache
         )
-        return self._logits(readout, "readout · embeddingᵀ", cache)
+        return self._logits(readout, "readout · embeddingᵀ")

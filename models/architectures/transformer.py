@@ -123,4 +123,4 @@ class Transformer(EncoderDecoder):
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         x = self._embed_scaled(target, "target", start)
         x = self.decoder(x, memory, masks["decoder_self"], masks["cross"], cache)
-        return self._logits(x, "decoder output · embeddingᵀ", cache)
+        return self._logits(x, "decoder output · embeddingᵀ")

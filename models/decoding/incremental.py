@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
+from models.decoding.one_token import for_one_token
 from models.layers.cache import Cache
 from models.trace.edits import Edit, editing, effective, opens_ahead
 
@@ -48,6 +49,7 @@ class Incremental:
         self.memory = memory
         cached = use_cache and model.can_cache and not sees_ahead(model, self.edits)
         self.cache = Cache() if cached else None
+        self.one_token = for_one_token(model) if cached else model
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
@@ -61,7 +63,8 @@ class Incremental:
         start = self.n_cached
         masks = self.model.written_masks(self.given, row, start)
         with editing(self.edits, {self.model.writes: start}):
-            logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
+            model = self.model if row[:, start:].numel() > 1 else self.one_token
+            logits = model.decode(row[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else row.shape[1]
         return logits.float().log_softmax(-1)
 

@@ -4,15 +4,12 @@ The functions of `models/layers/similarity.py` are the readable route to the wei
 Tests hold one against the other.
 """
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
-from models.layers.weight_layouts import in_columns, kept, linear
 from models.trace import Placed, tap
 from models.trace.attend import attend
 from models.trace.deferred import Product
@@ -69,7 +66,7 @@ class MultiHeadAttention(Placed):
         return tap(
             self.path,
             "attn_out",
-            linear(self.W_O, joined, cache),
+            self.W_O(joined),
             self.kind.query_stream,
             "d_model",
             "Concat(head_out)·W_O",
@@ -80,35 +77,16 @@ class MultiHeadAttention(Placed):
         self, x: Tensor, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q of the new positions, k and v of all: from the cache, what a run has of them already."""
+        q = self._split(self.W_Q(x))
+        if self.kind.role == "cross" and cache is not None and self.path in cache:
+            return q, *cache.get(self.path)
+        k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
         if cache is None:
-            return (
-                self._split(self.W_Q(x)),
-                self._split(self.W_K(memory)),
-                self._split(self.W_V(memory)),
-            )
-        if self.kind.role == "cross":
-            if self.path not in cache:
-                cache.put(self.path, self._split(self.W_K(memory)), self._split(self.W_V(memory)))
-            return self._split(linear(self.W_Q, x, cache)), *cache.get(self.path)
-        together = F.linear(
-            x, *cache.of_weights(self, MultiHeadAttention._side_by_side)
-        )  # a step of one token is all overhead
-        q, k, v = (
-            together.view(*x.shape[:2], 3, self.n_heads, self.d_head)
-            .permute(2, 0, 3, 1, 4)
-            .unbind()
-        )
-        return q, *cache.append(self.path, k, v)
-
-    def _side_by_side(self) -> tuple[Tensor, Tensor]:
-        """W_Q, W_K and W_V as one matrix, with its bias."""
-        layers = (self.W_Q, self.W_K, self.W_V)
-        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-        return kept(
-            "side by side",
-            (*weights, *biases),
-            lambda: (in_columns(torch.cat(weights)), torch.cat(biases)),
-        )
+            return q, k, v
+        if self.kind.role != "cross":
+            return q, *cache.append(self.path, k, v)
+        cache.put(self.path, k, v)
+        return q, k, v
 
     def _split(self, x: Tensor) -> Tensor:
         batch, n, _ = x.shape

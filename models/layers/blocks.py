@@ -14,7 +14,6 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
-from models.layers.weight_layouts import linear
 from models.trace import Placed, tap
 from models.trace.deferred import Product
 
@@ -58,7 +57,7 @@ class FeedForward(Placed):
             nn.init.zeros_(projection.bias)
 
     def forward(
-        self, x: Float[Tensor, "batch n d_model"], mark: str = "", cache: Cache | None = None
+        self, x: Float[Tensor, "batch n d_model"], mark: str = ""
     ) -> Float[Tensor, "batch n d_model"]:
         """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
@@ -69,14 +68,14 @@ class FeedForward(Placed):
             return made[0]
 
         ff_pre = tap(
-            self.path, f"{mark}ff_pre", linear(self.W_1, x, cache), self.stream, "d_ff",
+            self.path, f"{mark}ff_pre", self.W_1(x), self.stream, "d_ff",
             "x·W₁ + b₁", lambda: Product.of(self.W_1, x),
         )  # (batch, n, d_ff)  # fmt: skip
         ff_post = tap(
             self.path, f"{mark}ff_post", activate(ff_pre), self.stream, "d_ff", formula, post
         )  # (batch, n, d_ff)  # fmt: skip
         return tap(
-            self.path, f"{mark}ff_out", linear(self.W_2, ff_post, cache), self.stream, "d_model",
+            self.path, f"{mark}ff_out", self.W_2(ff_post), self.stream, "d_model",
             "ff_post·W₂ + b₂", lambda: Product.of(self.W_2, made[0]),
         )  # (batch, n, d_model)  # fmt: skip
 
@@ -166,7 +165,7 @@ class SelfLayer(Placed):
         )
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask, cache))
         x = tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
-        x = self.add_norm_2(x, lambda h: self.ff(h, cache=cache))
+        x = self.add_norm_2(x, self.ff)
         return tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
 
     @property
@@ -227,7 +226,7 @@ class CrossLayer(Placed):
         x = tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.cross_attn(h, memory, cross_mask, cache))
         x = tap(self.path, "resid_mid_cross", x, self.stream, "d_model", self.add_norm_2.formula)
-        x = self.add_norm_3(x, lambda h: self.ff(h, cache=cache))
+        x = self.add_norm_3(x, self.ff)
         return tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
 
     @property

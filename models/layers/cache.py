@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar, runtime_checkable
 
-from torch import Tensor, nn
+from torch import Tensor
 
 LEAST_ROOM = 32  # positions; a cache that is full doubles its room
 
@@ -17,17 +17,14 @@ class Other(Protocol):
 
 
 AnOther = TypeVar("AnOther", bound=Other)
-Module = TypeVar("Module", bound=nn.Module)
 
 
 class Cache:
-    """What one decoding run keeps, by the path of the module that made it: keys and values, or an RNN's state, the batch first.
-    What is worked out of the weights once is kept by the module itself."""
+    """What one decoding run keeps, by the path of the module that made it: keys and values, or an RNN's state, the batch first."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Tensor, ...]] = {}
         self._growing: dict[str, _Growing] = {}
-        self._of_weights: dict[nn.Module, tuple[Tensor | None, ...]] = {}
         self._others: dict[str, Other] = {}
 
     def __contains__(self, path: str) -> bool:
@@ -45,14 +42,6 @@ class Cache:
         if path not in self._growing:
             self._growing[path] = _Growing(k)
         return self._growing[path].append(k, v)
-
-    def of_weights(
-        self, module: Module, make: Callable[[Module], tuple[Tensor | None, ...]]
-    ) -> tuple[Tensor | None, ...]:
-        """What `make` gives of this module, made at the first call in this run: the weights stay as they are while it writes."""
-        if module not in self._of_weights:
-            self._of_weights[module] = make(module)
-        return self._of_weights[module]
 
     def other(self, path: str, make: Callable[[], AnOther]) -> AnOther:
         """Another library's cache of this run, made at the first call."""

@@ -1,8 +1,6 @@
 """The readable attention against torch's fused kernel, arithmetic by hand, and numerical gradients."""
 
-import gc
 import math
-import weakref
 
 import pytest
 import torch
@@ -14,7 +12,6 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
-from models.layers.weight_layouts import in_columns, kept, linear
 from models.trace import record
 
 SHAPE = (BATCH, N_HEADS, N_TARGET, D_HEAD)
@@ -140,77 +137,7 @@ def test_cache_goes_on_where_it_was_cut_and_leaves_what_it_gave_when_it_outgrows
         assert torch.equal(v, -k)
 
 
-def test_what_a_run_works_out_of_the_weights_is_made_once_and_not_reordered():
-    cache, calls, layers = Cache(), [], [torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)]
-    for layer in layers * 2:
-        made = cache.of_weights(layer, lambda layer: calls.append(layer) or (2 * layer.weight,))
-        assert torch.equal(made[0], 2 * layer.weight)
-        cache.reorder(torch.tensor([1, 0]))
-    assert calls == layers
-
-
-def test_what_is_worked_out_of_weights_stands_until_they_change_and_goes_with_them():
-    layer, calls = torch.nn.Linear(5, 3), []
-
-    def twice():
-        return kept(
-            "twice",
-            [layer.weight, layer.bias],
-            lambda: calls.append(1) or (2 * layer.weight, 2 * layer.bias),
-        )
-
-    weight = twice()[0]
-    assert twice()[0] is weight
-    assert not weight.requires_grad
-    assert kept("thrice", [layer.weight], lambda: (3 * layer.weight,))[0].equal(3 * layer.weight)
-    for change in (
-        lambda: layer.bias.zero_(),
-        lambda: layer.load_state_dict(torch.nn.Linear(5, 3).state_dict()),
-    ):
-        with torch.no_grad():
-            change()
-        assert twice()[0].equal(2 * layer.weight)
-        assert twice()[1].equal(2 * layer.bias)
-    layer.double()  # other tensors behind the same parameters
-    assert twice()[0].equal(2 * layer.weight)
-    assert len(calls) == 4
-    made = weakref.ref(twice()[0])
-    del layer
-    gc.collect()
-    assert made() is None
-
-
-def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
-    matrix = torch.randn(7, 5)
-    laid = in_columns(matrix)
-    assert laid.equal(matrix)
-    assert laid.stride() == (1, 7)
-
-
-def test_one_token_of_a_run_is_multiplied_by_columns_and_comes_out_the_same():
-    for d_out, stride in (
-        (7, (1, 7)),
-        (5, (1, 5)),
-        (3, (5, 1)),
-    ):  # a wide matrix is read row by row
-        layer, cache, one, many = (
-            torch.nn.Linear(5, d_out),
-            Cache(),
-            torch.randn(1, 1, 5),
-            torch.randn(1, 2, 5),
-        )
-        with torch.no_grad():
-            for x, run in ((many, cache), (one, None)):
-                assert linear(layer, x, run).equal(layer(x))
-                assert not cache._of_weights
-            torch.testing.assert_close(linear(layer, one, cache), layer(one))
-            bias, weight = cache._of_weights[layer]
-            assert weight.equal(layer.weight)
-            assert weight.stride() == stride
-            assert bias is layer.bias
-
-
-def test_side_by_side_in_a_run_q_k_and_v_are_what_each_matrix_gives():
+def test_with_a_cache_q_k_and_v_are_those_without():
     attention = MultiHeadAttention(N_HEADS * D_HEAD, N_HEADS, ENCODER_SELF).eval()
     for layer in (attention.W_Q, attention.W_K, attention.W_V):
         torch.nn.init.normal_(layer.bias)

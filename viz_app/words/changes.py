@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from models.runs.spec import RunSpec
+from models.trace.edits import MaskChange
 from viz_app.words.training import listed
 
 
@@ -19,6 +20,9 @@ def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[
     if not model.positions:
         labels["positions"] = "No position vectors"
     if spec.edits:
-        edited = dict.fromkeys(kinds.get(e.where.kind, e.where.kind) for e in spec.edits)
-        labels["edits"] = f"Mask changed: {listed(list(edited))}"
+        masks = [edit.where for edit in spec.edits if isinstance(edit, MaskChange)]
+        places = dict.fromkeys(kinds.get(w.kind or "", w.describe()[0]) for w in masks)
+        others = [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]
+        changed = [f"Mask changed: {listed(list(places))}"] if places else []
+        labels["edits"] = "; ".join([*changed, *others])
     return labels
