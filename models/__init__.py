@@ -1,4 +1,4 @@
-"""Attnscope's back end: small, readable, trainable models whose every intermediate can be seen.
+"""Attention models of known internals: load, run, record, edit and generate.
 
 import models
 scope = models.load("eng-fra")

@@ -1,9 +1,11 @@
-"""A checkpoint is a folder: config.json, model.safetensors, tokenizer.json, training.json. Nothing is ever unpickled.
+"""Save, open and describe checkpoint folders. Nothing is ever unpickled.
 
-Weights are kept in half precision. Every file is replaced whole or not at all; the weights, written last, carry the
-step they belong to, and a record that ran ahead of them (killed in between) is cut back to that step when read.
-The record holds the checksums of the other files, so that one that was changed or exchanged is said to be. What has no
-checksum there (an older checkpoint, one made by hand) opens, and nothing is claimed of it; `seal` adds them.
+A checkpoint is a folder of config.json, model.safetensors, tokenizer.json and training.json.
+Weights are stored in half precision. Every file is replaced whole or not at all. The weights are
+written last and carry their training step; if the run was killed before that, a record that is
+ahead of the weights is cut back to their step on reading. The record holds the checksums of the
+other files, so a changed or exchanged file is reported. A file without a checksum there (an older
+checkpoint, one made by hand) opens unchecked; `seal` adds the checksums.
 """
 
 import json
@@ -34,13 +36,13 @@ from models.scores import at_snapshot
 from models.tokenizers.base import Tokenizer
 from models.training_record import check_record
 
-BEFORE = f"{WEIGHTS} before"  # in the checksums: the weights that are being replaced
-ATTEMPTS = 3  # to read a checkpoint that is being written
+BEFORE = f"{WEIGHTS} before"  # key in the checksums for the weights being replaced
+ATTEMPTS = 3  # at reading a checkpoint that is being written
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory: the model in float32 and evaluation mode, on the CPU."""
+    """Checkpoint in memory: the model in float32 and evaluation mode, on the CPU."""
 
     path: Path
     model: Model
@@ -51,34 +53,40 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]
 ) -> None:
-    """Write or update a checkpoint folder. `training["step"]` is the step of these weights."""
+    """Write or update a checkpoint folder; `training["step"]` is the step of these weights."""
     config = {"architecture": name_of(model.config), **asdict(model.config)}
     contents = {
         CONFIG: json.dumps(config, indent=1).encode(),
         TOKENIZER: tokenizer.to_json().encode(),
         WEIGHTS: weights.half_bytes(model.state_dict(), {"step": str(training["step"])}),
     }
-    there = checksums(folder)
-    sums = there | {name: checksum(content) for name, content in contents.items()}
+    old_sums = checksums(folder)
+    sums = old_sums | {name: checksum(content) for name, content in contents.items()}
     write_bytes(folder / CONFIG, contents[CONFIG])
     write_bytes(folder / TOKENIZER, contents[TOKENIZER])
-    if (
-        WEIGHTS in there
-    ):  # killed before the new weights are there, the old ones are those of this checkpoint too
-        _write_record(folder, training | {"checksums": sums | {BEFORE: there[WEIGHTS]}})
+    if WEIGHTS in old_sums:  # if killed before the new weights are written, the old ones count
+        _write_record(folder, training | {"checksums": sums | {BEFORE: old_sums[WEIGHTS]}})
     write_bytes(folder / WEIGHTS, contents[WEIGHTS])
     _write_record(folder, training | {"checksums": sums})
 
 
 def add_to_record(folder: Path, **entries: Any) -> None:
-    """Write entries into a checkpoint's training.json, replaced whole; its checksums stay as they are.
+    """Add entries to a checkpoint's training.json, replacing the file whole.
 
-    Raises CheckpointError if it cannot be read, ValueError if an entry is not of its form."""
+    The checksums stay as they are.
+
+    Raises:
+        CheckpointError: The record cannot be read.
+        ValueError: An entry is malformed.
+    """
     _write_record(folder, read_json(folder / RECORD) | entries)
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """File → checksum of what the record vouches for, as it lies on the disk: configuration, tokenizer, weights, snapshots."""
+    """Return file → checksum of each file that the record covers.
+
+    These are configuration, tokenizer, weights and snapshots.
+    """
     paths = [
         folder / CONFIG,
         folder / TOKENIZER,
@@ -93,9 +101,11 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def seal(folder: Path) -> dict[str, str]:
-    """Write the checksums of a checkpoint's files as they are now into its training.json; returns them.
+    """Write the current checksums of a checkpoint's files into its training.json and return them.
 
-    Raises CheckpointError if it, or one of its snapshots, does not open."""
+    Raises:
+        CheckpointError: The checkpoint, or one of its snapshots, does not open.
+    """
     for snapshot in (None, *snapshots(folder)):
         _open(folder, snapshot, claimed={})
     add_to_record(folder, checksums=(sums := checksums(folder)))
@@ -103,37 +113,25 @@ def seal(folder: Path) -> dict[str, str]:
 
 
 def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoint:
-    """Read a checkpoint folder, or the snapshot of its weights at a step. Raises CheckpointError."""
+    """Read a checkpoint folder, or the snapshot of its weights at one step.
+
+    Raises:
+        CheckpointError: A file is missing, damaged or does not fit the others.
+    """
     return _open(Path(folder), snapshot)
 
 
 def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = None) -> Checkpoint:
-    """`claimed` checksums count instead of those in the record."""
+    """Open a checkpoint; `claimed`, if given, replaces the checksums in the record."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder")
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
     path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
-    for attempt in range(
-        ATTEMPTS
-    ):  # a run may replace the weights and then the record between two of these reads
-        contents = {p: read_bytes(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}
-        # the record last: it knows older weights
-        training = read_json(folder / RECORD)
-        with named(folder / RECORD):
-            check_record(training)
-        sums = training.pop("checksums", {})
-        try:
-            _check_sums(folder, contents, sums if claimed is None else claimed)
-            break
-        except CheckpointError:
-            if attempt == ATTEMPTS - 1:
-                raise
-    blank, tokenizer = (
-        _blank(folder, contents[folder / CONFIG]),
-        _tokenizer(folder, contents[folder / TOKENIZER]),
-    )
+    contents, training = _read_consistent(folder, path, claimed)
+    blank = _blank(folder, contents[folder / CONFIG])
+    tokenizer = _tokenizer(folder, contents[folder / TOKENIZER])
     if tokenizer.vocab_size != blank.config.vocab_size:
         raise CheckpointError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
@@ -151,16 +149,40 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
     return Checkpoint(folder, model, tokenizer, training)
 
 
+def _read_consistent(
+    folder: Path, weights_path: Path, claimed: dict[str, str] | None
+) -> tuple[dict[Path, bytes], dict[str, Any]]:
+    """Read the files and the record, again if a run replaced some of them between two reads."""
+    for attempts_left in reversed(range(ATTEMPTS)):
+        contents = {p: read_bytes(p) for p in (folder / CONFIG, folder / TOKENIZER, weights_path)}
+        training = read_json(folder / RECORD)  # last, because it also knows the older weights
+        with named(folder / RECORD):
+            check_record(training)
+        sums = training.pop("checksums", {})
+        try:
+            _check_sums(folder, contents, sums if claimed is None else claimed)
+        except CheckpointError:
+            if not attempts_left:
+                raise
+        else:
+            return contents, training
+    raise AssertionError("the last attempt returns or raises")
+
+
 @dataclass(frozen=True)
 class Description:
-    """What a checkpoint's small files say of it."""
+    """Family and training record of a checkpoint, from its small files."""
 
     family: Family
     training: dict[str, Any]
 
 
 def describe(folder: str | Path) -> Description:
-    """What a checkpoint says it is; no weight is read, and nothing is built. Raises CheckpointError."""
+    """Describe a checkpoint without reading weights or building the model.
+
+    Raises:
+        CheckpointError: The configuration or the record cannot be read.
+    """
     training = read_json(Path(folder) / RECORD)
     with named(Path(folder) / RECORD):
         check_record(training)
@@ -168,7 +190,11 @@ def describe(folder: str | Path) -> Description:
 
 
 def config_of(folder: str | Path) -> Config:
-    """The sizes of a checkpoint's model; nothing is built. Raises CheckpointError."""
+    """Return the configuration of a checkpoint's model without building it.
+
+    Raises:
+        CheckpointError: The configuration cannot be read.
+    """
     return _config(Path(folder), read_bytes(Path(folder) / CONFIG))
 
 
@@ -180,17 +206,18 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, str]) -> None:
     for path, content in contents.items():
         name = path.relative_to(folder).as_posix()
-        wanted = [
+        expected = [
             claimed[n] for n in ((name, BEFORE) if name == WEIGHTS else (name,)) if n in claimed
         ]
-        if wanted and checksum(content) not in wanted:
+        if expected and checksum(content) not in expected:
             raise CheckpointError(
-                f"{path}: changed since the checkpoint was saved; if it should be, `attnscope seal` its folder"
+                f"{path}: changed since the checkpoint was saved; "
+                "if that was intended, run `attnscope seal` on its folder"
             )
 
 
 def _blank(folder: Path, content: bytes) -> Model:
-    """The model that config.json describes, without its numbers."""
+    """Return the model that config.json describes, without values in its parameters."""
     config = _config(folder, content)
     with named(folder / CONFIG):
         return weights.blank(config)

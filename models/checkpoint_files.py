@@ -1,5 +1,4 @@
-"""The files of a checkpoint folder: what they are called, how much is read of each, and how one is replaced whole or not at
-all."""
+"""The files of a checkpoint folder: names, size limits, and atomic replacement."""
 
 import hashlib
 import json
@@ -26,41 +25,46 @@ LARGEST = {
     TOKENIZER: 2**25,
     RECORD: 2**24,
     WEIGHTS: weights.LARGEST,
-}  # bytes that are read of a file
-CHUNK = 2**24  # bytes of weights read at a time
+}  # bytes, at most, of each file
+CHUNK = 2**24  # bytes of weights per read
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and is removed if it does not."""
+    """Yield a temporary path that replaces `path` if the block succeeds, else is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write the whole file or leave the old one; OSError (a full disk, say) leaves the old one."""
+    """Write the whole file, or leave the old one in place if writing fails.
+
+    Raises:
+        OSError: The file cannot be written (a full disk, for example).
+    """
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def checksum(content: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
+    """Return the SHA-256 of the content in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
+    """Return the path of the snapshot taken at a training step."""
     return folder / "snapshots" / f"{step:06d}.safetensors"
 
 
 def snapshots(folder: Path) -> list[int]:
-    """The steps of which this checkpoint keeps the weights, ascending; files of other names are none of its own."""
+    """Return the steps of a checkpoint's snapshots in ascending order; ignore other file names."""
     names = [path.name for path in (folder / "snapshots").glob("*.safetensors") if path.is_file()]
     steps = {
         int(name.partition(".")[0])
@@ -72,7 +76,7 @@ def snapshots(folder: Path) -> list[int]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """What is wrong with a file, as a CheckpointError that names it."""
+    """Re-raise any error about a file as a CheckpointError that names it."""
     try:
         yield
     except (TypeError, ValueError, RuntimeError, MemoryError, OSError) as error:
@@ -80,9 +84,12 @@ def named(path: Path) -> Iterator[None]:
 
 
 def read_bytes(path: Path, largest: int | None = None) -> bytes:
-    """Return what a regular file holds, if that is at most `largest` bytes (default: the limit of its name).
+    """Return the content of a file of at most `largest` bytes (default: the limit of its name).
 
-    Raises CheckpointError, at once where it is no regular file: reading a pipe or a device may never end."""
+    Raises:
+        CheckpointError: The file is unreadable, too large or not a regular file. Pipes and devices
+            are refused before any read, which might never end.
+    """
     largest = LARGEST.get(path.name, LARGEST[WEIGHTS]) if largest is None else largest
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -107,17 +114,17 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for a pipe's other end."""
+    """Open without waiting for the other end of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _too_large(path: Path, largest: int) -> CheckpointError:
-    return CheckpointError(f"{path}: larger than the {largest:,} bytes that are read of it")
+    return CheckpointError(f"{path}: larger than the limit of {largest:,} bytes")
 
 
 def _read_reporting(file: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes of a file of weights and report the progress."""
-    content = BytesIO()  # which hands out what it holds without a copy
+    """Read `size` bytes of a weights file, reporting progress."""
+    content = BytesIO()  # returns its content without a copy
     while part := file.read(min(CHUNK, size - content.tell())):
         content.write(part)
         loading.report_progress(loading.READ, content.tell(), size - 1)
@@ -131,13 +138,17 @@ def read_json(
     largest: int | None = None,
     finite: bool = True,
 ) -> dict[str, Any]:
-    """Parse the JSON object in a file, or in its `content` if that was read before; NaN and infinity only if not `finite`.
+    """Parse the JSON object in a file, or in its `content` if that was read before.
 
-    Raises CheckpointError, whatever the file holds."""
+    NaN and infinity are accepted only if not `finite`.
+
+    Raises:
+        CheckpointError: The file cannot be read or does not hold a JSON object.
+    """
     try:
-        found = json.loads(
+        value = json.loads(
             (read_bytes(path, largest) if content is None else content).decode("utf-8"),
-            parse_constant=_no_number if finite else None,
+            parse_constant=_reject_constant if finite else None,
         )
     except CheckpointError:
         raise
@@ -147,10 +158,10 @@ def read_json(
         raise CheckpointError(
             f"{path}: not readable as JSON ({str(error) or 'out of memory'})"
         ) from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: wanted a JSON object")
-    return found
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a finite number")

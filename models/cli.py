@@ -26,14 +26,14 @@ from models.trace.outputs import ClassProbabilities, Numbers, TokenClasses, Toke
 from models.training.recipes import PLANS
 
 DTYPES = ("float32", "bfloat16", "float16")
-IN_NUMBERS = (
-    "in which numbers a model of Hugging Face runs (those of its files); what is shown is float32"
+DTYPE_HELP = (
+    "dtype for Hugging Face models (default: the checkpoint's); values are shown in float32"
 )
 PAIRS = {"nargs": "+", "metavar": "FILE"}
-TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
+TWO_WAYS = "a tab-separated file, or two files aligned line by line; .gz too"
 TEXTS = (
-    "files of text, tables (.tsv) by their first column (language, mlm, permutation); question, context and answer, tabs between "
-    "(span); text and label (classify)"
+    "text files, or the first column of .tsv tables (language, mlm, permutation); "
+    "tab-separated question, context and answer (span); tab-separated text and label (classify)"
 )
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
@@ -42,8 +42,10 @@ def main(
     arguments: Sequence[str] | None = None,
     open_app: Callable[[argparse.Namespace], int] | None = None,
 ) -> int:
-    """Run the command, or `open_app` where none is given. An error that a user can cause ends with one line on stderr
-    and status 1, Ctrl-C with one and 130."""
+    """Run the command, or `open_app` if no command is given.
+
+    An error that a user can cause prints one line on stderr and returns 1; Ctrl-C returns 130.
+    """
     parser = _parser()
     parser.set_defaults(run=open_app or _no_app)
     options = parser.parse_args(arguments)
@@ -72,16 +74,16 @@ def _parser() -> argparse.ArgumentParser:
     inspect.set_defaults(run=_inspect)
     seal = commands.add_parser(
         "seal",
-        help="take a checkpoint's files as they are: write their checksums into its training.json",
+        help="accept a checkpoint's files as they are: write their checksums into training.json",
     )
     seal.add_argument("checkpoint", nargs="+")
     seal.set_defaults(run=_seal)
     for command in (train, decode, evaluate, inspect):
         command.add_argument(
-            "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)"
+            "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first available)"
         )
     for command in (decode, inspect):
-        command.add_argument("--dtype", choices=DTYPES, default=argparse.SUPPRESS, help=IN_NUMBERS)
+        command.add_argument("--dtype", choices=DTYPES, default=argparse.SUPPRESS, help=DTYPE_HELP)
     return parser
 
 
@@ -89,40 +91,41 @@ def _add_app_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument(
-        "--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too"
+        "--models", type=Path, metavar="DIR", help="also offer the checkpoints in this folder"
     )
     parser.add_argument(
         "--module",
         metavar="FILE.py:FUNCTION",
-        help="open the module of your own that this function watches, too",
+        help="also open your own module, the one that this function watches",
     )
     parser.add_argument(
         "--share",
         nargs="?",
         const="0.0.0.0",
         metavar="ADDRESS",
-        help="let others in: listen on this address of the machine (all of them), and open no folders but those of --models",
+        help="let other machines connect: listen on this address (default: all addresses) "
+        "and open only the folders in --models",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="a name by which the app is reached, of a proxy before it, say",
+        help="a host name by which the app is reached (of a proxy, for example)",
     )
     parser.add_argument(
         "--keep",
         metavar="MB",
-        help="memory for opened models and their runs (512); what was not used for longest goes",
+        help="memory for opened models and their runs (512); the least recently used go first",
     )
-    parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
-    parser.add_argument("--dtype", choices=DTYPES, help=IN_NUMBERS)
+    parser.add_argument("--device", help="cuda, mps or cpu (the first available)")
+    parser.add_argument("--dtype", choices=DTYPES, help=DTYPE_HELP)
 
 
 def _add_train(commands: Any) -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
-    train.add_argument("--model", choices=kinds, help="what to train (the first that the task has)")
+    train.add_argument("--model", choices=kinds, help="model to train (the task's first)")
     train.add_argument(
         "--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}"
     )
@@ -133,21 +136,21 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
         "--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data"
     )
     train.add_argument(
-        "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)"
+        "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokenizer (translation)"
     )
     train.add_argument(
         "--from",
         dest="start",
         metavar="CHECKPOINT",
-        help="go on from this checkpoint's weights, with its tokens",
+        help="continue from this checkpoint's weights, with its tokenizer",
     )
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     over = train.add_mutually_exclusive_group()
     over.add_argument(
-        "--resume", action="store_true", help="go on from the last saved state in --out"
+        "--resume", action="store_true", help="continue from the last saved state in --out"
     )
     over.add_argument(
-        "--overwrite", action="store_true", help="take away what an earlier run has left in --out"
+        "--overwrite", action="store_true", help="remove the files of an earlier run in --out"
     )
     train_command.add_settings(train)
     train.set_defaults(run=train_command.train)
@@ -156,23 +159,23 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
 
 def _add_decode(commands: Any) -> argparse.ArgumentParser:
     decode = commands.add_parser(
-        "decode", help="print what a checkpoint writes for a text, or answers"
+        "decode", help="print the text a checkpoint generates, or its answer"
     )
     decode.add_argument("checkpoint")
     decode.add_argument(
         "text",
         nargs="+",
-        help="a text; of a model that is asked several, all: a question and its text",
+        help="the input text; several for a model with several inputs (a question and its context)",
     )
     decode.add_argument(
         "--order",
         nargs="+",
         type=int,
         metavar="POSITION",
-        help="of a model that predicts in an order: all tokens of the text, counted from 0, the first to be predicted first",
+        help="prediction order of an order-based model: every position of the text, from 0",
     )
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
-    decode.add_argument("--seed", type=int, default=1, help="of --how sample")
+    decode.add_argument("--seed", type=int, default=1, help="random seed for --how sample")
     decode.set_defaults(run=_decode)
     return decode
 
@@ -184,19 +187,19 @@ def _add_evaluate(commands: Any) -> argparse.ArgumentParser:
         "--data",
         type=Path,
         **PAIRS,
-        help=f"the pairs the split is taken from (translation); {TEXTS}",
+        help=f"the pairs to split (translation); {TEXTS}",
     )
     evaluate.add_argument(
-        "--test", type=Path, **PAIRS, help=f"score on all of these pairs: {TWO_WAYS} (translation)"
+        "--test", type=Path, **PAIRS, help=f"pairs to score, all of them: {TWO_WAYS} (translation)"
     )
-    evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
+    evaluate.add_argument("--limit", type=_positive, help="maximum number of cases")
     evaluate.add_argument(
-        "--by-length", action="store_true", help="the score of short and of long sources too"
+        "--by-length", action="store_true", help="also print the score by source length"
     )
     evaluate.add_argument(
         "--snapshots",
         action="store_true",
-        help="the score of each snapshot of its training, one by one",
+        help="score each training snapshot instead of the final weights",
     )
     evaluate.add_argument(
         "--record", action="store_true", help="write the result into the checkpoint's training.json"
@@ -212,36 +215,45 @@ def _positive(text: str) -> int:
 
 
 def _no_app(options: argparse.Namespace) -> int:
-    raise ValueError("the app belongs to the command attnscope; this is the back end alone")
+    raise ValueError("the app needs the command attnscope; this is only the back end")
 
 
-def _opened(options: argparse.Namespace, device: str | torch.device) -> Scope:
-    """The checkpoint that is named. Raises ValueError for a --dtype other than that in which a model of ours runs."""
+def _open_scope(options: argparse.Namespace, device: str | torch.device) -> Scope:
+    """Open the named checkpoint.
+
+    Raises:
+        ValueError: --dtype does not apply to this checkpoint.
+    """
     scope = load(options.checkpoint, device=device, dtype=options.dtype)
     if options.dtype not in (None, "float32") and not isinstance(scope.model, HubModel):
-        raise ValueError(f"--dtype is for models of Hugging Face; {scope.name} runs in float32")
+        raise ValueError(
+            f"--dtype applies to Hugging Face models only; {scope.name} runs in float32"
+        )
     return scope
 
 
 def _decode(options: argparse.Namespace) -> int:
-    scope = _opened(options, chosen_device(options.device))
+    scope = _open_scope(options, chosen_device(options.device))
     orders = [field.name for field in scope.model.fields if field.kind == ORDER]
     if options.order and not orders:
-        raise ValueError(f"--order is for a model that predicts in an order; {scope.name} does not")
+        raise ValueError(f"--order does not apply to {scope.name}: it does not predict in an order")
     if not scope.model.can_write:
         order = {name: options.order for name in orders if options.order}
         print("\n".join(_answers(scope.run(*options.text, **order))))
         return 0
     if len(options.text) > 1:
-        raise ValueError(f"{scope.name} goes on from one text, not from {len(options.text)}")
+        raise ValueError(f"{scope.name} takes one prompt, got {len(options.text)}")
     settings = {"seed": options.seed} if options.how == "sample" else {}
     print(scope.write(options.text[0], options.how, **settings).text)
     return 0
 
 
 def _answers(trace: Trace) -> Iterator[str]:
-    """What a model that does not write says: its answer's text, and of each class how probable it is; of one that predicts in an
-    order, token by token in that order, how surprising each was and what was expected."""
+    """Yield the lines of an answer from a model that does not generate.
+
+    These are the answer's text and the probability of each class. A model that predicts in an order
+    gets one line for each token in that order: how surprising it was and which one was expected.
+    """
     classes = {
         name: output
         for name, output in trace.outputs.items()
@@ -280,7 +292,7 @@ def _seal(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    scope = _opened(options, "cpu")
+    scope = _open_scope(options, "cpu")
     if isinstance(scope.model, HubModel):
         print("\n".join(description(scope)))
         return 0

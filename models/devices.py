@@ -1,4 +1,4 @@
-"""The device that models run on."""
+"""Choice of the device that models run on."""
 
 import os
 
@@ -6,7 +6,7 @@ import torch
 
 
 def default_device() -> torch.device:
-    """What the environment variable ATTNSCOPE_DEVICE says, else CUDA, then MPS, then the CPU."""
+    """Return the device in ATTNSCOPE_DEVICE, else CUDA, then MPS, then the CPU."""
     if named := os.environ.get("ATTNSCOPE_DEVICE"):
         return named_device(named)
     if torch.cuda.is_available():
@@ -15,12 +15,16 @@ def default_device() -> torch.device:
 
 
 def chosen_device(name: str | torch.device | None) -> torch.device:
-    """The named device, else the default one."""
+    """Return the named device, or the default one if the name is empty."""
     return named_device(name) if name else default_device()
 
 
 def named_device(name: str | torch.device) -> torch.device:
-    """Raises ValueError for a device that there is not."""
+    """Return the device of this name.
+
+    Raises:
+        ValueError: The device is not available.
+    """
     try:
         torch.empty(0, device=name)
         return torch.device(name)

@@ -1,12 +1,12 @@
-"""The errors that several packages raise."""
+"""Errors that several packages raise."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged, changed or of the wrong shape, and how."""
+    """Missing, damaged, changed or mismatched checkpoint."""
 
 
 class InputError(ValueError):
-    """Something a model cannot read or be shown with, and the field of the model that it was given in."""
+    """Invalid input to a model; `field` names the model's input field."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)

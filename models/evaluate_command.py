@@ -1,11 +1,11 @@
-"""`attnscope evaluate`: a checkpoint's score on held-out cases, printed and, when asked for, recorded."""
+"""`attnscope evaluate`: score a checkpoint on held-out cases, print and record the score."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tqdm import tqdm
@@ -27,17 +27,17 @@ from models.training.evaluation import METRICS, by_length, hypotheses, signature
 from models.training.likelihood import PERPLEXITY, baselines, likelihoods
 from models.training.task import Case, Passage, Task
 
-Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask  # tasks that measure themselves
-SETTINGS = ("lm_weight", "fold")  # of a task, that its data's record holds
+Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask  # tasks with `evaluate`
+SETTINGS = ("lm_weight", "fold")  # task settings stored in the data's record
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
-    """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
-    if task.metric == PERPLEXITY:
+    """Score the saved checkpoint on the whole test split and add the result to its record."""
+    if isinstance(task, LanguageTask):
         _predict(task, load(out, device=device), record=True)
         print(f"checkpoint in {out}")
         return
-    if task.metric not in METRICS:
+    if isinstance(task, Answering):
         _measure(task, load(out, device=device), record=True)
         print(f"checkpoint in {out}")
         return
@@ -50,12 +50,12 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
 
 
 def _print_signature(metric: str, cases: list[Case]) -> None:
-    if said := signature(metric, cases):
-        print(f"sacrebleu's signature: {said}")
+    if text := signature(metric, cases):
+        print(f"sacrebleu's signature: {text}")
 
 
 def _record_cases(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
-    """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
+    """Add the score, overall and by length, to a checkpoint's record; return the score as text."""
     result = METRICS[metric](texts, cases)
     groups = [
         asdict(group) | {"score": round(group.score, 2)}
@@ -67,7 +67,7 @@ def _record_cases(scope: Scope, metric: str, texts: list[str], cases: list[Case]
 
 
 def _score_entry(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
-    """A score as a record holds it, with what it was measured on (models.scores)."""
+    """Return the record entry of a score, with the digest of the weights it was measured on."""
     scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
     return {"scores": scores, "measured_on": scope.weights_digest}
 
@@ -75,23 +75,31 @@ def _score_entry(scope: Scope, metric: str, result: float, n_cases: int) -> dict
 def _predict(
     task: LanguageTask, scope: Scope, limit: int | None = None, *, record: bool = False
 ) -> None:
-    """Print how well the model predicts the held-out texts, beside models that count tokens; add it to the record if asked."""
+    """Print the likelihood of the held-out texts, beside that of token-counting baselines.
+
+    With `record`, also add it to the checkpoint's record.
+    """
     passages = task.passages(limit)
     measured = _read_all(scope, passages)
-    counted = baselines(task.labels("train"), passages, scope.tokenizer.vocab_size)
-    for name, value in (measured | counted).items():
+    baseline_measures = baselines(task.labels("train"), passages, scope.tokenizer.vocab_size)
+    for name, value in (measured | baseline_measures).items():
         print(f"{name:24} {value:10,.3f}")
     print(
         f"over {len(passages):,} held-out passages, {sum(len(passage.labels) for passage in passages):,} tokens"
     )
     if record:
-        add_to_record(scope.path, **_likelihoods_entry(scope, measured | counted, len(passages)))
+        add_to_record(
+            scope.path, **_likelihoods_entry(scope, measured | baseline_measures, len(passages))
+        )
 
 
 def _measure(
     task: Answering, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = ""
 ) -> None:
-    """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
+    """Print how well a model that does not generate answers held-out cases.
+
+    With `record`, also add the measures to the checkpoint's record.
+    """
     measures, n = _task_measures(task, scope, limit, of)
     for name, value in measures.items():
         print(f"{name:32} {value:10,.3f}")
@@ -103,7 +111,7 @@ def _measure(
 def _task_measures(
     task: Answering, scope: Scope, limit: int | None, of: str = ""
 ) -> tuple[dict[str, float], int]:
-    """The task's own measures, with a bar, and over how many cases."""
+    """Return the task's measures and the number of cases, with a progress bar meanwhile."""
     n_cases = 0
     with tqdm(unit="case", leave=False, desc=of or None) as bar:
 
@@ -119,7 +127,7 @@ def _task_measures(
 def _measures_entry(
     scope: Scope, metric: str, measures: Mapping[str, float], n_cases: int
 ) -> dict[str, Any]:
-    """Measures as a record holds them: the task's own first."""
+    """Return the record entry of a task's measures, its metric first."""
     scores = {
         f"held-out {metric}" if name == metric else name: round(value, 4)
         for name, value in measures.items()
@@ -130,20 +138,20 @@ def _measures_entry(
 def _likelihoods_entry(
     scope: Scope, measured: Mapping[str, float], n_passages: int
 ) -> dict[str, Any]:
-    """What was measured as a record holds it: the perplexity first."""
+    """Return the record entry of likelihoods, the perplexity first."""
     names = {PERPLEXITY: f"held-out {PERPLEXITY}"}
     scores = {names.get(name, name): round(value, 4) for name, value in measured.items()}
     return {"scores": scores | {"cases": n_passages}, "measured_on": scope.weights_digest}
 
 
 def _read_all(scope: Scope, passages: list[Passage], of: str = "") -> dict[str, float]:
-    """The model's likelihoods, with a bar."""
+    """Return the model's likelihoods, with a progress bar meanwhile."""
     with tqdm(total=len(passages), unit="passage", leave=False, desc=of or None) as bar:
         return likelihoods(scope.model, passages, lambda done: bar.update(done - bar.n))
 
 
 def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
-    """What the model writes for each case, with a bar."""
+    """Generate the model's text for each case, with a progress bar meanwhile."""
     with tqdm(total=len(cases), unit="case", leave=False, desc=of or None) as bar:
         return hypotheses(
             scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n)
@@ -151,10 +159,10 @@ def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Run `attnscope evaluate`; returns the status."""
+    """Run `attnscope evaluate`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if options.record and options.limit:
-        raise ValueError("--record is for the score over all cases, not for one with a --limit")
+        raise ValueError("--record needs the score over all cases; remove --limit")
     if scope.task == LanguageTask.name:
         return _evaluate_text(scope, options)
     if scope.task in (MaskedTask.name, PermutationTask.name, SpanTask.name, ClassifyTask.name):
@@ -176,12 +184,12 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
-    """The likelihood of held-out text, of the finished weights or of each snapshot."""
+    """Evaluate the likelihood of held-out text for the final weights or each snapshot."""
     if options.test or options.by_length:
         raise ValueError(
-            "--test and --by-length are for a model that writes an answer, not for one of running text"
+            "--test and --by-length apply to models that generate an answer, not to running text"
         )
-    task = _reopen_task(scope, options)
+    task = cast(LanguageTask, _reopen_task(scope, options))
     if not options.snapshots:
         _predict(task, scope, options.limit, record=options.record)
         return 0
@@ -196,10 +204,10 @@ def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
 
 
 def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
-    """What a model that does not write answers, of the finished weights or of each snapshot."""
+    """Evaluate a model that does not generate, for the final weights or each snapshot."""
     if options.test or options.by_length:
-        raise ValueError("--test and --by-length are for a model that writes")
-    task = _reopen_task(scope, options)
+        raise ValueError("--test and --by-length apply to models that generate text")
+    task = cast(Answering, _reopen_task(scope, options))
     if not options.snapshots:
         _measure(task, scope, options.limit, record=options.record)
         return 0
@@ -213,7 +221,7 @@ def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
 
 
 def _reopen_task(scope: Scope, options: argparse.Namespace) -> Task:
-    """The task of a checkpoint on the files that are given now, with the settings of its training."""
+    """Open the task of a checkpoint on the files given now, with the settings of its training."""
     trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
     settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
     if (documents := trained_on.get("documents are")) in DOCUMENTS:
@@ -229,17 +237,17 @@ def _reopen_task(scope: Scope, options: argparse.Namespace) -> Task:
 def _check_snapshots(scope: Scope) -> None:
     if not scope.snapshots:
         raise ValueError(
-            f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does"
+            f"{scope.name} has no training snapshots; train with --snapshots to keep them"
         )
 
 
 def _evaluate_snapshots(
     scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace
 ) -> int:
-    """The score of what a model writes, of each snapshot."""
+    """Evaluate the text generated by each snapshot."""
     _check_snapshots(scope)
     if options.by_length:
-        raise ValueError("--by-length is for the finished weights, not for --snapshots")
+        raise ValueError("--by-length applies to the final weights, not to --snapshots")
 
     def evaluate_snapshot(snapshot: Scope, step: str) -> tuple[str, dict[str, Any]]:
         result = METRICS[metric](_write_all(snapshot, cases, step), cases)
@@ -255,8 +263,11 @@ def _evaluate_each_snapshot(
     options: argparse.Namespace,
     evaluate_snapshot: Callable[[Scope, str], tuple[str, dict[str, Any]]],
 ) -> int:
-    """Print, and record at once, what is measured of one snapshot after the other: it stays if the rest is stopped.
-    `evaluate_snapshot` returns the line to print and what the record holds."""
+    """Print, and record at once, the measures of each snapshot.
+
+    If the run is interrupted, the finished ones remain. `evaluate_snapshot` returns the line to
+    print and the record entry.
+    """
     entries = {}
     for step in scope.snapshots:
         line, entry = evaluate_snapshot(
@@ -274,23 +285,23 @@ def _line(measures: Mapping[str, float]) -> str:
 
 
 def _cases(options: argparse.Namespace, scope: Scope) -> tuple[str, list[Case]]:
-    """The metric and the cases to score: of --test where that is given, else of the test split of --data."""
+    """Return the metric and the cases: all of --test, else the test split of --data."""
     trained_on = scope.training.get("data")
     if not options.test:
-        given = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
-        task = open_task(scope.task, options.data, **given)
+        arguments = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
+        task = open_task(scope.task, options.data, **arguments)
         if task.data() != trained_on:
             _note("this is not the data the checkpoint was trained on")
         return task.metric, task.held_out(options.limit)
     if options.data or scope.task != "translation":
-        raise ValueError("--test is for a translator, and instead of --data")
+        raise ValueError("--test applies to translation models, and replaces --data")
     if not isinstance(trained_on, dict) or trained_on.get("test file") != fingerprint(
         as_paths(options.test)
     ):
         if options.record:
-            raise ValueError("--record is for the test pairs that were kept from its training")
+            raise ValueError("--record needs the test pairs that were held out from training")
         _note(
-            "these pairs were not named when it was trained; it may have been trained on some of them"
+            "these pairs were not named at training time; the model may have been trained on some"
         )
     return TranslationTask.metric, as_cases(read_pairs(options.test))[: options.limit]
 

@@ -1,4 +1,4 @@
-"""What tells one set of weights from every other: their content, not the place or the time of their files."""
+"""Digests that identify weights by content, independent of file path and time."""
 
 import json
 from dataclasses import asdict
@@ -12,17 +12,20 @@ from models.tokenizers.base import Tokenizer
 
 
 def weights_digest(model: Model) -> str:
-    """SHA-256 (hex) of the names, shapes and values of a model's parameters."""
-    found = sha256()
+    """Return the SHA-256 (hex) of the names, shapes and values of a model's parameters."""
+    digest = sha256()
     tensors = model.state_dict()
     for name, tensor in loading.with_progress(loading.HASHED, tensors.items(), len(tensors)):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy())
-    return found.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def fingerprint(model: Model, tokenizer: Tokenizer, weights: str) -> str:
-    """SHA-256 (hex) of configuration, tokenizer and the digest of the weights. Models of one fingerprint answer alike."""
+    """Return the SHA-256 (hex) of configuration, tokenizer and weights digest.
+
+    Models with the same fingerprint give the same answers.
+    """
     config = json.dumps(
         {"architecture": name_of(model.config), **asdict(model.config)}, sort_keys=True
     )

@@ -1,4 +1,4 @@
-"""How far the loading of a checkpoint has come, told to whoever watches, who may give it up; and whose turn it is to load."""
+"""Progress, cancellation and turn-taking while checkpoints load."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from typing import TypeVar
 from models.errors import CheckpointError
 
 Item = TypeVar("Item")
-Watcher = Callable[[str, int, int], None]  # what is counted, how many are done, of how many
+Watcher = Callable[[str, int, int], None]  # unit counted, number done, total
 
 WAITED, TRIED, READ, PLACED, CHECKED, HASHED = (
     "turns waited for",
@@ -20,7 +20,7 @@ WAITED, TRIED, READ, PLACED, CHECKED, HASHED = (
     "tensors hashed",
 )
 
-_POLL = 0.1  # s between two looks at whether anybody still waits
+_POLL = 0.1  # seconds between two checks for cancellation
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher of a loading", default=None)
 
@@ -29,12 +29,15 @@ _turn: ContextVar["_Turn | None"] = ContextVar("turn of a loading", default=None
 
 
 class Cancelled(CheckpointError):
-    """Nobody waits for this checkpoint any more."""
+    """Loading stopped because no session waits for this checkpoint any more."""
 
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """What is loaded in this thread meanwhile is told to the watcher; what that raises ends the loading."""
+    """Report the progress of loading in this thread to the watcher.
+
+    An exception raised by the watcher ends the loading.
+    """
     token = _watcher.set(watcher)
     try:
         yield
@@ -47,13 +50,13 @@ def is_watched() -> bool:
 
 
 def report_progress(what: str, done: int, total: int) -> None:
-    """So much is done."""
+    """Report `done` of `total` to the active progress callback, if any."""
     if (watcher := _watcher.get()) is not None:
         watcher(what, done, total)
 
 
 def with_progress(what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
-    """The items, each told when it is asked for the next."""
+    """Yield the items, reporting each as done when the next one is requested."""
     report_progress(what, 0, total)
     for done, item in enumerate(items, 1):
         yield item
@@ -61,7 +64,7 @@ def with_progress(what: str, items: Iterable[Item], total: int) -> Iterator[Item
 
 
 class _Turn:
-    """One of several turns to load, while it is held."""
+    """A place in the queue of threads that load, taken and given back."""
 
     def __init__(self, turns: threading.Semaphore) -> None:
         self._turns, self._is_held = turns, False
@@ -79,7 +82,7 @@ class _Turn:
 
 @contextmanager
 def in_turn(turns: threading.Semaphore) -> Iterator[None]:
-    """Load in this thread when it is its turn."""
+    """Load in this thread once one of the turns is free."""
     turn = _Turn(turns)
     token = _turn.set(turn)
     try:
@@ -92,7 +95,10 @@ def in_turn(turns: threading.Semaphore) -> Iterator[None]:
 
 @contextmanager
 def out_of_turn() -> Iterator[None]:
-    """Let another thread load meanwhile: this one only waits. After an error it loads no more, and needs no turn."""
+    """Release the turn while this thread only waits, so that another thread can load.
+
+    After an error the turn is not taken again: this thread loads nothing more.
+    """
     turn = _turn.get()
     if turn is not None:
         turn.give()

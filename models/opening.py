@@ -1,4 +1,4 @@
-"""The shipped checkpoints, and opening one of them or any folder."""
+"""Shipped checkpoints, and opening one of them or any folder."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ _PACKAGE = Path(__file__).parent
 
 
 def shipped_folder() -> Path:
-    """Where the shipped checkpoints lie: inside an installed package, or in assets/ of a source tree."""
+    """Return the folder of shipped checkpoints: in the installed package or in assets/."""
     installed = _PACKAGE / "shipped"
     return installed if installed.is_dir() else _PACKAGE.parent / "assets" / "checkpoints"
 
 
 def shipped() -> list[str]:
-    """Names of the shipped checkpoints."""
+    """Return the names of the shipped checkpoints."""
     return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
 
 
@@ -31,10 +31,18 @@ def load(
     snapshot: int | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Scope:
-    """A shipped checkpoint by its name, or any checkpoint folder, of ours or of Hugging Face; at an earlier training step if
-    `snapshot` says so. `dtype` is in which numbers a model of Hugging Face runs, those of its files if None.
+    """Open a shipped checkpoint by name, or any checkpoint folder, ours or Hugging Face's.
 
-    Raises CheckpointError, saying what is wrong with which file."""
+    Args:
+        name: Name of a shipped checkpoint, or a path.
+        device: Default: `models.devices.default_device`.
+        snapshot: Training step of a snapshot to open instead of the final weights.
+        dtype: dtype for Hugging Face models (default: the checkpoint's).
+
+    Raises:
+        CheckpointError: A file is missing, damaged or unsupported; the message names it.
+        ValueError: The device is not available.
+    """
     folder, device = folder_of(name), chosen_device(device)
     if hub.is_folder(folder):
         return Scope(hub.load(folder, device, dtype), device)
@@ -42,13 +50,21 @@ def load(
 
 
 def describe(name: str | Path) -> Description:
-    """What a shipped checkpoint, or any folder that can be opened, says it is; it is not opened. Raises CheckpointError."""
+    """Describe a shipped checkpoint, or any folder that can be opened, without opening it.
+
+    Raises:
+        CheckpointError: The configuration or the record cannot be read.
+    """
     folder = folder_of(name)
     return hub.describe(folder) if hub.is_folder(folder) else describe_checkpoint(folder)
 
 
 def folder_of(name: str | Path) -> Path:
-    """The folder of a shipped checkpoint, or the one named. Raises CheckpointError if it is none."""
+    """Return the folder of a shipped checkpoint, or the one named.
+
+    Raises:
+        CheckpointError: There is neither.
+    """
     folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
     if not folder.is_dir():
         raise CheckpointError(

@@ -1,12 +1,16 @@
-"""Shares in percent. A number that would round to 0 or to 100 gets more digits, and at last a bound."""
+"""Format shares as percentages.
 
-MOST_DIGITS = 2  # behind the point, before a share is only bounded
+A value that would round to 0 or 100 gets more digits, and finally a bound.
+"""
+
+MOST_DIGITS = 2  # decimals, after which a share is only bounded
 
 
 def percent(share: float, digits: int = 0) -> str:
     """Format a share between 0 and 1 as "62 %", "0.3 %", "99.97 %", "<0.01 %" or ">99.99 %".
 
-    "0 %" and "100 %" are written of exactly 0 and 1 alone."""
+    "0 %" and "100 %" are used for exactly 0 and 1 only.
+    """
     if share in (0, 1):
         return f"{100 * share:.0f} %"
     for more in range(digits, MOST_DIGITS + 1):

@@ -1,7 +1,8 @@
-"""Scores in a checkpoint's training record, and of which weights each was measured.
+"""Scores in a checkpoint's training record, and the weights each was measured on.
 
-`scores` and `by_length` are of the weights whose digest (models.fingerprint) stands in `measured_on`; `snapshot_scores` holds
-`scores` and `measured_on` for each snapshot, by its step. A score is never said of other weights.
+`scores` and `by_length` belong to the weights with the digest `measured_on` (models.fingerprint);
+`snapshot_scores` holds `scores` and `measured_on` of each snapshot, by step. A score is never shown
+for other weights.
 """
 
 from typing import Any
@@ -10,14 +11,14 @@ Record = dict[str, Any]
 
 
 def unmeasured(record: Record) -> Record:
-    """The record without any score: for weights or a similarity of which nothing was measured."""
+    """Return the record without scores, for weights or a similarity that were never measured."""
     return {
         name: entry for name, entry in record.items() if name not in ("by_length", "measured_on")
     } | {"scores": {}}
 
 
 def at_snapshot(record: Record, step: int) -> Record:
-    """The record with the scores measured of the snapshot at this step, if there are any, in place of the finished weights'."""
+    """Return the record with the scores of the snapshot at this step, if any."""
     measured = record.get("snapshot_scores", {}).get(str(step), {})
     return unmeasured(record) | {
         name: measured[name] for name in ("scores", "measured_on") if name in measured
@@ -25,6 +26,8 @@ def at_snapshot(record: Record, step: int) -> Record:
 
 
 def of_weights(record: Record, digest: str) -> Record:
-    """The record, without its scores if they were measured of other weights than these. One that does not say of which
-    weights they are was written before records said so, and is believed."""
+    """Return the record, without its scores if they were measured on other weights.
+
+    Older records do not name the weights; their scores are kept.
+    """
     return record if record.get("measured_on", digest) == digest else unmeasured(record)

@@ -1,4 +1,4 @@
-"""`attnscope train`: the settings it takes, the run with its bar, the score at the end."""
+"""`attnscope train`: its settings, the run with its progress bar, and the score at the end."""
 
 import argparse
 import signal
@@ -27,7 +27,7 @@ from models.training.trainer import Trainer
 
 
 def add_settings(train: argparse.ArgumentParser) -> None:
-    """One flag for each setting of the model, the data and the recipe; the plan gives the defaults."""
+    """Add one flag for each setting of model, data and recipe; the plan has the defaults."""
     for kind, names in _settings().items():
         group = train.add_argument_group(f"{kind} (defaults depend on task and model)")
         for name, of_type in names.items():
@@ -38,7 +38,7 @@ def add_settings(train: argparse.ArgumentParser) -> None:
                 group.add_argument(flag, type=of_type)
 
 
-def _settings() -> dict[str, dict[str, type]]:
+def _settings() -> dict[str, dict[str, Any]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
     data = {
@@ -58,36 +58,44 @@ def _settings() -> dict[str, dict[str, type]]:
 
 
 def _model(options: argparse.Namespace) -> str:
-    """The model to train: the task's first if none is named."""
+    """Return the model to train: the task's first if none is named."""
     return options.model or next(iter(PLANS[options.task]))
 
 
 def plan_of(
     options: argparse.Namespace, n_pairs: int | None = None, start: Scope | None = None
 ) -> Plan:
-    """The plan of the task, the model and so many sentence pairs, with the sizes and the vocabulary of a checkpoint that the run
-    goes on from, and with the flags that were given. Raises ValueError for a flag that is not theirs, and for a start that is."""
+    """Return the plan of the task, the model and this number of sentence pairs.
+
+    Sizes and vocabulary come from the checkpoint that the run starts from, if any; flags override
+    them.
+
+    Raises:
+        ValueError: A flag does not apply to the task or model, or the start has another
+            architecture.
+    """
     plan = plan_for(options.task, _model(options), n_pairs)
-    given = {
+    flags = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None}
         for kind, names in _settings().items()
     }
-    sizes = {f.name for f in fields(plan.config)}
-    odd = {n: f"the task {options.task}" for n in given["data"] if n not in plan.data}
-    odd |= {n: f"the model {_model(options)}" for n in given["model"] if n not in sizes}
-    for name, of in odd.items():
-        raise ValueError(f"--{name.replace('_', '-')} is no setting of {of}")
+    sizes = set(plan.size_names)
+    inapplicable = {n: f"the task {options.task}" for n in flags["data"] if n not in plan.data}
+    inapplicable |= {n: f"the model {_model(options)}" for n in flags["model"] if n not in sizes}
+    for name, owner in inapplicable.items():
+        raise ValueError(f"--{name.replace('_', '-')} does not apply to {owner}")
     for flag, is_given in (("vocabulary", options.vocabulary), ("from", start)):
         if is_given and "vocab_size" not in plan.data:
-            raise ValueError(f"--{flag} is no setting of the task {options.task}")
+            raise ValueError(f"--{flag} does not apply to the task {options.task}")
     if start and name_of(start.config) != _model(options):
         raise ValueError(
-            f"--from {start.name} is no {_model(options)} but a {name_of(start.config)}"
+            f"--from must be a {_model(options)} checkpoint; "
+            f"{start.name} is a {name_of(start.config)}"
         )
-    sizes = plan.sizes | (sizes_of(start.config) if start else {}) | given["model"]
-    recipe, data = replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
+    sizes = plan.sizes | (sizes_of(start.config) if start else {}) | flags["model"]
+    recipe, data = replace(plan.recipe, **flags["recipe"]), plan.data | flags["data"]
     if "n_ctx" in data:
-        data |= {"n_ctx": sizes["n_ctx"]}  # a row of text is as long as what the model reads
+        data |= {"n_ctx": sizes["n_ctx"]}  # a row of text fills the model's context
     if options.vocabulary or start:
         data |= {"tokenizer": (start or load(options.vocabulary, device="cpu")).tokenizer}
         del data["vocab_size"]
@@ -95,28 +103,26 @@ def plan_of(
 
 
 def train(options: argparse.Namespace) -> int:
-    """Run `attnscope train`; returns the status, 130 if it was stopped."""
+    """Run `attnscope train`; return the exit status, 130 if it was stopped."""
     n_pairs = (
         len(read_pairs(options.data)) if options.task == "translation" and options.data else None
     )
-    start, device = (
-        load(options.start, device="cpu") if options.start else None,
-        chosen_device(options.device),
-    )
+    start = load(options.start, device="cpu") if options.start else None
+    device = chosen_device(options.device)
     plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
     rank = join_processes(device)
-    own = {"validation_files": options.valid, "test_files": options.test}
+    held_out_files = {"validation_files": options.valid, "test_files": options.test}
     task = open_task(
         options.task,
         options.data,
         **plan.data,
-        **{name: files for name, files in own.items() if files},
+        **{name: files for name, files in held_out_files.items() if files},
     )
     ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
-    named = {f.name: ids[f.name] for f in fields(plan.config) if f.name in ids}
-    told = task.sizes if isinstance(task, ClassifyTask) else {}
-    named |= {f.name: told[f.name] for f in fields(plan.config) if f.name in told}
+    named = {name: ids[name] for name in plan.size_names if name in ids}
+    class_sizes = task.sizes if isinstance(task, ClassifyTask) else {}
+    named |= {name: class_sizes[name] for name in plan.size_names if name in class_sizes}
     config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
     if isinstance(task, ClassifyTask):
         task.check(config)
@@ -139,34 +145,38 @@ def train(options: argparse.Namespace) -> int:
 
 
 def _begin(out: Path, overwrite: bool) -> None:
-    """Nothing of an old run stays beside a new one. Raises ValueError if that was not asked for."""
+    """Prepare the output folder of a new run.
+
+    Raises:
+        ValueError: An earlier run left files there and --overwrite was not given.
+    """
     if overwrite:
         clear(out)
-    elif there := leftovers(out):
+    elif old_files := leftovers(out):
         raise ValueError(
-            f"{out} holds a run already ({there[0].name}); --resume goes on with it, --overwrite takes it away"
+            f"{out} already holds a run ({old_files[0].name}); "
+            "--resume continues it, --overwrite removes it"
         )
 
 
 def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
-    """What is learned from and held out, and with which sizes and settings."""
-    sets, left, taken = data["pairs"], data["left out"], data.get("taken out", 0)
+    """Print the sizes of the splits, and the sizes and settings of the run."""
+    sets, n_left_out, n_removed = data["pairs"], data["left out"], data.get("taken out", 0)
     print(f"{n_pairs:,} pairs: {in_words(plan)}")
     print(
         f"{sets['train']:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
     )
-    if left:
+    if n_left_out:
         print(
-            f"{left:,} were left out of validation and test: they say what a pair before says, in other signs or contracted"
+            f"{n_left_out:,} were left out of validation and test: "
+            "they repeat a training pair up to punctuation or contractions"
         )
-    if taken:
-        print(
-            f"{taken:,} were taken out of training: they say what a pair of --valid or --test says"
-        )
+    if n_removed:
+        print(f"{n_removed:,} were removed from training: they repeat a pair of --valid or --test")
 
 
 def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
-    """What text is learned from and held out, and with which sizes and settings."""
+    """Print the sizes of the splits of running text, and the sizes and settings of the run."""
     print(f"{sum(data['characters'].values()):,} characters of text: {in_words(plan)}")
     parts = (
         f"{data['documents'][name]:,} documents ({data['characters'][name]:,} characters) to {what}"
@@ -177,14 +187,14 @@ def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
         )
     )
     print(", ".join(parts))
-    if left := data["left out"]:
+    if n_left_out := data["left out"]:
         print(
-            f"{left:,} were left out of validation and test: they say what a document before says"
+            f"{n_left_out:,} were left out of validation and test: they repeat an earlier document"
         )
 
 
 def _follow(trainer: Trainer, quiet: bool) -> bool:
-    """Draw the progress bar; returns False if the run was stopped by Ctrl-C (after saving where it stood)."""
+    """Train with a progress bar; return False if Ctrl-C stopped the run, after saving its state."""
     progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
     with progress as bar, _interrupt() as interrupted:
         for record in trainer.train():
@@ -203,18 +213,22 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
                 bar.write(f"warning: {warning}")
             if interrupted() and trainer.step < trainer.recipe.steps:
                 trainer.save_state()
-                bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
+                bar.write(f"stopped at step {trainer.step}; --resume continues from there")
                 return False
         if trainer.stopped_early:
             bar.write(
-                f"stopped early at step {trainer.step:,}; the weights of step {trainer.best_step:,} are kept"
+                f"stopped early at step {trainer.step:,}; "
+                f"the weights of step {trainer.best_step:,} are kept"
             )
     return True
 
 
 @contextmanager
 def _interrupt() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed. The step under way ends first, so that no half step is saved; a second one stops at once."""
+    """Yield a function that returns True once Ctrl-C was pressed.
+
+    The current step ends first, so that no half step is saved; a second Ctrl-C stops at once.
+    """
     pressed: list[int] = []
 
     def note(number: int, frame: object) -> None:

@@ -1,19 +1,23 @@
-"""What training.json may say. Every entry may be missing, and others may be added; those the app reads are of one form.
+"""Form of training.json: every entry may be missing, others may be added.
 
-task, command, licence, device, torch      texts
+The entries that the app reads have a fixed form:
+
+task, command, licence, device, torch      strings
 step, averaged_steps, processes            counts
-recipe, data                               objects; the data's file is a text
-start                                      the name of the checkpoint that the run went on from, and the digest of its weights
-training_seconds                           a number
-scores                                     {name: percent}, and "cases", a count; names that end in one of NOT_PERCENT are
-                                           numbers in that unit
+recipe, data                               objects; the data's file is a string
+start                                      name of the starting checkpoint and digest of its weights
+training_seconds                           seconds
+scores                                     {name: percent}, and "cases", a count; names that end in
+                                           one of NOT_PERCENT have that unit instead
 by_length                                  [{"least", "most", "cases": counts, "score": percent}]
-measured_on                                the digest of the weights that scores and by_length are of (models/fingerprint.py)
-snapshot_scores                            {step: {"scores", "measured_on"}}, of that form
-runs                                       [{"name", "command", "accuracy": [percent]}], the same training in several ways
+measured_on                                digest of the weights of scores and by_length
+                                           (models/fingerprint.py)
+snapshot_scores                            {step: {"scores", "measured_on"}}, each of that form
+runs                                       [{"name", "command", "accuracy": [percent]}], several
+                                           variants of the same training
 curve                                      [{"step": count, name: number}]
-examples                                   texts, or lists of texts: one for each field of a model that is asked several
-checksums                                  {file: SHA-256}; what it does not name may be any file
+examples                                   strings, or lists of strings for several inputs
+checksums                                  {file: SHA-256}; a file without an entry is not checked
 """
 
 import re
@@ -21,34 +25,38 @@ from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 8
-NOT_PERCENT = ("perplexity", "bits per byte", "nats per character")  # from 0 on
+NOT_PERCENT = ("perplexity", "bits per byte", "nats per character")  # ≥ 0
 
 
 def check_record(record: dict[str, Any]) -> None:
-    """Raises ValueError naming the entry that is not of its form."""
+    """Check the form of a training record.
+
+    Raises:
+        ValueError: An entry is malformed; the message names it.
+    """
     _check_plain(record)
-    for name, (wanted, fits) in _FORMS.items():
+    for name, (expected, fits) in _FORMS.items():
         if name in record and not fits(record[name]):
-            raise ValueError(f"{name} must be {wanted}")
+            raise ValueError(f"{name} must be {expected}")
 
 
 def _check_plain(record: dict[str, Any]) -> None:
-    """No NaN, no infinity, no whole number that a browser cannot count to, no half of a character, nothing nested deeply."""
-    left = [(name, name, 1) for name in record] + [
+    """Refuse NaN, infinity, integers beyond 2⁵³, lone surrogates and deep nesting."""
+    pending = [(name, name, 1) for name in record] + [
         (name, value, 1) for name, value in record.items()
     ]
-    while left:
-        name, value, depth = left.pop()
+    while pending:
+        name, value, depth = pending.pop()
         if depth > _DEEPEST:
             raise ValueError(f"{name} is nested too deeply")
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
-            raise ValueError(f"{name!a:.60} holds half of a character")
+            raise ValueError(f"{name!a:.60} holds a lone surrogate (half of a character)")
         if isinstance(value, int | float) and not abs(value) <= 2**53:
-            raise ValueError(f"{name} holds a number that cannot be: {value!s:.30}")
+            raise ValueError(f"{name} must be a finite number of at most 2^53, got {value!s:.30}")
         if isinstance(value, dict):
-            left += [(name, part, depth + 1) for part in (*value, *value.values())]
+            pending += [(name, part, depth + 1) for part in (*value, *value.values())]
         if isinstance(value, list):
-            left += [(name, part, depth + 1) for part in value]
+            pending += [(name, part, depth + 1) for part in value]
 
 
 def _is_text(value: Any) -> bool:
@@ -82,11 +90,13 @@ def _are_scores(value: Any) -> bool:
 
 
 def _are_snapshot_scores(value: Any) -> bool:
-    each = value.items() if isinstance(value, dict) else [("", None)]
-    return all(
-        step.isdecimal() and isinstance(one, dict) and _are_scores(one.get("scores"))
-        for step, one in each
-    ) and all(_is_checksum(one.get("measured_on", "0" * 64)) for _, one in each)
+    return isinstance(value, dict) and all(
+        step.isdecimal()
+        and isinstance(entry, dict)
+        and _are_scores(entry.get("scores"))
+        and _is_checksum(entry.get("measured_on", "0" * 64))
+        for step, entry in value.items()
+    )
 
 
 def _is_group(value: Any) -> bool:
@@ -121,14 +131,14 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-_TEXT, _COUNT = ("a text", _is_text), ("a whole number from 0 on", _is_count)
+_TEXT, _COUNT = ("a string", _is_text), ("an integer >= 0", _is_count)
 _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("task", "command", "licence", "device", "torch"), _TEXT),
     **dict.fromkeys(("step", "averaged_steps", "processes"), _COUNT),
     "training_seconds": ("a number of seconds", lambda value: _is_number(value) and value >= 0),
     "recipe": ("an object", lambda value: isinstance(value, dict)),
     "start": (
-        "an object of a name and the digest of its weights",
+        "an object with a name and a weights digest",
         lambda value: (
             isinstance(value, dict)
             and _is_text(value.get("name"))
@@ -136,7 +146,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         ),
     ),
     "data": (
-        "an object, its file a text",
+        "an object whose file is a string",
         lambda value: isinstance(value, dict) and _is_text(value.get("file", "")),
     ),
     "scores": ("an object of percentages, likelihoods and a count of cases", _are_scores),
@@ -151,7 +161,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         _list_of(_is_run),
     ),
     "curve": ("a list of objects with a step and numbers", _list_of(_is_row)),
-    "examples": ("a list of texts, or of lists of texts", _list_of(_is_example)),
+    "examples": ("a list of strings, or of lists of strings", _list_of(_is_example)),
     "checksums": (
         "an object of SHA-256 sums",
         lambda value: isinstance(value, dict) and all(map(_is_checksum, value.values())),

@@ -1,4 +1,7 @@
-"""A safetensors file, held against the configuration before a model is built, and read into it. Nothing is ever unpickled."""
+"""Safetensors files: checked against the configuration, then read into a model.
+
+Nothing is ever unpickled.
+"""
 
 import json
 from dataclasses import dataclass
@@ -11,22 +14,23 @@ from torch import Tensor
 from models.architectures import Config, Model, build
 
 LARGEST = 4 * 2**30  # bytes that opening one model may take
-HEADER = 2**20  # bytes of a header; that of 256 layers has a quarter of it
+HEADER = 2**20  # bytes of a header, four times what 256 layers need
 FLOATS = ("F16", "BF16", "F32")
-# while a model is opened: a parameter in the file, read, and in the model; a number of a position table as it is worked out
+# bytes while a model is opened: a parameter in the file, as read, and in the model; a value of a
+# position table while it is computed
 _PARAMETER, _POSITION = 4 + 4 + 4, 28
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a safetensors file says of itself."""
+    """Tensor shapes and training step from the header of a safetensors file."""
 
     shapes: dict[str, tuple[int, ...]]
-    step: int  # of the training; 0 if it does not say
+    step: int  # of the training; 0 if the file has none
 
 
 def half_bytes(state: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """Weights as safetensors in half precision."""
+    """Return weights as a safetensors file in half precision."""
     half = {
         name: tensor.detach().to("cpu", torch.float16).contiguous()
         for name, tensor in state.items()
@@ -35,84 +39,100 @@ def half_bytes(state: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
 
 
 def header_of(content: bytes) -> Header:
-    """Raises ValueError if this is no safetensors file of floating-point numbers."""
+    """Parse the header of a safetensors file.
+
+    Raises:
+        ValueError: This is not a safetensors file of floating-point tensors.
+    """
     size = int.from_bytes(content[:8], "little")
     if size > HEADER or 8 + size > len(content):
         raise ValueError(
             f"not readable as safetensors (a header of {size:,} bytes in a file of {len(content):,})"
         )
     try:
-        said = json.loads(content[8 : 8 + size])
-        metadata = said.pop("__metadata__", {})
-        shapes = {name: tuple(tensor["shape"]) for name, tensor in said.items()}
-        kinds = {tensor["dtype"] for tensor in said.values()}
+        header = json.loads(content[8 : 8 + size])
+        metadata = header.pop("__metadata__", {})
+        shapes = {name: tuple(tensor["shape"]) for name, tensor in header.items()}
+        kinds = {tensor["dtype"] for tensor in header.values()}
         step = metadata.get("step", "0")
-        odd = (
+        unsupported = (
             [step]
             if not (step.isascii() and step.isdigit() and len(step) <= 12)
             else [k for k in kinds if k not in FLOATS]
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"not readable as safetensors ({error!r:.80})") from None
-    if odd:
+    if unsupported:
         raise ValueError(
-            f"wanted the numbers in {', '.join(FLOATS)} and a step, not {odd[0]!r:.40}"
+            f"expected dtypes {', '.join(FLOATS)} and a step, got {unsupported[0]!r:.40}"
         )
     return Header(shapes, int(step))
 
 
 def blank(config: Config) -> Model:
-    """A model of these sizes without its numbers, which takes no memory. Raises ValueError if one with them would take too much."""
+    """Return a model of this configuration on the meta device, which takes no memory.
+
+    Raises:
+        ValueError: Opening the real model would take too much memory.
+    """
     with torch.device("meta"):
         model = build(config)
-    takes = _PARAMETER * sum(p.numel() for p in model.parameters()) + _POSITION * sum(
+    n_bytes = _PARAMETER * sum(p.numel() for p in model.parameters()) + _POSITION * sum(
         b.numel() for b in model.buffers()
     )
-    if takes > LARGEST:
-        wanted, given = f"{takes / 2**30:,.1f} GB", f"{LARGEST / 2**30:,.1f} GB"
+    if n_bytes > LARGEST:
         raise ValueError(
-            f"opening a model of these sizes takes {wanted}, more than the {given} that one may take"
+            f"opening a model of these sizes takes {n_bytes / 2**30:,.1f} GB; "
+            f"the limit is {LARGEST / 2**30:,.1f} GB"
         )
     return model
 
 
 def read(content: bytes, blank: Model) -> tuple[Model, int]:
-    """A model like `blank` with the numbers of a safetensors file, in evaluation mode; and the step of its training.
+    """Return a model like `blank` with the weights of a file, and their step.
 
-    Raises ValueError for other parameters or shapes, and for numbers with which the model cannot run."""
+    Raises:
+        ValueError: Parameters or shapes differ from the configuration, or a weight or the model's
+            output is not finite.
+    """
     header = header_of(content)
     expected = {name: tuple(tensor.shape) for name, tensor in blank.state_dict().items()}
-    if odd := sorted(header.shapes.keys() ^ expected.keys()):
+    if mismatched := sorted(header.shapes.keys() ^ expected.keys()):
         raise ValueError(
-            f"{len(odd)} parameters do not match the configuration, {odd[0]:.100} for one"
+            f"{len(mismatched)} parameters do not match the configuration, "
+            f"{mismatched[0]:.100} for example"
         )
     for name, shape in header.shapes.items():
         if shape != expected[name]:
             raise ValueError(
-                f"{name} should have shape {expected[name]} by config.json, but has {shape!s:.100}"
+                f"{name} must have shape {expected[name]} by config.json, got {shape!s:.100}"
             )
     model = build(blank.config).eval()
-    model.load_state_dict(_numbers(content))
-    _try_out(model)
+    model.load_state_dict(_load_tensors(content))
+    _check_output(model)
     return model, header.step
 
 
-def _numbers(content: bytes) -> dict[str, Tensor]:
+def _load_tensors(content: bytes) -> dict[str, Tensor]:
     try:
         state = safetensors.torch.load(content)
     except SafetensorError as error:
         raise ValueError(f"not readable as safetensors ({error})") from None
     for name, tensor in state.items():
-        if not tensor.half().isfinite().all():  # half precision is what a checkpoint is kept in
+        if not tensor.half().isfinite().all():  # checkpoints are stored in half precision
             raise ValueError(f"{name} holds values that are not finite in half precision")
     return state
 
 
 @torch.inference_mode()
-def _try_out(model: Model) -> None:
-    """Raises ValueError if one short run of the model is not all numbers."""
+def _check_output(model: Model) -> None:
+    """Run the model once on two tokens.
+
+    Raises:
+        ValueError: An output is not finite.
+    """
     row = torch.arange(2)[None] + model.config.pad_id + 1
-    made = model(*[row for _ in model.streams])
-    answers = [made] if isinstance(made, Tensor) else made.values()
-    if not all(logits.isfinite().all() for logits in answers):
-        raise ValueError("with these weights the model's answer is not a number")
+    output = model(*[row for _ in model.streams])
+    outputs = [output] if isinstance(output, Tensor) else output.values()
+    if not all(logits.isfinite().all() for logits in outputs):
+        raise ValueError("with these weights the model's output is not finite")

@@ -45,6 +45,8 @@ class Config(Protocol):
 
     A model that is not in ARCHITECTURES names its own in a field `architecture`."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     @property
     def vocab_size(self) -> int: ...
 

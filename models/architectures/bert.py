@@ -16,7 +16,7 @@ from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
-from models.tokenizers.wordpiece import GOES_ON
+from models.tokenizers.wordpiece import CONTINUATION
 from models.trace import tap
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
@@ -279,8 +279,8 @@ def _filled(row: Encoding, output: MaskedToken) -> str:
     text = parts[0]
     for token, part in zip(output.predicted, parts[1:], strict=True):
         text = (
-            text.rstrip() + token.removeprefix(GOES_ON)
-            if token.startswith(GOES_ON)
+            text.rstrip() + token.removeprefix(CONTINUATION)
+            if token.startswith(CONTINUATION)
             else text + token
         ) + part
     return text

@@ -1,4 +1,4 @@
-"""One file a data set; `base` says what a task offers."""
+"""Tasks: one file per data set; models.training.task defines their interface."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,13 @@ NAMES = ("dates", "translation", "language", "mlm", "permutation", "span", "clas
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
-    """The task of that name. translation, language, mlm, permutation and classify need data files. Raises DataError."""
+    """Open the task of this name.
+
+    translation, language, mlm, permutation and classify need data files.
+
+    Raises:
+        DataError: The name is unknown, or its files are missing, superfluous or malformed.
+    """
     if name == "dates":
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")
@@ -36,18 +42,18 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
         return TranslationTask(data, **settings)
     if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
         raise DataError(
-            f"{name} takes its held-out texts from its own files; --valid and --test are for translation"
+            f"{name} splits its own files; --valid and --test apply to translation only"
         )
     if name in _OF_FILES:
-        wanted, make = _OF_FILES[name]
+        expected, make = _OF_FILES[name]
         if data is None:
-            raise DataError(f"{name} needs one or several {wanted} (--data FILE …)")
+            raise DataError(f"{name} needs one or several {expected} (--data FILE …)")
         return make(data, **settings)
     if name == "span":
         files = [data] if data is None or isinstance(data, str | Path) else list(data)
         if len(files) != 1:
             raise DataError(
-                f"span takes one file of questions, contexts and answers, not {len(files)}"
+                f"span takes one file of questions, contexts and answers, got {len(files)}"
             )
         return SpanTask(files[0], **settings)
-    raise DataError(f"task {name!r} is not one of {', '.join(NAMES)}")
+    raise DataError(f"task must be one of {', '.join(NAMES)}, got {name!r}")

@@ -1,7 +1,8 @@
-"""The `classify` task: labelled texts, of which a model is to say the class (Radford et al. 2018, §3.2; Devlin et al. 2019, §4.1).
+"""The `classify` task: labelled texts, whose class a model predicts.
 
-A line holds a text, a tab and its label, or two texts and the label of both. Of few texts much is held out, by a hash of the
-first: a fifth to test on, a tenth to validate on. Five folds test on every text once.
+Radford et al. 2018, §3.2; Devlin et al. 2019, §4.1. Each line has a text, a tab and its label, or
+two texts and their label. Since such data are few, much of them is held out, by a hash of the first
+text: a fifth for testing, a tenth for validation. Five folds test on every text once.
 """
 
 import random
@@ -29,22 +30,25 @@ from models.training.objectives import Losses, label_smoothed_loss, text_classes
 from models.training.task import Case, DataError
 
 TOKENS = ("byte pairs", "word pieces")
-ROWS = 64  # read at once
+ROWS = 64  # per batch in `evaluate`
 N_BEST = 1000  # validation texts
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """One text, or two that are classified together, and their label as the file has it."""
+    """One text, or two that are classified together, and their label in the file."""
 
     texts: tuple[str, ...]
     label: str
 
 
 class ClassifyTask:
-    """Labelled texts of any files. The loss is L2 + `lm_weight`·L1 where the model predicts tokens too: nats a text, nats a token.
-    `max_tokens` bounds a batch's padded positions; what is longer than `n_ctx` tokens loses its end. `tokens` are those of a
-    vocabulary that is learned."""
+    """Labelled texts of any files.
+
+    The loss is L2 + `lm_weight`·L1 if the model also predicts tokens: nats per text and per token.
+    `max_tokens` is the limit of padded positions in a batch; texts longer than `n_ctx` tokens are
+    truncated. `tokens` is the kind of vocabulary to learn.
+    """
 
     name, metric = "classify", "accuracy"
 
@@ -75,7 +79,8 @@ class ClassifyTask:
         self.labels = tuple(sorted({text.label for text in self._texts}))
         if len(self.labels) < 2:
             raise DataError(
-                f"{names(self.paths)}: every text has the label {self.labels[0]!r}; two classes are the fewest"
+                f"{names(self.paths)}: every text has the label {self.labels[0]!r}; "
+                "at least two classes are needed"
             )
         belongs = sets_of((text.texts[0] for text in self._texts), {}, partial(fold_of, fold=fold))
         self._split = {
@@ -85,7 +90,7 @@ class ClassifyTask:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The given vocabulary, or one learned on the training texts; with the special tokens that a text is classified by."""
+        """Vocabulary with classification tokens: given, or learned on the training texts."""
         if self._tokenizer is not None:
             return self._tokenizer.for_classes()
         texts = [text for each in self._of("train") for text in each.texts]
@@ -94,30 +99,32 @@ class ClassifyTask:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What the data say of a model that learns them."""
+        """Sizes of the model's configuration that follow from the data."""
         return {"classes": ",".join(self.labels), "n_texts": len(self._texts[0].texts)}
 
     def _of(self, part: str) -> list[LabelledText]:
         if not self._split[part]:
             raise DataError(
-                f"{names(self.paths)}: {len(self._texts)} texts are too few, none of them falls into the {part} split"
+                f"{names(self.paths)}: {len(self._texts)} texts are too few: "
+                f"none of them is in the {part} split"
             )
         return self._split[part]
 
     def example(self, text: LabelledText) -> Labelled:
-        """The row, its end cut off where it is longer than the model reads, and its class."""
+        """Return the row, truncated to what the model reads, and its class."""
         fields = bert.FIELDS["classes"] if self.tokenizer.cls_id is not None else gpt.CLASSIFIED
         row = encoded(fields, text.texts, self.tokenizer, 10**9)["text"]
-        kept = [*range(min(len(row.ids), self.n_ctx) - 1), len(row.ids) - 1]
-        segments = [row.segments[i] for i in kept] if row.segments else []
-        return [row.ids[i] for i in kept], segments, (self.labels.index(text.label),)
+        # the last token is special, and stays
+        positions = [*range(min(len(row.ids), self.n_ctx) - 1), len(row.ids) - 1]
+        segments = [row.segments[i] for i in positions] if row.segments else []
+        return [row.ids[i] for i in positions], segments, (self.labels.index(text.label),)
 
     @cached_property
     def _train(self) -> list[Labelled]:
         return [self.example(text) for text in self._of("train")]
 
     def batches(self, seed: int) -> Iterator[Sequence[Labelled]]:
-        """Every epoch in another order."""
+        """Yield batches, with the texts of every epoch in another order."""
         lengths = [(len(ids) - 1,) for ids, *_ in self._train]
         for epoch in count():
             for batch in bucketed(lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")):
@@ -133,23 +140,28 @@ class ClassifyTask:
         return [self.example(text) for text in self._of("validation")[:N_BEST]]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Texts with their label, in the order of the first text's hash."""
-        found = self._ordered(validation)[:n]
+        """Return texts with their label, in the order of the first text's hash."""
+        texts = self._ordered(validation)[:n]
         return [
-            Case(each.texts if len(each.texts) > 1 else each.texts[0], (each.label,))
-            for each in found
+            Case(text.texts if len(text.texts) > 1 else text.texts[0], (text.label,))
+            for text in texts
         ]
 
     def _ordered(self, validation: bool) -> list[LabelledText]:
-        found: dict[str, list[LabelledText]] = {}
+        by_first: dict[str, list[LabelledText]] = {}
         for text in self._of("validation" if validation else "test"):
-            found.setdefault(text.texts[0], []).append(text)
-        return [text for first in by_hash(list(found)) for text in found[first]]
+            by_first.setdefault(text.texts[0], []).append(text)
+        return [text for first in by_hash(list(by_first)) for text in by_first[first]]
 
     def check(self, config: Config) -> None:
-        """Raises DataError for a model that does not tell as many classes as there are labels."""
-        if len(own := config.class_names) != len(self.labels):
-            labels, classes = ", ".join(self.labels), ", ".join(own)
+        """Check a model's classes.
+
+        Raises:
+            DataError: The model does not have as many classes as there are labels.
+        """
+        class_names: tuple[str, ...] = getattr(config, "class_names", ())
+        if len(class_names) != len(self.labels):
+            labels, classes = ", ".join(self.labels), ", ".join(class_names)
             raise DataError(
                 f"{names(self.paths)}: has the labels {labels}, but the model the classes {classes}"
             )
@@ -159,41 +171,46 @@ class ClassifyTask:
         self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
-        """Over the first n held-out texts: the share whose class is found, in percent, beside what naive Bayes on the training
-        texts' words, the same on the model's tokens, and the training's most frequent class come to; where the model predicts
-        tokens too, their perplexity."""
+        """Return the accuracy on the first n held-out texts, in percent, beside baselines.
+
+        These are naive Bayes on the training texts' words, on the model's tokens, and the most
+        frequent class of the training. A model that also predicts tokens gets their perplexity.
+        """
         self.check(model.config)
         model.eval()
         held_out = self._ordered(validation)[:n]
         examples = [self.example(text) for text in held_out]
-        kinds, right, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
+        classes, n_correct, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
         for start in range(0, len(examples), ROWS):
             batch = self.collate(examples[start : start + ROWS]).to(model.device)
             answers = model(*batch.inputs)
-            right += int((answers[CLASSES].argmax(-1) == batch.classes).sum())
+            n_correct += int((answers[CLASSES].argmax(-1) == batch.classes).sum())
             if NEXT_TOKEN in answers:
                 nats += float(label_smoothed_loss(answers[NEXT_TOKEN], batch.labels))
                 n_tokens += batch.n_labels
             progress(min(start + ROWS, len(examples)), len(examples))
-        measures = {self.metric: 100 * right / len(kinds)} | self._baselines(held_out, kinds)
+        measures = {self.metric: 100 * n_correct / len(classes)} | self._baselines(
+            held_out, classes
+        )
         return measures | (
             {"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {}
         )
 
     def _baselines(
-        self, held_out: Sequence[LabelledText], kinds: Sequence[int]
+        self, held_out: Sequence[LabelledText], classes: Sequence[int]
     ) -> dict[str, float]:
-        training, measures = self._of("train"), {}
-        trained = [self.labels.index(text.label) for text in training]
+        training = self._of("train")
+        measures: dict[str, float] = {}
+        training_classes = [self.labels.index(text.label) for text in training]
         for name, items in (("words", self._words), ("tokens", self._ids)):
-            counted = NaiveBayes(items(training), trained, len(self.labels))
-            right = sum(
-                counted.predicted(row) == kind
-                for row, kind in zip(items(held_out), kinds, strict=True)
+            bayes = NaiveBayes(items(training), training_classes, len(self.labels))
+            n_correct = sum(
+                bayes.predicted(row) == kind
+                for row, kind in zip(items(held_out), classes, strict=True)
             )
-            measures[f"bag-of-{name} accuracy"] = 100 * right / len(kinds)
-        (majority, _), *_ = Counter(trained).most_common(1)
-        return measures | {"majority accuracy": 100 * kinds.count(majority) / len(kinds)}
+            measures[f"bag-of-{name} accuracy"] = 100 * n_correct / len(classes)
+        (majority, _), *_ = Counter(training_classes).most_common(1)
+        return measures | {"majority accuracy": 100 * classes.count(majority) / len(classes)}
 
     @staticmethod
     def _words(texts: Sequence[LabelledText]) -> list[list[str]]:
@@ -214,30 +231,35 @@ class ClassifyTask:
 
 
 def read_labelled(paths: Sequence[Path]) -> list[LabelledText]:
-    """The labelled texts of tab-separated files, each once. Raises DataError saying what is wrong, in which file and line."""
-    found: dict[LabelledText, None] = {}
+    """Read the labelled texts of tab-separated files, each text once.
+
+    Raises:
+        DataError: A line is malformed; the message names file and line.
+    """
+    texts: dict[LabelledText, None] = {}  # ordered, without duplicates
     n_columns = 0
     for path in paths:
         for number, line in enumerate(lines(path), 1):
             if not line.strip():
                 continue
             columns = [column.strip() for column in line.split("\t")]
-            where, came = f"{path}, line {number}", f"came {line.strip()[:60]!r}"
+            where, came = f"{path}, line {number}", f"got {line.strip()[:60]!r}"
             if len(columns) not in (2, 3):
                 raise DataError(
-                    f"{where}: wanted text, tab, label, or two texts and a label; {came}"
+                    f"{where}: expected text, tab, label, or two texts and a label; {came}"
                 )
             if not columns[-1]:
-                raise DataError(f"{where}: there is no label behind the text; {came}")
+                raise DataError(f"{where}: missing label after the text; {came}")
             if not all(columns[:-1]):
-                raise DataError(f"{where}: there is no text before the label; {came}")
+                raise DataError(f"{where}: missing text before the label; {came}")
             if "," in columns[-1]:
-                raise DataError(f"{where}: a label holds no comma; {came}")
+                raise DataError(f"{where}: a label must not contain a comma; {came}")
             if len(columns) != (n_columns := n_columns or len(columns)):
                 raise DataError(
-                    f"{where}: has {len(columns) - 1} texts, the lines before have {n_columns - 1}; {came}"
+                    f"{where}: has {len(columns) - 1} texts, but the lines before have "
+                    f"{n_columns - 1}; {came}"
                 )
-            found[LabelledText(tuple(columns[:-1]), columns[-1])] = None
-    if not found:
+            texts[LabelledText(tuple(columns[:-1]), columns[-1])] = None
+    if not texts:
         raise DataError(f"{names(paths)}: holds no labelled texts")
-    return list(found)
+    return list(texts)

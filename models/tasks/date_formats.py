@@ -1,15 +1,18 @@
-"""The `dates` task: a date as people write it, in nine languages or in digits, to ISO `YYYY-MM-DD`.
+"""The `dates` task: a date in one of nine languages or in digits, to ISO `YYYY-MM-DD`.
 
-Examples are generated, without end, from a seed. Every string has exactly one reading, by these rules (the tests apply
-them with a reader of their own):
+Examples are generated endlessly from a seed. Every string has exactly one reading, by these rules
+(the tests apply them with a parser of their own):
 
 1. Years run from 1950 to 2049.
-2. All in digits: a four-digit number in front is the year, then month, then day (`2019-03-05`, `2019/3/5`, `20190305`).
-   Otherwise the day comes first, whatever the separator: `05/03/2019` is 5 March, never 3 May.
-3. With a month name: the name is the month; of the two numbers a four-digit one in front is the year (`2019 March 5`);
-   otherwise the day comes before the year (`5 March 2019`, `March 5, 2019`, `19 May 05`).
-4. A year of two digits stands last and follows POSIX: 69–99 are 1969–1999, 00–68 are 2000–2068 (here up to 49).
-5. A weekday, where there is one, is the true one, in the language of the month name (in any, with digits).
+2. All in digits: a four-digit number in front is the year, then month, then day (`2019-03-05`,
+   `2019/3/5`, `20190305`). Otherwise the day comes first, whatever the separator: `05/03/2019` is
+   5 March, never 3 May.
+3. With a month name: the name is the month; of the two numbers a four-digit one in front is the
+   year (`2019 March 5`); otherwise the day comes before the year (`5 March 2019`, `March 5, 2019`,
+   `19 May 05`).
+4. A two-digit year comes last and follows POSIX: 69–99 are 1969–1999, 00–68 are 2000–2068 (here up
+   to 49).
+5. A weekday, if any, is the correct one, in the language of the month name (in any, with digits).
    It can be ignored.
 """
 
@@ -45,12 +48,12 @@ SOURCE_EXAMPLES = [  # (label, source); all on held-out dates, which no model tr
 class DateExample:
     source: str
     target: str  # ISO YYYY-MM-DD
-    format: str  # the pattern behind the source, as in "French: le d month year"
+    format: str  # pattern of the source, as in "French: le d month year"
 
 
 SHARES = tuple(language.share for language in LANGUAGES)
 
-# How often a choice is made; the rest is written plainly.
+# probabilities of the variants; the rest is written plainly
 P_WEEKDAY, P_SHORT_YEAR, P_PADDED_DAY, P_FIRST, P_RECASED, P_WITHOUT_ACCENTS = (
     0.3,
     0.2,
@@ -103,15 +106,16 @@ def write(rng: Random, day: date) -> DateExample:
 
 
 def is_held_out(target: str) -> bool:
-    """Whether this date (ISO) is kept from training, in every format: about 5 % of dates, by SHA-256 of the target.
+    """Return True if this date (ISO) is kept from training in every format.
 
-    Splitting by date is stricter than by source: a held-out string is never a new spelling of a date seen in training.
+    About 5 % of dates are, by SHA-256 of the target. Splitting by date is stricter than by source:
+    a held-out string is never a new spelling of a date seen in training.
     """
     return hashlib.sha256(target.encode()).digest()[0] < 13  # 13 / 256 = 5.1 %
 
 
 def _random_date(rng: Random, held_out: bool) -> date:
-    """A date on that side of the split, uniform over the years covered."""
+    """Return a date on that side of the split, uniform over the years covered."""
     while True:
         day = date.fromordinal(rng.randint(FIRST_DATE.toordinal(), LAST_DATE.toordinal()))
         if is_held_out(day.isoformat()) == held_out:
@@ -119,21 +123,24 @@ def _random_date(rng: Random, held_out: bool) -> date:
 
 
 def training_examples(seed: int, step: int, n: int) -> list[DateExample]:
-    """The batch of one training step, never held-out: a function of the arguments alone, so that a run can resume."""
+    """Return the batch of one training step, without held-out dates.
+
+    It is a function of the arguments alone, so that a run can resume.
+    """
     rng = Random(f"training {seed} {step}")
     return [write(rng, _random_date(rng, held_out=False)) for _ in range(n)]
 
 
 def held_out_examples(seed: int, n: int) -> list[DateExample]:
-    """`n` examples on held-out dates, no source twice."""
+    """Return `n` distinct examples on held-out dates."""
     return list(_held_out_examples(seed, n))
 
 
-@lru_cache(maxsize=8)  # a run validates on the same ones again and again
+@lru_cache(maxsize=8)  # every validation of a run uses the same ones
 def _held_out_examples(seed: int, n: int) -> tuple[DateExample, ...]:
     rng = Random(f"held out {seed}")
-    found: dict[str, DateExample] = {}
-    while len(found) < n:
+    by_source: dict[str, DateExample] = {}
+    while len(by_source) < n:
         example = write(rng, _random_date(rng, held_out=True))
-        found.setdefault(example.source, example)
-    return tuple(found.values())
+        by_source.setdefault(example.source, example)
+    return tuple(by_source.values())

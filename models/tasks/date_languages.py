@@ -1,4 +1,4 @@
-"""How nine languages write dates, and digits alone: the tables that models.tasks.date_formats writes from."""
+"""Date formats of nine languages, and of digits alone: the tables for models.tasks.date_formats."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,11 +6,12 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Language:
-    """How one language writes dates.
+    """Date formats of one language.
 
     Each row of `months` or `weekdays` is one way to write them all; row 1 of `months` has no dots.
-    Fields of `patterns`: w (weekday and what follows it, or nothing), d dd (day, two digits), nth (ordinal day),
-    m mm (month), month (from any row), mon (from row 1), year (four digits or two), yyyy.
+    Fields of `patterns`: w (weekday and what follows it, or nothing), d dd (day, two digits), nth
+    (ordinal day), m mm (month), month (from any row), mon (from row 1), year (four digits or two),
+    yyyy.
     """
 
     name: str
@@ -18,7 +19,7 @@ class Language:
     patterns: tuple[str, ...]
     weekdays: tuple[str, ...] = ()
     months: tuple[str, ...] = ()
-    first: str = ""  # how the 1st of a month may be written where only that day has an ordinal
+    first: str = ""  # form of the 1st of a month if only that day has an ordinal
     nth: tuple[str, ...] = tuple(map(str, range(32)))  # ordinals by day
     after_weekday: tuple[str, ...] = (" ", ", ")
 

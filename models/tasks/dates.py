@@ -1,4 +1,4 @@
-"""The `dates` task: dates as people write them → ISO, character by character; generated, endless, split by the date."""
+"""The `dates` task: dates as people write them → ISO, by character, generated and split by date."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -14,7 +14,7 @@ _TEST_SEED, _VALIDATION_SEED = 0, 1
 
 
 class DatesTask:
-    """Strings of `date_formats`. The held-out cases are dates that no training string ever named."""
+    """Strings of `date_formats`; the held-out dates are in no training string."""
 
     name, metric = "dates", "exact match"
     objective = staticmethod(next_tokens)
@@ -50,7 +50,7 @@ class DatesTask:
         ]
 
     def _examples(self, n: int, *, validation: bool) -> list[date_formats.DateExample]:
-        """The first n of the test strings, or of the validation strings, of which none is a test string."""
+        """Return the first n test strings, or of the validation strings without them."""
         if not validation:
             return date_formats.held_out_examples(_TEST_SEED, n)
         tested = {e.source for e in date_formats.held_out_examples(_TEST_SEED, 2000)}

@@ -1,7 +1,8 @@
 """The `language` task: running text, every token predicted from those before it in its document.
 
-Documents that are lines or paragraphs are split by a hash (`split.py`): 2 % test, 1 % validation. A file that is one document
-is cut into contiguous parts: the first 89 % to train on, 1 % to validate on, the last 10 % to test on.
+Documents that are lines or paragraphs are split by a hash (`split.py`): 2 % test, 1 % validation. A
+file that is one document is cut into contiguous parts: the first 89 % for training, 1 % for
+validation, the last 10 % for testing.
 """
 
 import random
@@ -14,7 +15,7 @@ from models.training.batches import Batch, Window, bucketed, collate_windows
 from models.training.objectives import next_tokens
 from models.training.task import Case, Passage
 
-N_BEGINNING = 5  # words of a held-out document that are shown to go on from
+N_BEGINNING = 5  # words of a held-out document used as a prompt
 
 
 class LanguageTask(RunningText):
@@ -24,17 +25,22 @@ class LanguageTask(RunningText):
     objective = staticmethod(next_tokens)
 
     def labels(self, split: str) -> list[list[int]]:
-        """What is to be predicted of each document of a set: its tokens and </s>."""
-        return [
-            [*ids, self.tokenizer.end_id] for ids in self.tokenizer.encode_many(self._of(split))
-        ]
+        """Return the labels of each document of a set: its tokens and </s>."""
+        end = self._end_id
+        return [[*ids, end] for ids in self.tokenizer.encode_many(self._of(split))]
+
+    @property
+    def _end_id(self) -> int:
+        if (end_id := self.tokenizer.end_id) is None:
+            raise ValueError("a language model's vocabulary must have </s>")
+        return end_id
 
     @cached_property
     def _train(self) -> list[list[int]]:
         return self.labels("train")
 
     def batches(self, seed: int) -> Iterator[Sequence[Window]]:
-        """Every epoch cuts long documents elsewhere."""
+        """Yield batches; every epoch cuts long documents in other places."""
         epoch = 0
         while True:
             rng = random.Random(f"{seed}/{epoch}")
@@ -49,7 +55,9 @@ class LanguageTask(RunningText):
         return collate_windows(examples, self.tokenizer.pad_id)
 
     def _cut(self, labels: Sequence[int], rng: random.Random | None = None) -> Iterator[Window]:
-        return cut(labels, self.n_ctx, self.tokenizer.start_id, rng)
+        if (start_id := self.tokenizer.start_id) is None:
+            raise ValueError("a language model's vocabulary must have <s>")
+        return cut(labels, self.n_ctx, start_id, rng)
 
     def validation(self) -> Sequence[Window]:
         return [window for labels in self.labels("validation") for window in self._cut(labels)][
@@ -57,26 +65,29 @@ class LanguageTask(RunningText):
         ]
 
     def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
-        """The first n pieces of the test documents, in the order of their hash, or of the validation documents."""
+        """Return the first n pieces of the test or validation documents, by the documents' hash."""
         documents = by_hash(self._of("validation" if validation else "test"))
         return [passage for document in documents for passage in self._passages(document)][:n]
 
     def _passages(self, document: str) -> list[Passage]:
-        encoding, found, end_id = self.tokenizer.encode(document), [], self.tokenizer.end_id
-        starts = [start for start, _ in encoding.offsets[:: self.n_ctx]]
+        encoding, end_id = self.tokenizer.encode(document), self._end_id
+        passages: list[Passage] = []
+        starts = [span[0] for span in encoding.offsets[:: self.n_ctx] if span is not None]
         starts[0] = 0  # a space there belongs to the first token
         for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(document)], strict=True)):
             ids = encoding.ids[i * self.n_ctx : (i + 1) * self.n_ctx]
             text = document[start:end]
-            found.append(Passage(ids, len(text), len(text.encode())))
-        last = found.pop()
+            passages.append(Passage(ids, len(text), len(text.encode())))
+        last = passages.pop()
         if len(last.labels) == self.n_ctx:
-            return [*found, last, Passage((end_id,), 0, 0)]
-        return [*found, Passage((*last.labels, end_id), last.n_characters, last.n_bytes)]
+            return [*passages, last, Passage((end_id,), 0, 0)]
+        return [*passages, Passage((*last.labels, end_id), last.n_characters, last.n_bytes)]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Test documents, or validation documents, as a beginning and how it goes on, in the order of their hash: of a whole
-        text its paragraphs."""
+        """Return test or validation documents, by their hash, as prompt and continuation.
+
+        Of a whole text the paragraphs count as documents.
+        """
         documents = self._as_read("validation" if validation else "test")
         return [as_case(document) for document in documents if len(document.split()) > N_BEGINNING][
             :n
@@ -86,13 +97,17 @@ class LanguageTask(RunningText):
 def cut(
     labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None
 ) -> Iterator[Window]:
-    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with the token `start_id`; `rng` as in
-    `pieces`."""
+    """Yield a document as (inputs, labels) of at most `n_ctx` positions.
+
+    The inputs begin with `start_id`; `rng` as in `pieces`.
+    """
     for piece in pieces(labels, n_ctx, rng):
         yield [start_id, *piece[:-1]], piece
 
 
 def as_case(document: str) -> Case:
-    """The first words, and the rest."""
+    """Return the first words as the source, the whole document as the reference."""
     beginning = re.match(rf"(?:\S+\s+){{{N_BEGINNING - 1}}}\S+", document)
+    if beginning is None:
+        raise ValueError(f"a document must have at least {N_BEGINNING} words: {document[:60]!r}")
     return Case(beginning[0], (document,))

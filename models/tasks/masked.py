@@ -1,8 +1,8 @@
-"""The `mlm` task: running text in which some tokens are hidden, to be guessed from both sides; and of two pieces of text whether
-the second follows the first (Devlin et al. 2019, §3.1).
+"""The `mlm` task: masked tokens predicted from both sides, and next-sentence prediction.
 
-Of a table each line is a text of its own, split by its hash. Any other file is one text, cut into neighbours: the first 89 %
-to train on, 1 % to validate on, the last 10 % to test on; its sentences follow each other, so pairs are made of them.
+Devlin et al. 2019, §3.1. Each line of a table is a text of its own, split by its hash. Any other
+file is one text, cut into contiguous parts: the first 89 % for training, 1 % for validation, the
+last 10 % for testing; its consecutive sentences form the pairs.
 """
 
 import random
@@ -17,7 +17,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE
+from models.architectures import Model
+from models.architectures.bert import MASKED, NEXT_SENTENCE
 from models.tasks.pair_files import fingerprint, names
 from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, separated
@@ -26,11 +27,11 @@ from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_m
 from models.training.objectives import masked_tokens
 from models.training.task import Case, DataError
 
-SHARE = 0.15  # of the tokens that are to be guessed
-HIDDEN, REPLACED = 0.8, 0.1  # of these: [MASK]; another token; the rest stays as it is
-SHORT = 0.3  # of the rows of running text that are shorter than the model reads
-AGAIN = 3  # times that an epoch goes through running text, of which there is less than of sentences
-ROWS = 64  # read at once
+SHARE = 0.15  # share of the tokens to predict
+HIDDEN, REPLACED = 0.8, 0.1  # shares of these: [MASK]; another token; the rest is unchanged
+SHORT = 0.3  # share of the rows of running text that do not fill the context
+AGAIN = 3  # passes over running text per epoch, because there is less of it than of sentences
+ROWS = 64  # per batch in `evaluate`
 FOLLOWS, FOREIGN = 0, 1  # the classes of a pair
 _END = re.compile(r"[.!?]+[\"'”’)_]*\s+(?=[\"'“‘(_]*[A-Z0-9])")
 
@@ -38,7 +39,7 @@ Row = tuple[list[int], list[int], int]  # ids, segments, class
 
 
 class MaskedTask(TextFiles):
-    """Whole running texts, and tables of sentences that stand alone."""
+    """Whole running texts, and tables of independent sentences."""
 
     name, metric = "mlm", "masked accuracy"
     objective = staticmethod(masked_tokens)
@@ -56,14 +57,12 @@ class MaskedTask(TextFiles):
         return self._tokenizer or Tokenizer.wordpiece(self._texts("train"), self._vocab_size)
 
     def _texts(self, part: str) -> list[str]:
-        if not (found := [*self._whole[part], *self._single[part]]):
-            raise DataError(
-                f"{names(self.paths)}: too little text, none of it falls into the {part} split"
-            )
-        return found
+        if not (texts := [*self._whole[part], *self._single[part]]):
+            raise DataError(f"{names(self.paths)}: too little text: none is in the {part} split")
+        return texts
 
     def _sentences(self, part: str) -> tuple[list[list[list[int]]], list[list[int]]]:
-        """The sentences of each running text, and those that stand alone, as ids."""
+        """Return the sentences of each running text, and the independent ones, as ids."""
         self._texts(part)
         running = [self.tokenizer.encode_many(sentences(text)) for text in self._whole[part]]
         return [[s for s in text if s] for text in running], self.tokenizer.encode_many(
@@ -75,7 +74,7 @@ class MaskedTask(TextFiles):
         return self._sentences("train")
 
     def batches(self, seed: int) -> Iterator[Sequence[Masked]]:
-        """Every epoch pairs, cuts and hides anew."""
+        """Yield batches; every epoch draws pairs, cuts and masks anew."""
         running, alone = self._train
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
@@ -86,7 +85,10 @@ class MaskedTask(TextFiles):
                 yield [self._hidden(rows[i], rng) for i in batch]
 
     def _pairs(self, running: Sequence[list[list[int]]], rng: random.Random) -> Iterator[Row]:
-        """Running text as rows of two pieces: half of the second ones follow the first, half begin at a sentence elsewhere."""
+        """Yield running text as rows of two pieces.
+
+        Half of the second pieces follow the first, half begin at a sentence elsewhere.
+        """
         for text in running:
             start = 0
             while start < len(text):
@@ -119,7 +121,7 @@ class MaskedTask(TextFiles):
         room: int,
         rng: random.Random,
     ) -> list[int]:
-        """A piece that begins at some sentence of the texts, but not at the one that follows."""
+        """Return a piece that begins at some sentence, but not at the one that follows."""
         other = rng.choices(running, [len(each) for each in running])[0]
         places = [
             place
@@ -135,16 +137,21 @@ class MaskedTask(TextFiles):
         return piece
 
     def _row(self, first: Sequence[int], second: Sequence[int] = (), kind: int = NO_LABEL) -> Row:
-        """[CLS] first [SEP] second [SEP], the longer piece cut until both fit."""
+        """Return [CLS] first [SEP] second [SEP], the longer piece cut until both fit."""
         first, second, special = list(first), list(second), 3 if second else 2
         while len(first) + len(second) + special > self.n_ctx:
             (first if len(first) > len(second) else second).pop()
-        cls, sep = self.tokenizer.cls_id, self.tokenizer.sep_id
+        cls, sep = (self._special_id(name) for name in ("cls", "sep"))
         ids = [cls, *first, sep, *([*second, sep] if second else [])]
         return ids, [int(i >= len(first) + 2) for i in range(len(ids))], kind
 
+    def _special_id(self, name: str) -> int:
+        if (special := self.tokenizer.special(name)) is None:
+            raise DataError(f"masked language modelling needs a vocabulary with [{name.upper()}]")
+        return special[0]
+
     def _hidden(self, row: Row, rng: random.Random, *, always: bool = False) -> Masked:
-        """The row with tokens hidden, replaced or left as they are, all of which are to be guessed; `always`: hidden."""
+        """Return the row with tokens masked (all with `always`), replaced or unchanged."""
         ids, segments, kind = list(row[0]), row[1], row[2]
         places = [i for i, token in enumerate(ids) if not self.tokenizer.is_special(token)]
         chosen = sorted(rng.sample(places, max(1, round(SHARE * len(places))))) if places else []
@@ -152,7 +159,7 @@ class MaskedTask(TextFiles):
         for i in chosen:
             draw = rng.random()
             if always or draw < HIDDEN:
-                ids[i] = self.tokenizer.mask_id
+                ids[i] = self._special_id("mask")
             elif draw < HIDDEN + REPLACED:
                 ids[i] = rng.randrange(len(self.tokenizer.special_ids), self.tokenizer.vocab_size)
         return ids, segments, chosen, labels, (kind,)
@@ -161,7 +168,10 @@ class MaskedTask(TextFiles):
         return collate_masked(examples, self.tokenizer.pad_id)
 
     def _held_out_rows(self, validation: bool) -> list[Masked]:
-        """The rows of a held-out set, always with the same tokens hidden, by turns of running text and of sentences."""
+        """Return the rows of a held-out set, always with the same tokens masked.
+
+        Rows of running text and of sentences alternate.
+        """
         running, alone = self._sentences("validation" if validation else "test")
         rng = random.Random(0)
         pairs = [self._hidden(row, rng, always=True) for row in self._pairs(running, rng)]
@@ -175,48 +185,53 @@ class MaskedTask(TextFiles):
         return self._held_out_rows(True)[:2000]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Held-out sentences with one word hidden, which is the reference, in the order of their hash."""
+        """Return held-out sentences, by their hash, with one word masked: the reference."""
         part = "validation" if validation else "test"
         texts = [*self._single[part], *(s for text in self._whole[part] for s in sentences(text))]
         return [as_case(text) for text in by_hash(texts) if 4 <= len(text.split()) <= 20][:n]
 
     @torch.inference_mode()
     def evaluate(
-        self, model: BERT, n: int | None = None, *, validation: bool = False,
+        self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
-        """Over the first n held-out rows: the share of hidden tokens guessed, their perplexity, and the share of pairs told
-        apart, shares in percent; beside them what the most frequent token, the tokens' frequencies and one answer for all pairs
-        come to."""
+        """Return the accuracy and perplexity of masked tokens and the accuracy on sentence pairs.
+
+        Over the first n held-out rows; accuracies are in percent. Baselines are the most frequent
+        token, the token frequencies, and the same class for all pairs.
+        """
         model.eval()
-        rows, right, nats, total, apart = self._held_out_rows(validation)[:n], 0, 0.0, 0, 0
+        rows = self._held_out_rows(validation)[:n]
+        n_correct, nats, total, n_correct_pairs = 0, 0.0, 0, 0
         hidden: Counter[int] = Counter()
         kinds = Counter(kind for *_, (kind,) in rows if kind != NO_LABEL)
         for start in range(0, len(rows), ROWS):
             batch = self.collate(rows[start : start + ROWS]).to(model.device)
             answers, real = model(*batch.inputs), batch.labels != NO_LABEL
             logits, labels = answers[MASKED][real].float(), batch.labels[real]
-            right += int((logits.argmax(-1) == labels).sum())
+            n_correct += int((logits.argmax(-1) == labels).sum())
             nats += float(F.cross_entropy(logits, labels, reduction="sum"))
             total += len(labels)
             hidden.update(labels.tolist())
             paired = batch.classes != NO_LABEL
-            apart += int((answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum())
+            n_correct_pairs += int(
+                (answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum()
+            )
             progress(min(start + ROWS, len(rows)), len(rows))
         measures = {
-            self.metric: 100 * right / total,
+            self.metric: 100 * n_correct / total,
             "masked perplexity": float(torch.tensor(nats / total).exp()),
         }
         measures |= self._unigram(hidden)
         if kinds:
-            measures["next-sentence accuracy"] = 100 * apart / kinds.total()
+            measures["next-sentence accuracy"] = 100 * n_correct_pairs / kinds.total()
             measures["always-the-same next-sentence accuracy"] = (
                 100 * max(kinds.values()) / kinds.total()
             )
         return measures
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
-        """What the frequencies of the training tokens come to on these hidden ones, each counted once more than it occurs."""
+        """Return the measures of the training tokens' frequencies, with add-one smoothing."""
         running, alone = self._train
         counts = torch.ones(self.tokenizer.vocab_size)
         every = torch.tensor(
@@ -242,14 +257,14 @@ class MaskedTask(TextFiles):
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of running text, each on one line."""
+    """Return the sentences of running text, without line breaks."""
     plain = " ".join(text.split())
-    ends = [0, *(found.end() for found in _END.finditer(plain)), len(plain)]
+    ends = [0, *(match.end() for match in _END.finditer(plain)), len(plain)]
     return [part for a, b in pairwise(ends) if (part := plain[a:b].strip())]
 
 
 def as_case(text: str) -> Case:
-    """The text with its longest word hidden, the first of equals."""
+    """Return the text with its longest word masked; ties go to the first."""
     word = max(re.findall(r"[^\W\d_]+", text), key=len, default="")
     return (
         Case(re.sub(rf"\b{word}\b", "[MASK]", text, count=1), (word,))

@@ -1,5 +1,7 @@
-"""Files of sentence pairs: one with `source \t target` in each line (more columns ignored), or two that agree line by line.
-`.gz` too."""
+"""Files of sentence pairs: one tab-separated file, or two aligned line by line; `.gz` too.
+
+A tab-separated line has source and target; further columns are ignored.
+"""
 
 import gzip
 import hashlib
@@ -13,19 +15,27 @@ TextPair = tuple[str, str]
 Files = str | Path | Sequence[str | Path]
 
 
-def as_paths(given: Files) -> tuple[Path, ...]:
-    """One file or two. Raises DataError for more."""
-    paths = (Path(given),) if isinstance(given, (str, Path)) else tuple(map(Path, given))
+def as_paths(files: Files) -> tuple[Path, ...]:
+    """Return the paths of one file or two.
+
+    Raises:
+        DataError: There are more than two.
+    """
+    paths = (Path(files),) if isinstance(files, (str, Path)) else tuple(map(Path, files))
     if len(paths) not in (1, 2):
         raise DataError(
-            f"sentence pairs come in one tab-separated file or in two aligned ones, not in {len(paths)} files"
+            f"sentence pairs need one tab-separated file or two aligned ones, got {len(paths)} files"
         )
     return paths
 
 
-def read_pairs(given: Files) -> list[TextPair]:
-    """The (source, target) pairs. Raises DataError saying what is wrong, in which file and line."""
-    paths = as_paths(given)
+def read_pairs(files: Files) -> list[TextPair]:
+    """Return the (source, target) pairs.
+
+    Raises:
+        DataError: A line is malformed; the message names file and line.
+    """
+    paths = as_paths(files)
     pairs = list(_columns(paths[0]) if len(paths) == 1 else _aligned(*paths))
     if not pairs:
         raise DataError(f"{names(paths)}: holds no sentence pairs")
@@ -37,12 +47,15 @@ def names(paths: Sequence[Path]) -> str:
 
 
 def fingerprint(paths: Sequence[Path]) -> dict[str, str]:
-    """File name and SHA-256 of the content, for the record; of two files their names and the hash of both hashes."""
+    """Return file name and SHA-256 of the content, for the record.
+
+    For two files, their names and the hash of both hashes.
+    """
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    both = (
+    digest = (
         digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     )
-    return {"file": " + ".join(path.name for path in paths), "sha256": both}
+    return {"file": " + ".join(path.name for path in paths), "sha256": digest}
 
 
 def _columns(path: Path) -> Iterator[TextPair]:
@@ -52,7 +65,7 @@ def _columns(path: Path) -> Iterator[TextPair]:
             continue
         if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
             raise DataError(
-                f"{path}, line {number}: wanted source, tab, target; came {line.strip()[:60]!r}"
+                f"{path}, line {number}: expected source, tab, target; got {line.strip()[:60]!r}"
             )
         yield columns[0].strip(), columns[1].strip()
 
@@ -61,7 +74,8 @@ def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
     sides = [line.strip() for line in lines(source)], [line.strip() for line in lines(target)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(
-            f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; line by line they must be translations"
+            f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; "
+            "they must be aligned line by line"
         )
     for number, (s, t) in enumerate(zip(*sides, strict=True), 1):
         if bool(s) != bool(t):
@@ -74,12 +88,15 @@ def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, gzipped if its name ends in .gz. Raises DataError."""
+    """Yield the lines of a text file, decompressed if its name ends in .gz.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(
-            path, "rt", encoding="utf-8-sig"
-        ) as text:  # -sig: a byte order mark is no letter
+        # -sig drops a byte order mark
+        with opener(path, "rt", encoding="utf-8-sig") as text:
             for line in text:
                 yield line.rstrip("\n")
     except FileNotFoundError:

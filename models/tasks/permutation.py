@@ -1,9 +1,11 @@
-"""The `permutation` task: running text whose tokens are predicted in any order, each from those before it in that order (Yang et
-al. 2019, §2.2). Documents are split as those of the `language` task."""
+"""The `permutation` task: tokens predicted in any order, each from those before it in that order.
+
+Yang et al. 2019, §2.2. Documents are split as in the `language` task.
+"""
 
 import math
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import count
@@ -12,7 +14,7 @@ from typing import Any
 
 import torch
 
-from models.architectures.xlnet import XLNet
+from models.architectures import Model
 from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
 from models.training.ngrams import KneserNey
@@ -20,13 +22,15 @@ from models.training.objectives import LABELS, tokens_in_order
 from models.training.task import Case, DataError
 
 RANDOM, LEFT_TO_RIGHT = "random", "left to right"
-IN_TWO = 0.1  # of the documents: the next one of the file stands behind, as a second text in a segment of its own
-ROWS = 64  # read at once
+IN_TWO = 0.1  # share of the documents followed by the file's next one as a second segment
+ROWS = 64  # per batch in `evaluate`
 
 
 class PermutationTask(RunningText):
-    """Each row has a whole factorisation order, drawn anew every epoch, or left to right. The last 1/`predict_last` of it is
-    predicted (K in §2.3); 1 for all of it."""
+    """Rows with a factorisation order, drawn anew every epoch, or left to right.
+
+    The last 1/`predict_last` of the order is predicted (K in §2.3); 1 for all of it.
+    """
 
     name, metric = "permutation", "nats per token"
     objective = staticmethod(tokens_in_order)
@@ -51,7 +55,7 @@ class PermutationTask(RunningText):
         return [ids for ids in self.tokenizer.encode_many(self._of("train")) if ids]
 
     def batches(self, seed: int) -> Iterator[Sequence[Ordered]]:
-        """Every epoch draws the orders anew, cuts long documents elsewhere and puts others together."""
+        """Yield batches; every epoch draws orders, cuts and pairs anew."""
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
             rows = list(self._rows(rng))
@@ -61,7 +65,7 @@ class PermutationTask(RunningText):
                 yield [self._ordered(*rows[i], rng) for i in batch]
 
     def _rows(self, rng: random.Random) -> Iterator[tuple[list[int], list[int]]]:
-        """Each document, or a piece of it, alone or with its neighbour as a second text."""
+        """Yield each document, or a piece of it, alone or with its neighbour as a second text."""
         documents = iter(self._train)
         for ids in documents:
             second = next(documents, []) if rng.random() < IN_TWO else []
@@ -76,16 +80,16 @@ class PermutationTask(RunningText):
                 )
 
     def _ordered(self, first: list[int], second: list[int], rng: random.Random) -> Ordered:
-        """The two texts as one row with an order, and what is to be predicted."""
+        """Return the two texts as one row with an order and labels."""
         ids, order = [*first, *second], list(range(len(first) + len(second)))
         if self._order == RANDOM:
             rng.shuffle(order)
         ranks = [0] * len(order)
         for rank, position in enumerate(order):
             ranks[position] = rank
-        given = len(ids) - max(1, round(len(ids) / self.predict_last))
+        n_context = len(ids) - max(1, round(len(ids) / self.predict_last))
         labels = [
-            token if rank >= given else NO_LABEL for token, rank in zip(ids, ranks, strict=True)
+            token if rank >= n_context else NO_LABEL for token, rank in zip(ids, ranks, strict=True)
         ]
         return ids, ranks, [0] * len(first) + [1] * len(second), labels
 
@@ -93,7 +97,7 @@ class PermutationTask(RunningText):
         return collate_ordered(examples, self.tokenizer.pad_id)
 
     def _held_out_pieces(self, validation: bool) -> list[list[int]]:
-        """The documents of a held-out set, long ones cut, each one text, in the order of their hash."""
+        """Return the documents of a held-out set in the order of their hash, long ones cut."""
         documents = by_hash(self._of("validation" if validation else "test"))
         return [
             piece
@@ -107,7 +111,7 @@ class PermutationTask(RunningText):
         return [self._ordered(piece, [], rng) for piece in self._held_out_pieces(True)[:2000]]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Held-out documents of a few words, in the order of their hash."""
+        """Return held-out documents of a few words, in the order of their hash."""
         documents = self._as_read("validation" if validation else "test")
         return [
             Case(document, (document,))
@@ -117,13 +121,17 @@ class PermutationTask(RunningText):
 
     @torch.inference_mode()
     def evaluate(
-        self, model: XLNet, n: int | None = None, *, validation: bool = False,
+        self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
-        """Over the first n held-out pieces of text: −ln p of a token, in nats and in bits, each piece in an order drawn for it; by
-        the same weights from left to right; and what the training tokens' frequencies come to."""
+        """Return −ln p per token over the first n held-out pieces, in nats and bits.
+
+        Each piece has a random order. Beside it: the same weights from left to right, and the
+        frequencies of the training tokens.
+        """
         model.eval()
-        rows, rng, totals = self._held_out_pieces(validation)[:n], random.Random(0), Counter()
+        rows, rng = self._held_out_pieces(validation)[:n], random.Random(0)
+        totals: dict[str, float] = defaultdict(float)
         orders = [
             {RANDOM: rng.sample(range(len(ids)), len(ids)), LEFT_TO_RIGHT: range(len(ids))}
             for ids in rows

@@ -1,4 +1,4 @@
-"""Running text as the tasks that predict its tokens share it: documents of any files, each in one set, and their vocabulary."""
+"""Running text for tasks that predict its tokens: split documents and their vocabulary."""
 
 import hashlib
 import random
@@ -17,7 +17,7 @@ TOKENS = ("byte pairs", "characters")
 
 
 class TextFiles:
-    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row."""
+    """Texts of any files; `max_tokens` padded positions per batch, rows of up to `n_ctx` tokens."""
 
     def __init__(
         self,
@@ -30,17 +30,13 @@ class TextFiles:
         licence: str | None = None,
     ) -> None:
         self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        self.max_tokens, self.n_ctx, self._vocab_size, self._tokenizer = (
-            max_tokens,
-            n_ctx,
-            vocab_size,
-            tokenizer,
-        )
+        self.max_tokens, self.n_ctx = max_tokens, n_ctx
+        self._vocab_size, self._tokenizer = vocab_size, tokenizer
         self.licence = licence or licence_of(self.paths)
 
 
 class RunningText(TextFiles):
-    """Texts that are cut where they are longer than a row."""
+    """Texts that are cut if they are longer than a row."""
 
     def __init__(
         self, files: Sequence[str | Path] | str | Path, *, documents: str = "paragraphs", tokens: str = "byte pairs",
@@ -66,12 +62,16 @@ class RunningText(TextFiles):
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
             raise DataError(
-                f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split"
+                f"{names(self.paths)}: {n} documents are too few: none of them is in the {split} "
+                "split"
             )
         return self._split[split]
 
     def _as_read(self, split: str) -> list[str]:
-        """The documents as people read them, in the order of their hash: of a whole text its paragraphs."""
+        """Return the documents without outer spaces, in the order of their hash.
+
+        A whole text is returned as its paragraphs.
+        """
         documents = [document.strip() for document in self._of(split)]
         if self._documents == "whole":
             documents = [
@@ -92,7 +92,10 @@ class RunningText(TextFiles):
 
 
 def pieces(ids: Sequence[int], n_ctx: int, rng: random.Random | None = None) -> Iterator[list[int]]:
-    """A document in pieces of at most `n_ctx` tokens. With `rng` the first piece of a long document ends anywhere."""
+    """Yield a document in pieces of at most `n_ctx` tokens.
+
+    With `rng`, the first piece of a long document has a random length.
+    """
     first = rng.randint(1, n_ctx) if rng is not None and len(ids) > n_ctx else n_ctx
     for start, end in pairwise([0, *range(first, len(ids), n_ctx), len(ids)]):
         yield list(ids[start:end])

@@ -1,19 +1,16 @@
-"""Which sources are held out: by a hash of the text, and none that says the same as a text trained on."""
+"""Train, test and validation split: by a hash of the text, without duplicates across sets."""
 
 import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
-SETS = (
-    "train",
-    "test",
-    "validation",
-)  # texts that say the same all belong to the first of these that one falls into
+# duplicates belong to the first of these sets that one of them is in
+SETS = ("train", "test", "validation")
 
-SIGNS = re.compile(r"[^\w\s]|_")  # vowel signs of Indic scripts too, which belong to their letters
+SIGNS = re.compile(r"[^\w\s]|_")  # also vowel signs of Indic scripts, which belong to their letters
 
-# English words as they are heard. Where a contraction has two readings ('s: is, has), both fall together.
+# English words as contracted. Both readings of an ambiguous contraction ('s: is, has) are merged.
 CLIPPED = {
     "am": "m", "are": "re", "is": "s", "has": "s", "us": "s", "have": "ve", "will": "ll", "shall": "ll", "would": "d", "had": "d",
     "not": "nt", "cannot": "cant", "wont": "llnt", "shant": "llnt",
@@ -21,63 +18,71 @@ CLIPPED = {
 }  # fmt: skip
 
 
-FOLDS = 5  # of fold_of: each text is in the test set of one
+FOLDS = 5  # each text is in the test set of one fold
 
 
 def split_of(source: str) -> str:
-    """ "test" (2 %), "validation" (1 %) or "train", by a hash of the sentence without case and spacing."""
+    """Return "test" (2 %), "validation" (1 %) or "train".
+
+    The set is chosen by a hash of the sentence without case and spacing.
+    """
     bucket = _bucket(source)
     return "test" if bucket < 2 else "validation" if bucket == 2 else "train"
 
 
 def fold_of(source: str, fold: int) -> str:
-    """The same of few texts: "test" (20 %), "validation" (10 %) or "train", in one of FOLDS such splits."""
+    """Return "test" (20 %), "validation" (10 %) or "train", in one of FOLDS splits of few texts."""
     bucket = (_bucket(source) - fold * 100 // FOLDS) % 100
     return "test" if bucket < 20 else "validation" if bucket < 30 else "train"
 
 
 def _bucket(source: str) -> int:
-    """0 to 99, by a hash of the sentence without case and spacing."""
+    """Return 0 to 99, by a hash of the sentence without case and spacing."""
     plain = " ".join(_plain(source).split())
     return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "big") % 100
 
 
 def same_text(text: str) -> str:
-    """The text without case, punctuation, spacing and Unicode form, contractions and what they stand for alike: two
-    texts of which this is the same count as one text."""
+    """Return the text without case, punctuation, spacing and Unicode form, and with contractions.
+
+    Two texts with the same result count as one.
+    """
     plain = _plain(text)
     words = SIGNS.sub(
         lambda sign: sign[0] if unicodedata.category(sign[0]).startswith("M") else "", plain
     ).split()
     joined = "".join(CLIPPED.get(word, word) for word in words)
-    return (
-        joined.replace("cannt", "cant") or plain.strip()
-    )  # "can not"; a text of signs alone is itself
+    # "can not"; a text of punctuation alone is kept
+    return joined.replace("cannt", "cant") or plain.strip()
 
 
 def sets_of(
     sources: Iterable[str],
-    given: Mapping[str, Iterable[str]],
+    elsewhere: Mapping[str, Iterable[str]],
     split_of: Callable[[str], str] = split_of,
 ) -> dict[str, str]:
-    """Each source → the set it belongs to, "left out" or "taken out".
+    """Return each source → its set, "left out" or "taken out".
 
-    `split_of`, a hash, decides; texts that say the same but fall into several sets are left out of all but the first of SETS.
-    `given` has the sources of sets that come from elsewhere ("test", "validation"): what says the same as one of them is
-    taken out, and the hash does not choose those sets."""
-    taken = {same_text(source) for texts in given.values() for source in texts}
-    said = {source: same_text(source) for source in set(sources)}
-    hashed = {source: "train" if (name := split_of(source)) in given else name for source in said}
+    The hash `split_of` decides; duplicates (`same_text`) in several sets are left out of all but
+    the first of SETS. `elsewhere` has the sources of sets that come from other files ("test",
+    "validation"): their duplicates are taken out, and the hash does not assign these sets.
+    """
+    held_out = {same_text(source) for texts in elsewhere.values() for source in texts}
+    normal_forms = {source: same_text(source) for source in set(sources)}
+    hashed = {
+        source: "train" if (name := split_of(source)) in elsewhere else name
+        for source in normal_forms
+    }
     first: dict[str, str] = {}
-    for source, text in said.items():
+    for source, text in normal_forms.items():
         first[text] = min(hashed[source], first.get(text, hashed[source]), key=SETS.index)
     return {
         source: "taken out"
-        if text in taken
+        if text in held_out
         else hashed[source]
         if hashed[source] == first[text]
         else "left out"
-        for source, text in said.items()
+        for source, text in normal_forms.items()
     }
 
 

@@ -1,9 +1,10 @@
-"""Small stories with questions, in the manner of bAbI's first two tasks (Weston et al. 2015): people go to places and pick
-things up. Where a person is, one sentence says (one supporting fact); where a thing is, two say together: who picked it up,
-and where that person went last.
+"""Small stories with questions, after bAbI's first two tasks (Weston et al. 2015).
 
-Names and places are held out in combination: of some pairs of a person and a place no training story says that one went to
-the other, and those are what the held-out questions come down to.
+People go to places and pick things up. The location of a person takes one supporting fact, that of
+a thing two: who picked it up, and where that person went last.
+
+Combinations of names and places are held out: for some pairs no training story sends the person to
+the place, and these pairs answer the held-out questions.
 """
 
 import random
@@ -32,14 +33,14 @@ THINGS = ("football", "apple", "milk", "book", "key", "hat", "letter", "lamp")
 GOES = ("went to the", "moved to the", "travelled to the", "journeyed to the", "went back to the")
 TAKES = ("picked up the", "took the", "got the", "grabbed the")
 N_FACTS = (1, 2)
-LONGEST = 6  # sentences
+MAX_SENTENCES = 6
 
 Part = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
 class Story:
-    """A question on a story; `place` is where in the story the answer begins, in characters."""
+    """A question on a story; `place` is the character offset of the answer in the story."""
 
     question: str
     context: str
@@ -49,14 +50,17 @@ class Story:
 
 
 def part_of(name: str, place: str) -> Part:
-    """The set that a person at a place belongs to: four in five pairs to the training stories; every name and every place is in
-    pairs of each set."""
+    """Return the set that a pair of person and place belongs to.
+
+    Ten in twelve pairs are in training; every name and every place is in pairs of each set.
+    """
     remainder = (NAMES.index(name) + PLACES.index(place)) % 12
-    return {0: "test", 6: "validation"}.get(remainder, "train")
+    held_out: dict[int, Part] = {0: "test", 6: "validation"}
+    return held_out.get(remainder, "train")
 
 
 def stories(part: Part, seed: str) -> Iterator[Story]:
-    """Stories without end, one supporting fact and two by turns."""
+    """Yield stories endlessly, with one and two supporting facts in turn."""
     rng = random.Random(seed)
     while True:
         for n_facts in N_FACTS:
@@ -64,43 +68,46 @@ def stories(part: Part, seed: str) -> Iterator[Story]:
 
 
 def story(part: Part, n_facts: int, rng: random.Random) -> Story:
-    """A story of at most six sentences. The question comes down to a pair of the set `part`; the other sentences are of
-    training pairs."""
+    """Return a story of at most six sentences whose answer is a pair of the set `part`.
+
+    The other sentences are about training pairs.
+    """
     name = rng.choice(NAMES)
     place = rng.choice([each for each in PLACES if part_of(name, each) == part])
-    events = _events(rng.randint(2, LONGEST) - n_facts, rng)
+    events = _events(rng.randint(2, MAX_SENTENCES) - n_facts, rng)
     events.insert(rng.randint(0, len(events)), ("goes", name, place))
     thing = ""
     if n_facts == 2:
-        taken = [what for kind, _, what in events if kind == "takes"]
-        thing = rng.choice([each for each in THINGS if each not in taken])
+        taken_things = [what for kind, _, what in events if kind == "takes"]
+        thing = rng.choice([each for each in THINGS if each not in taken_things])
         events.insert(rng.randint(0, len(events)), ("takes", name, thing))
     last = max(i for i, event in enumerate(events) if event == ("goes", name, place))
     events = [event for i, event in enumerate(events) if i <= last or event[:2] != ("goes", name)]
-    return _told(
+    return _worded(
         events, f"Where is {f'the {thing}' if thing else name}?", (name, place), n_facts, rng
     )
 
 
 def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
-    """What else happens: people go to places of training pairs, and take things, none twice."""
-    things, found = rng.sample(THINGS, len(THINGS) - 1), []
+    """Return other events: people go to places of training pairs, and take things, none twice."""
+    things = rng.sample(THINGS, len(THINGS) - 1)
+    events: list[tuple[str, str, str]] = []
     for _ in range(n):
         name = rng.choice(NAMES)
         if things and rng.random() < 0.35:
-            found.append(("takes", name, things.pop()))
+            events.append(("takes", name, things.pop()))
         else:
-            found.append(
+            events.append(
                 (
                     "goes",
                     name,
                     rng.choice([place for place in PLACES if part_of(name, place) == "train"]),
                 )
             )
-    return found
+    return events
 
 
-def _told(
+def _worded(
     events: list[tuple[str, str, str]],
     question: str,
     answer: tuple[str, str],

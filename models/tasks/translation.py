@@ -1,5 +1,7 @@
-"""The `translation` task: any file of sentence pairs, split by a hash of the source (`split.py`): 2 % test, 1 % validation.
-Either of the two can be a file of its own."""
+"""The `translation` task: sentence pairs, split by a hash of the source (`split.py`).
+
+2 % are for testing and 1 % for validation; each of these can be a file of its own.
+"""
 
 import hashlib
 import random
@@ -19,8 +21,11 @@ TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY
 
 
 class TranslationTask:
-    """Sentence pairs of one file, or of two that agree line by line. `max_tokens` bounds a batch's padded source + target
-    tokens. `validation_files` and `test_files` take the place of the hash; no source of theirs is trained on."""
+    """Sentence pairs of one file, or of two aligned ones.
+
+    `max_tokens` is the limit of padded source + target tokens in a batch. `validation_files` and
+    `test_files` replace the hash; their sources are excluded from training.
+    """
 
     name, metric = "translation", "BLEU"
     objective = staticmethod(next_tokens)
@@ -45,19 +50,19 @@ class TranslationTask:
         )
         self.licence = licence or known
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
-        both = {"test": test_files, "validation": validation_files}
-        self._given = {name: as_paths(given) for name, given in both.items() if given is not None}
+        held_out_files = {"test": test_files, "validation": validation_files}
+        self._held_out_paths = {
+            name: as_paths(files) for name, files in held_out_files.items() if files is not None
+        }
         self._split, self._unused = self._separated()
 
     def _separated(self) -> tuple[dict[str, list[TextPair]], dict[str, int]]:
-        """Set → its pairs, and how many pairs are in no set, by the reason."""
-        pairs, given = (
-            read_pairs(self.paths),
-            {name: read_pairs(paths) for name, paths in self._given.items()},
-        )
+        """Return set → its pairs, and the number of pairs in no set, by reason."""
+        pairs = read_pairs(self.paths)
+        from_files = {name: read_pairs(paths) for name, paths in self._held_out_paths.items()}
         belongs = sets_of(
             (source for source, _ in pairs),
-            {name: [s for s, _ in rows] for name, rows in given.items()},
+            {name: [s for s, _ in rows] for name, rows in from_files.items()},
         )
         split: dict[str, list[TextPair]] = {name: [] for name in SETS}
         unused = Counter(**{"left out": 0})
@@ -67,13 +72,13 @@ class TranslationTask:
                 split[where].append(pair)
             else:
                 unused[where] += 1
-        split |= given
-        if "validation" in given:
+        split |= from_files
+        if "validation" in from_files:
             tested = {same_text(source) for source, _ in split["test"]}
             split["validation"] = [
-                pair for pair in given["validation"] if same_text(pair[0]) not in tested
+                pair for pair in from_files["validation"] if same_text(pair[0]) not in tested
             ]
-            unused["left out"] += len(given["validation"]) - len(split["validation"])
+            unused["left out"] += len(from_files["validation"]) - len(split["validation"])
         return split, dict(unused)
 
     @cached_property
@@ -93,7 +98,7 @@ class TranslationTask:
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
             raise DataError(
-                f"{names(self.paths)}: {n} pairs are too few, none of them falls into the {split} split"
+                f"{names(self.paths)}: {n} pairs are too few: none of them is in the {split} split"
             )
         return self._split[split]
 
@@ -101,13 +106,16 @@ class TranslationTask:
         pairs = self._pairs(split)
         sources = self.tokenizer.encode_many([s for s, _ in pairs])
         targets = self.tokenizer.encode_many([t for _, t in pairs])
-        both = zip(sources, targets, strict=True)
-        kept = [(s, t) for s, t in both if max(len(s), len(t)) < self.max_length]
-        if not kept:
+        rows: list[Pair] = [
+            (source, target)
+            for source, target in zip(sources, targets, strict=True)
+            if max(len(source), len(target)) < self.max_length
+        ]
+        if not rows:
             raise DataError(
                 f"{names(self.paths)}: no {split} pair is shorter than {self.max_length} tokens"
             )
-        return kept
+        return rows
 
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
         lengths = [(len(s), len(t)) for s, t in self._train]
@@ -124,21 +132,23 @@ class TranslationTask:
         return self._encoded("validation")[:2000]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Every distinct source once, all its translations as references, in the order of their hash."""
+        """Return distinct sources with all translations as references, ordered by hash."""
         return as_cases(self._pairs("validation" if validation else "test"))[:n]
 
     def data(self) -> dict[str, Any]:
-        own = {f"{name} file": fingerprint(paths) for name, paths in self._given.items()}
+        held_out_files = {
+            f"{name} file": fingerprint(paths) for name, paths in self._held_out_paths.items()
+        }
         return (
             fingerprint(self.paths)
             | {"pairs": {name: len(rows) for name, rows in self._split.items()}}
             | self._unused
-            | own
+            | held_out_files
         )
 
 
 def as_cases(pairs: Iterable[TextPair]) -> list[Case]:
-    """Every distinct source once, all its translations as references, in the order of their hash."""
+    """Return distinct sources with all translations as references, in the order of their hash."""
     references: dict[str, list[str]] = {}
     for source, target in pairs:
         references.setdefault(source, []).append(target)

@@ -1,1 +1,1 @@
-"""Texts to tokens and back."""
+"""Tokenizers: text to token ids and back, with offsets."""

@@ -1,6 +1,7 @@
-"""Byte-pair encoding over bytes (Radford et al. 2019, §2.2): every text can be written, and comes back as it was.
+"""Byte-level byte-pair encoding (Radford et al. 2019, §2.2): lossless for every text.
 
-The library spells each byte as a printable character of its own (a space as Ġ); people read text, so tokens are turned back.
+The library spells each byte as one printable character (a space as Ġ); `readable` turns tokens back
+into text.
 """
 
 import codecs
@@ -12,7 +13,10 @@ from tokenizers import models as algorithms
 
 
 def _alphabet() -> dict[str, int]:
-    """The library's character for each byte: the byte's own where it is printable in Latin-1, else one from U+0100 on."""
+    """Return the library's character for each byte.
+
+    It is the byte's own if printable in Latin-1, else one from U+0100 on.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {
@@ -24,7 +28,7 @@ ALPHABET = _alphabet()  # character → byte
 
 
 def by_bytes(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
-    """A tokenizer that cuts a text into words with the space before them, as GPT-2's, and their bytes by `algorithm`."""
+    """Return a tokenizer that splits into words as GPT-2's does, then into bytes."""
     backend = tokenizers.Tokenizer(algorithm)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -36,33 +40,38 @@ def is_byte_level(backend: tokenizers.Tokenizer) -> bool:
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes that a token spells. Raises KeyError for a character that spells none."""
+    """Return the bytes that a token spells.
+
+    Raises:
+        KeyError: A character does not stand for a byte.
+    """
     return bytes(ALPHABET[character] for character in token)
 
 
 def text_of(tokens: Iterable[str]) -> str:
-    """The text of these tokens; what is no UTF-8 becomes U+FFFD."""
+    """Return the text of these tokens; invalid UTF-8 becomes U+FFFD."""
     return b"".join(map(bytes_of, tokens)).decode("utf-8", "replace")
 
 
 def readable(token: str) -> str:
-    """A token as its text, ▁ for each space; bytes that are no whole characters stand as <0xE2>."""
-    shown, left = "", bytes_of(token)
-    while left:
+    """Return a token as text, with ▁ for a space and <0xE2> for bytes of split characters."""
+    text, rest = "", bytes_of(token)
+    while rest:
         try:
-            return shown + left.decode("utf-8").replace(" ", "▁")
+            return text + rest.decode("utf-8").replace(" ", "▁")
         except UnicodeDecodeError as error:
-            shown += left[: error.start].decode("utf-8").replace(" ", "▁")
-            shown += "".join(f"<0x{byte:02X}>" for byte in left[error.start : error.end])
-            left = left[error.end :]
-    return shown
+            text += rest[: error.start].decode("utf-8").replace(" ", "▁")
+            text += "".join(f"<0x{byte:02X}>" for byte in rest[error.start : error.end])
+            rest = rest[error.end :]
+    return text
 
 
 def spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each token stands in `text_of` them all; tokens that share a character each have the whole of it."""
-    decoder, done, found = codecs.getincrementaldecoder("utf-8")("replace"), 0, []
+    """Return the span of each token in their `text_of`; tokens may share a character."""
+    decoder, done = codecs.getincrementaldecoder("utf-8")("replace"), 0
+    result: list[tuple[int, int]] = []
     for token in tokens:
         start = done
         done += len(decoder.decode(bytes_of(token)))
-        found.append((start, done + bool(decoder.getstate()[0])))
-    return found
+        result.append((start, done + bool(decoder.getstate()[0])))
+    return result

@@ -1,4 +1,4 @@
-"""A text as tokens, each with the place in the text it came from; several texts as one row."""
+"""Encodings: a text as tokens, each with its span in the text; several texts as one row."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -9,11 +9,13 @@ from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 
 @dataclass(frozen=True)
 class Encoding:
-    """A text as tokens. `offsets[i]` is the (start, end) of token i in `text`, None for a special token that nobody typed.
+    """A text as tokens.
 
-    `segments` says which of several texts each token belongs to, from 0, where a model marks that. `hidden` holds (position,
-    id) of each token in whose place [MASK] was put. `order` is all positions in the order in which a model is to predict
-    them, where one was given."""
+    `offsets[i]` is the (start, end) of token i in `text`, None for an added special token.
+    `segments` is the index, from 0, of the text each token belongs to, if the model uses that.
+    `hidden` holds (position, id) of each token replaced by [MASK]. `order` is a permutation of all
+    positions in which the model predicts them, if one was given.
+    """
 
     text: str
     ids: tuple[int, ...]
@@ -25,7 +27,7 @@ class Encoding:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The pieces of the text that the vocabulary does not hold, each once."""
+        """Distinct pieces of the text that are not in the vocabulary."""
         places = zip(self.tokens, self.offsets, strict=True)
         return tuple(
             dict.fromkeys(
@@ -37,10 +39,10 @@ class Encoding:
 
 
 def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encoding:
-    """One row: the second text behind the first, `between` them."""
-    moved = len(first.text) + len(between)
+    """Return one row of both texts, joined by `between`."""
+    shift = len(first.text) + len(between)
     offsets = (
-        None if span is None else (span[0] + moved, span[1] + moved) for span in second.offsets
+        None if span is None else (span[0] + shift, span[1] + shift) for span in second.offsets
     )
     return Encoding(
         first.text + between + second.text,
@@ -54,7 +56,7 @@ def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encodin
 def framed(
     encoding: Encoding, before: tuple[int, str] | None, after: tuple[int, str] | None
 ) -> Encoding:
-    """The text with a special token (id, token) before it and one behind it."""
+    """Return the row with a special token (id, token) before and one after it."""
     head, tail = [() if special is None else (special,) for special in (before, after)]
     return Encoding(
         encoding.text,
@@ -65,13 +67,17 @@ def framed(
 
 
 def hiding(encoding: Encoding, positions: Sequence[int], mask: tuple[int, str]) -> Encoding:
-    """The same row with the special token `mask` (id, token) at these positions. Raises ValueError for a position that holds no
-    token of the text."""
+    """Return the row with the special token `mask` (id, token) at these positions.
+
+    Raises:
+        ValueError: A position is not a token of the text.
+    """
     ids, tokens, hidden = list(encoding.ids), list(encoding.tokens), []
     for position in sorted(set(positions)):
         if not 0 <= position < len(ids) or encoding.offsets[position] is None:
             raise ValueError(
-                f"position {position} holds no token of the text, which has {len(ids)} tokens counted from 0"
+                f"position {position} is not a token of the text, "
+                f"which has {len(ids)} tokens counted from 0"
             )
         hidden.append((position, ids[position]))
         ids[position], tokens[position] = mask
@@ -79,8 +85,10 @@ def hiding(encoding: Encoding, positions: Sequence[int], mask: tuple[int, str]) 
 
 
 def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
-    """The positions at which a token of the text stands that [MASK] can take the place of: of all but special tokens and a typed
-    [MASK]; none where the vocabulary has no [MASK]."""
+    """Return the positions of the tokens that [MASK] can replace.
+
+    These are all but special tokens and a typed [MASK]; none if the vocabulary has no [MASK].
+    """
     if mask_id is None:
         return ()
     hidden = dict(encoding.hidden)
@@ -93,31 +101,39 @@ def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
 
 
 def order_of(n: int, order: Sequence[int]) -> tuple[int, ...]:
-    """An order of n positions that keeps what `order` says of those of them that it names; the others follow, left to right. So an
-    order holds on while its text is edited."""
-    kept = [position for position in order if position < n]
-    return (*kept, *(position for position in range(n) if position not in kept))
+    """Return an order of n positions: those in `order` first, then the others from left to right.
+
+    So an order survives edits of its text.
+    """
+    ordered = [position for position in order if position < n]
+    return (*ordered, *(position for position in range(n) if position not in ordered))
 
 
 def with_masks(encoding: Encoding, mask: str) -> str:
-    """The text with `mask` in the place of each hidden token."""
+    """Return the text with `mask` in place of each hidden token."""
     parts, end = [], 0
     for position, _ in encoding.hidden:
-        start, after = encoding.offsets[position]
-        parts += [encoding.text[end:start], mask]
-        end = after
+        offset = encoding.offsets[position]
+        if offset is None:
+            raise ValueError(f"the hidden token at position {position} is not part of the text")
+        parts += [encoding.text[end : offset[0]], mask]
+        end = offset[1]
     return "".join([*parts, encoding.text[end:]])
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without the space that a word-initial piece carries, unless the space is all there is."""
+    """Return the span without the leading space of a word-initial piece."""
+    # a token of spaces only keeps them
     stripped = len(text[start:end]) - len(text[start:end].lstrip())
     return (start, end) if stripped == end - start else (start + stripped, end)
 
 
 def span(text: str, token: str, start: int, end: int, following: int) -> tuple[int, int]:
-    """A token's place in the text, where the library's offsets need help: the space sign that it puts before the first word
-    stands for nothing, and accents that the normaliser drew into a letter belong to it (the next token is at `following`)."""
+    """Return a token's span in the text, correcting the library's offsets.
+
+    The space sign added before the first word has an empty span, and combining accents that the
+    normaliser merged into a letter belong to it (the next token is at `following`).
+    """
     if token == "▁" and text[start:end].strip(" ▁\t\r\n"):
         return start, start
     while end < following and unicodedata.combining(text[end]):

@@ -1,4 +1,4 @@
-"""Characters, and byte-pair encoding over pieces of words (Sennrich et al. 2016): the library's parts as we put them together."""
+"""Character tokenizers, and byte-pair encoding over words (Sennrich et al. 2016)."""
 
 import string
 from collections import Counter
@@ -10,14 +10,14 @@ from tokenizers import models as algorithms
 
 from models.tokenizers.special_tokens import PLAIN
 
-# A word with its apostrophe (l', don'), one digit, or one other sign; a leading ▁ stands for the space before it.
+# a word with its apostrophe (l', don'), one digit, or one other sign, each after a ▁ for a space
 _PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
 
 LONGEST_TOKEN = 1000  # characters
 
 
 def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-    """One token a character."""
+    """Return a tokenizer of single characters."""
     backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=PLAIN["unknown"]))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     backend.decoder = decoders.Fuse()
@@ -25,7 +25,7 @@ def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
 
 
 def by_piece(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
-    """Words, digits and signs, cut further by `algorithm`."""
+    """Return a tokenizer that splits into words, digits and signs, then by `algorithm`."""
     backend = tokenizers.Tokenizer(algorithm)
     backend.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("’", "'")]
@@ -41,7 +41,7 @@ def by_piece(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
 
 
 def trainer(vocab_size: int, alphabet: list[str]) -> trainers.BpeTrainer:
-    """Learns a vocabulary of merges, the special tokens first."""
+    """Return a trainer of BPE merges, with the special tokens first."""
     return trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=list(PLAIN.values()),
@@ -54,8 +54,11 @@ def trainer(vocab_size: int, alphabet: list[str]) -> trainers.BpeTrainer:
 
 
 def alphabet(texts: Iterable[str], size: int = 150, space: str = "▁") -> list[str]:
-    """Printable ASCII, the space sign, and the most frequent other characters; ties by code point, where the library's own
-    limit picks by chance and a resumed run could meet another vocabulary."""
+    """Return printable ASCII, the space sign, and the most frequent other characters.
+
+    Ties go by code point: the library's own limit breaks them at random, so that a resumed run
+    could get another vocabulary.
+    """
     always = [*string.printable.strip(), *space]
     counts = Counter(c for text in texts for c in text if c not in always and c != " ")
     return always + sorted(counts, key=lambda c: (-counts[c], c))[: size - len(always)]

@@ -1,4 +1,7 @@
-"""The special tokens a vocabulary begins with, by name. Models and pages ask a tokenizer for them, never for a number."""
+"""Special tokens that a vocabulary begins with, by name.
+
+Models and pages look them up by name, never by id.
+"""
 
 from collections.abc import Iterable
 
@@ -11,21 +14,27 @@ BERT = {
     "mask": "[MASK]",
 }  # Devlin et al. 2019, §3
 SETS = (PLAIN, BERT)
-# behind a vocabulary of PLAIN: between two texts that are classified, and behind the last (Radford et al. 2018, §3.3)
+# at the end of a PLAIN vocabulary: between two texts to classify, and after the last
+# (Radford et al. 2018, §3.3)
 CLASSIFIED = {"delimiter": "<$>", "extract": "<e>"}
 
 UNKNOWN_TOKENS = frozenset(names["unknown"] for names in SETS)
 
 
 def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
-    """Name → id of the special tokens that these tokens, in the order of their ids, begin with, and of CLASSIFIED where a plain
-    vocabulary ends with these. Raises ValueError if they begin with none of SETS."""
+    """Return name → id of the special tokens in a vocabulary given in the order of its ids.
+
+    They are those it begins with, and CLASSIFIED if a plain vocabulary ends with them.
+
+    Raises:
+        ValueError: It begins with none of SETS.
+    """
     tokens = list(vocabulary)
     for names in SETS:
         if tokens[: len(names)] == list(names.values()):
-            own = {name: i for i, name in enumerate(names)}
+            leading = {name: i for i, name in enumerate(names)}
             added = names is PLAIN and tokens[-len(CLASSIFIED) :] == list(CLASSIFIED.values())
-            return own | {
+            return leading | {
                 name: len(tokens) - len(CLASSIFIED) + i
                 for i, name in enumerate(CLASSIFIED)
                 if added

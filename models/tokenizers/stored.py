@@ -1,4 +1,4 @@
-"""A tokenizer.json as a checkpoint holds it: only its vocabulary and its merges are taken, of the forms that are made here."""
+"""Stored tokenizers: rebuild ours from the vocabulary and merges of a tokenizer.json."""
 
 from typing import Any
 
@@ -11,22 +11,30 @@ from models.tokenizers.pieces import LONGEST_TOKEN, by_character, by_piece
 from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
 from models.tokenizers.wordpiece import by_wordpiece
 
-_ODD = "not a tokenizer of this project"
+_FOREIGN = "not a tokenizer of this project"
 
 
 def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
-    """A tokenizer of ours with the vocabulary and the merges that a tokenizer.json holds. Raises ValueError if they are none."""
+    """Return a tokenizer of ours with the vocabulary and merges of a tokenizer.json.
+
+    Raises:
+        ValueError: They are malformed.
+    """
     model = content.get("model") if isinstance(content, dict) else None
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    model = model if isinstance(model, dict) else {}
+    vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(
         map(repr, range(len(vocabulary)))
     ):
-        raise ValueError(f"{_ODD}: its tokens must have the ids 0, 1, 2 …")
+        raise ValueError(f"{_FOREIGN}: its tokens must have the ids 0, 1, 2 …")
     specials = BERT if model.get("type") == "WordPiece" else PLAIN
-    if sorted(vocabulary, key=vocabulary.get)[: len(specials)] != list(specials.values()):
-        raise ValueError(f"{_ODD}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}")
+    tokens = _by_id(vocabulary)
+    if tokens[: len(specials)] != list(specials.values()):
+        raise ValueError(
+            f"{_FOREIGN}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}"
+        )
     if not all(0 < len(token) <= LONGEST_TOKEN for token in vocabulary):
-        raise ValueError(f"{_ODD}: a token has 1 to {LONGEST_TOKEN} characters")
+        raise ValueError(f"{_FOREIGN}: a token must have 1 to {LONGEST_TOKEN} characters")
     if model.get("type") == "WordLevel":
         return by_character(vocabulary)
     backend = (
@@ -34,7 +42,6 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
         if model.get("type") == "WordPiece"
         else _by_merges(content, vocabulary)
     )
-    tokens = sorted(vocabulary, key=vocabulary.get)
     special = [tokens[i] for i in special_ids(tokens).values()]
     backend.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special]
@@ -43,23 +50,28 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
 
 
 def _by_merges(content: dict[str, Any], vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-    """Byte-pair encoding, over bytes or over pieces of words."""
+    """Return a byte-pair encoding, over bytes or over words."""
     merges = content["model"].get("merges")
     if not isinstance(merges, list) or not all(_is_merge(merge, vocabulary) for merge in merges):
-        raise ValueError(f"{_ODD}: a merge must join two tokens into a third")
+        raise ValueError(f"{_FOREIGN}: a merge must join two tokens into a third")
     merges = [tuple(merge) for merge in merges]
     if not _is_byte_level(content):
         return by_piece(algorithms.BPE(vocabulary, merges, unk_token=PLAIN["unknown"]))
     spelled = set("".join(vocabulary.keys() - set(PLAIN.values())))
     if not spelled <= byte_level.ALPHABET.keys() <= vocabulary.keys():
-        raise ValueError(f"{_ODD}: a byte-level vocabulary holds every byte and is made of bytes")
+        raise ValueError(
+            f"{_FOREIGN}: a byte-level vocabulary must hold every byte, and only bytes"
+        )
     return byte_level.by_bytes(algorithms.BPE(vocabulary, merges))
 
 
 def ids_of_specials(backend: tokenizers.Tokenizer) -> dict[str, int]:
-    """Name → id of a tokenizer's special tokens."""
-    vocabulary = backend.get_vocab()
-    return special_ids(sorted(vocabulary, key=vocabulary.get))
+    """Return name → id of a tokenizer's special tokens."""
+    return special_ids(_by_id(backend.get_vocab()))
+
+
+def _by_id(vocabulary: dict[str, int]) -> list[str]:
+    return sorted(vocabulary, key=lambda token: vocabulary[token])
 
 
 def _is_byte_level(content: dict[str, Any]) -> bool:

@@ -1,1 +1,1 @@
-"""From a task's examples to a checkpoint: batches, objectives, the run itself, scores, and the plans of the shipped ones."""
+"""Training: batches, objectives, the run, scores, and the plans of the shipped checkpoints."""

@@ -1,5 +1,7 @@
-"""A text as what it holds, whatever its order: multinomial naive Bayes on words, or on a model's own tokens; what a model that
-reads must beat."""
+"""Multinomial naive Bayes: a text classified without its word order.
+
+Its items are words or a model's own tokens; a model that reads must beat it.
+"""
 
 import math
 import re
@@ -10,13 +12,15 @@ _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
 def words(text: str) -> list[str]:
-    """The words in small letters, without signs."""
+    """Return the words in lower case, without punctuation."""
     return _WORD.findall(text.casefold().replace("’", "'"))
 
 
 class NaiveBayes:
-    """p(class | row) ∝ p(class)·∏ p(item | class), an item counted once more than it was seen (Laplace); items that no row of the
-    training had say nothing."""
+    """p(class | row) ∝ p(class)·∏ p(item | class), with add-one (Laplace) smoothing.
+
+    Items outside the training rows are ignored.
+    """
 
     def __init__(
         self, rows: Sequence[Sequence[Hashable]], labels: Sequence[int], n_classes: int
@@ -36,14 +40,14 @@ class NaiveBayes:
         ]
 
     def log_probs(self, row: Sequence[Hashable]) -> list[float]:
-        """ln p(class, items of the row), one a class."""
+        """Return ln p(class, items of the row) for each class."""
         known = [item for item in row if item in self.vocabulary]
         return [
-            own + sum(each[item] for item in known)
-            for own, each in zip(self._class, self._item, strict=True)
+            prior + sum(item_log_probs[item] for item in known)
+            for prior, item_log_probs in zip(self._class, self._item, strict=True)
         ]
 
     def predicted(self, row: Sequence[Hashable]) -> int:
-        """The most probable class; of equals the first."""
+        """Return the most probable class; ties go to the first."""
         log_probs = self.log_probs(row)
         return log_probs.index(max(log_probs))

@@ -1,4 +1,4 @@
-"""Padded batches, cut by token count so that a batch of long sentences holds fewer of them."""
+"""Padded batches, filled by token count, so that one of long sentences holds fewer of them."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -11,30 +11,30 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.tokenizers.base import Tokenizer
 
-NO_LABEL = -100  # where nothing is to be said; torch's cross_entropy leaves it out
+NO_LABEL = -100  # position without a label; torch's cross_entropy ignores it
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source and target ids, without special tokens
-Window = tuple[
-    Sequence[int], Sequence[int]
-]  # a text's inputs, and the label at each: special tokens among them
-# ids and segments of a row, the positions at which a token is to be guessed, the tokens there, and the row's class
+# a text's inputs and the label at each, special tokens included
+Window = tuple[Sequence[int], Sequence[int]]
+# ids and segments of a row, the positions to predict, their tokens, and the row's class
 Masked = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], tuple[int]]
-Question = tuple[
-    Sequence[int], Sequence[int], tuple[int, int]
-]  # ids and segments of a row, first and last token of the answer
-Labelled = tuple[
-    Sequence[int], Sequence[int], tuple[int]
-]  # ids and segments (if it has any) of a row, its class
-# ids of a row, when the turn of each position comes, segments, and the label at each position
+# ids and segments of a row, first and last token of the answer
+Question = tuple[Sequence[int], Sequence[int], tuple[int, int]]
+# ids and segments (if any) of a row, and its class
+Labelled = tuple[Sequence[int], Sequence[int], tuple[int]]
+# ids of a row, rank of each position in the prediction order, segments, and labels
 Ordered = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
 Example = Pair | Window | Masked | Question | Labelled | Ordered
 
 
 @dataclass(frozen=True)
 class Batch:
-    """`inputs` are what the model's `forward` takes. `labels` are what it should say, a row each: at the positions of what it
-    writes, at masked places, or where an answer begins and ends; `classes` is what each row is. NO_LABEL where nothing is
-    asked."""
+    """A padded batch.
+
+    `inputs` are the arguments of the model's `forward`. `labels` has a row per example: the tokens
+    to predict, at the positions to generate or the masked ones, or the first and last token of an
+    answer. `classes` is the class of each row. NO_LABEL marks what is not scored.
+    """
 
     inputs: tuple[Int[Tensor, "batch _"], ...]
     labels: Int[Tensor, "batch m"]
@@ -46,7 +46,7 @@ class Batch:
 
     @property
     def n_classes(self) -> int:
-        """How many rows have a class."""
+        """Number of rows with a class."""
         return 0 if self.classes is None else int((self.classes != NO_LABEL).sum())
 
     def to(self, device: torch.device) -> "Batch":
@@ -55,17 +55,21 @@ class Batch:
 
 
 def collate(pairs: Sequence[Pair], tokenizer: Tokenizer) -> Batch:
-    """Pad to the longest; source gets </s>, target, the decoder's input, <s> in front, labels </s> behind."""
+    """Pad pairs to the longest.
+
+    The source gets </s>; the target, which the decoder reads, <s> in front; the labels </s> at the
+    end.
+    """
     start, end, pad = tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id
-    source, target = (
-        _stack([[*s, end] for s, _ in pairs], pad),
-        _stack([[start, *t] for _, t in pairs], pad),
-    )
+    if start is None or end is None:
+        raise ValueError("sentence pairs need a vocabulary with <s> and </s>")
+    source = _stack([[*s, end] for s, _ in pairs], pad)
+    target = _stack([[start, *t] for _, t in pairs], pad)
     return Batch((source, target), _stack([[*t, end] for _, t in pairs], NO_LABEL))
 
 
 def collate_windows(windows: Sequence[Window], pad_id: int) -> Batch:
-    """Pad to the longest."""
+    """Pad windows of text to the longest."""
     return Batch(
         (_stack([inputs for inputs, _ in windows], pad_id),),
         _stack([labels for _, labels in windows], NO_LABEL),
@@ -73,20 +77,20 @@ def collate_windows(windows: Sequence[Window], pad_id: int) -> Batch:
 
 
 def collate_masked(rows: Sequence[Masked], pad_id: int) -> Batch:
-    """Pad to the longest; the model reads ids, segments and the positions at which it is to guess."""
+    """Pad to the longest; the model reads ids, segments and the positions to predict."""
     ids, segments, positions, labels, classes = zip(*rows, strict=True)
     inputs = _stack(ids, pad_id), _stack(segments, 0), _stack(positions, 0)
     return Batch(inputs, _stack(labels, NO_LABEL), torch.tensor(classes).flatten())
 
 
 def collate_questions(rows: Sequence[Question], pad_id: int) -> Batch:
-    """Pad to the longest; the labels are the first and the last token of each answer."""
+    """Pad to the longest; the labels are the first and last token of each answer."""
     ids, segments, answers = zip(*rows, strict=True)
     return Batch((_stack(ids, pad_id), _stack(segments, 0)), torch.tensor(answers))
 
 
 def collate_labelled(rows: Sequence[Labelled], pad_id: int) -> Batch:
-    """Pad to the longest; the labels are the token after each position."""
+    """Pad to the longest; the labels are the next token at each position."""
     ids, segments, classes = zip(*rows, strict=True)
     inputs = (_stack(ids, pad_id), *([_stack(segments, 0)] if segments[0] else []))
     return Batch(
@@ -97,26 +101,28 @@ def collate_labelled(rows: Sequence[Labelled], pad_id: int) -> Batch:
 
 
 def collate_ordered(rows: Sequence[Ordered], pad_id: int) -> Batch:
-    """Pad to the longest, behind the last of every order."""
+    """Pad to the longest, with the padding last in every order."""
     ids, ranks, segments, labels = zip(*rows, strict=True)
     inputs = _stack(ids, pad_id), _stack(ranks, max(map(len, ids))), _stack(segments, 0)
     return Batch(inputs, _stack(labels, NO_LABEL))
 
 
-def _stack(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+def _stack(rows: Sequence[Sequence[int]], fill: int) -> Int[Tensor, "batch _"]:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
 def bucketed(
     lengths: Sequence[tuple[int, ...]], max_tokens: int, rng: random.Random
 ) -> list[list[int]]:
-    """One epoch: example numbers in batches of like length, each at most `max_tokens` padded tokens over all inputs, of which
-    each is one longer than `lengths` says, by its special token.
+    """Return one epoch of example indices in batches of similar length.
 
-    Examples are shuffled, sorted by length within pools of some thousands, cut, and the batches shuffled again."""
+    Each batch has at most `max_tokens` padded tokens over all inputs; an input is one token longer
+    than `lengths` says, by its special token. Examples are shuffled, sorted by length within pools
+    of 20,000, split, and the batches shuffled again.
+    """
     order = list(range(len(lengths)))
     rng.shuffle(order)
-    batches = []
+    batches: list[list[int]] = []
     for pool in range(0, len(order), 20_000):
         part = sorted(order[pool : pool + 20_000], key=lambda i: lengths[i][::-1])
         batches += _cut(part, lengths, max_tokens)
@@ -130,12 +136,12 @@ def _cut(
     batch: list[int] = []
     longest: list[int] = []
     for i in order:
-        own = [length + 1 for length in lengths[i]]
-        grown = list(map(max, longest, own)) if batch else own
-        if batch and (len(batch) + 1) * sum(grown) > max_tokens:
+        padded_lengths = [length + 1 for length in lengths[i]]
+        new_longest = list(map(max, longest, padded_lengths)) if batch else padded_lengths
+        if batch and (len(batch) + 1) * sum(new_longest) > max_tokens:
             yield batch
-            batch, grown = [], own
+            batch, new_longest = [], padded_lengths
         batch.append(i)
-        longest = grown
+        longest = new_longest
     if batch:
         yield batch

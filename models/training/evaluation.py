@@ -1,10 +1,12 @@
-"""Scores on held-out cases: corpus BLEU (sacrebleu) for translation, exact match for dates. Greedy decoding.
+"""Scores on held-out cases: corpus BLEU (sacrebleu) for translation, exact match for dates.
 
-Also by the length of the source, as in Bahdanau et al. 2015, figure 2: what a fixed vector loses grows with the sentence.
+Texts are decoded greedily. Scores are also split by source length, as in Bahdanau et al. 2015,
+figure 2: a fixed vector loses more of longer sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sacrebleu
 import torch
@@ -15,10 +17,12 @@ from models.tokenizers.base import Tokenizer
 from models.training.task import Case
 
 
-def written_texts(
+def generate_texts(
     model: Model, tokenizer: Tokenizer, sources: Sequence[str], batch_size: int = 64
 ) -> Iterator[tuple[int, str]]:
-    """(number of the source, what the model writes for it), shortest sources first, in batches of like length."""
+    """Yield (index of the source, generated text), in batches of similar length, shortest first."""
+    if tokenizer.end_id is None:
+        raise ValueError("generating needs a vocabulary with </s>")
     ids = [(*i, tokenizer.end_id) for i in tokenizer.encode_many(sources)]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     device = model.embedding.weight.device
@@ -36,25 +40,33 @@ def hypotheses(
     model: Model,
     tokenizer: Tokenizer,
     cases: Sequence[Case],
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[str]:
-    """What the model writes for each case. `progress(done, total)` is called after each."""
+    """Generate a text for each case; `progress(done, total)` is called after each."""
     model.eval()
     texts = [""] * len(cases)
-    for done, (i, text) in enumerate(written_texts(model, tokenizer, [c.source for c in cases]), 1):
+    sources = [single_source(case) for case in cases]
+    for done, (i, text) in enumerate(generate_texts(model, tokenizer, sources), 1):
         texts[i] = text
         progress(done, len(cases))
     return texts
 
 
+def single_source(case: Case) -> str:
+    """Return the source of a case of one text."""
+    if not isinstance(case.source, str):
+        raise ValueError(f"expected a source of one text, got {len(case.source)}")
+    return case.source
+
+
 def score(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
-    """The metric over all cases, in percent."""
+    """Return the metric over all cases, in percent."""
     return METRICS[metric](hypotheses(model, tokenizer, cases), cases)
 
 
 @dataclass(frozen=True)
 class LengthScore:
-    """The metric over the cases whose source has `least` … `most` words (parted by spaces)."""
+    """Metric over the cases whose source has `least` to `most` space-separated words."""
 
     least: int
     most: int
@@ -65,10 +77,12 @@ class LengthScore:
 def by_length(
     texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups: int = 6
 ) -> list[LengthScore]:
-    """The metric in groups of like source length: each holds two lengths, the last all that are longer.
+    """Return the metric in groups of similar source length.
 
-    `texts` are the hypotheses; groups without a case are left out."""
-    lengths = [len(c.source.split()) for c in cases]
+    Each group holds two lengths, the last one all longer ones; empty groups are left out. `texts`
+    are the hypotheses.
+    """
+    lengths = [len(single_source(case).split()) for case in cases]
     shortest = min(lengths)
     groups: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
@@ -85,23 +99,28 @@ def by_length(
 
 
 def bleu(texts: Sequence[str], cases: Sequence[Case]) -> float:
-    """Corpus BLEU (Papineni et al. 2002), sacrebleu's 13a tokens, every reference of a source counted."""
-    return sacrebleu.BLEU().corpus_score(list(texts), _streams(cases)).score
+    """Return corpus BLEU (Papineni et al. 2002) with sacrebleu's 13a tokens and all references."""
+    return sacrebleu.BLEU().corpus_score(list(texts), _reference_streams(cases)).score
 
 
 def signature(metric: str, cases: Sequence[Case]) -> str:
-    """What sacrebleu wants said beside a BLEU, so that it can be repeated (Post 2018); empty for exact match."""
+    """Return sacrebleu's signature, to be reported beside a BLEU score (Post 2018).
+
+    It is empty for exact match.
+    """
     if metric != "BLEU":
         return ""
     measure = sacrebleu.BLEU()
-    measure.corpus_score(
-        [""] * len(cases), _streams(cases)
-    )  # it counts the references as it scores
+    # the number of references is counted while scoring
+    measure.corpus_score([""] * len(cases), _reference_streams(cases))
     return str(measure.get_signature())
 
 
-def _streams(cases: Sequence[Case]) -> list[list[str | None]]:
-    """The first reference of every case, the second, …; None where a case has no more."""
+def _reference_streams(cases: Sequence[Case]) -> Any:
+    """Return the first reference of every case, the second, …; None if a case has fewer.
+
+    sacrebleu accepts None here, but its annotations do not say so.
+    """
     n_references = max(len(c.references) for c in cases)
     return [
         [c.references[k] if k < len(c.references) else None for c in cases]
@@ -110,7 +129,7 @@ def _streams(cases: Sequence[Case]) -> list[list[str | None]]:
 
 
 def exact_match(texts: Sequence[str], cases: Sequence[Case]) -> float:
-    """Share of cases written exactly as a reference, up to outer spaces, in percent."""
+    """Return the percentage of cases that equal a reference up to outer spaces."""
     return (
         100 * sum(h.strip() in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
     )

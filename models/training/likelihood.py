@@ -1,4 +1,4 @@
-"""How well a model predicts held-out text: perplexity, and what does not depend on its tokens, bits per byte."""
+"""Likelihood of held-out text: perplexity, and the tokenizer-independent bits per byte."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,23 +11,26 @@ from models.training.ngrams import KneserNey
 from models.training.objectives import label_smoothed_loss
 from models.training.task import Passage
 
-BATCH_TOKENS = 8192  # padded positions read at once
+BATCH_TOKENS = 8192  # padded positions per batch
 PERPLEXITY, BITS, NATS = "perplexity", "bits per byte", "nats per character"
 
 
 def likelihoods(
-    model: Model, passages: Sequence[Passage], progress: Callable[[int], None] = lambda done: None
+    model: Model, passages: Sequence[Passage], progress: Callable[[int], object] = lambda done: None
 ) -> dict[str, float]:
-    """The model's measures over all passages. `progress(done)` is called with the number of passages read."""
+    """Return the model's measures over all passages.
+
+    `progress(done)` is called with the number of passages read.
+    """
     nats, done = 0.0, 0
-    for part in _of_like_length(passages):
+    for part in _batches_by_length(passages):
         nats += _nats(model, part)
         progress(done := done + len(part))
     return measures(nats, passages)
 
 
 def measures(nats: float, passages: Iterable[Passage]) -> dict[str, float]:
-    """Perplexity a token (</s> counted), bits a byte and nats a character of text, from −ln p of all of it."""
+    """Return perplexity per token (with </s>), bits per byte and nats per character from −ln p."""
     tokens, n_bytes, characters = (
         sum(column)
         for column in zip(
@@ -45,19 +48,17 @@ def measures(nats: float, passages: Iterable[Passage]) -> dict[str, float]:
 def baselines(
     training: Sequence[Sequence[int]], passages: Sequence[Passage], vocab_size: int
 ) -> dict[str, float]:
-    """Perplexity and bits a byte of a model that counts tokens, and of one that counts three in a row."""
-    found = {}
+    """Return perplexity and bits per byte of a unigram and a trigram model."""
+    result = {}
     for name, order in (("unigram", 1), ("trigram", 3)):
-        counted = KneserNey(training, vocab_size, order)
-        measured = measures(
-            -sum(counted.log_prob(passage.labels) for passage in passages), passages
-        )
-        found |= {f"{name} {PERPLEXITY}": measured[PERPLEXITY], f"{name} {BITS}": measured[BITS]}
-    return found
+        model = KneserNey(training, vocab_size, order)
+        values = measures(-sum(model.log_prob(passage.labels) for passage in passages), passages)
+        result |= {f"{name} {PERPLEXITY}": values[PERPLEXITY], f"{name} {BITS}": values[BITS]}
+    return result
 
 
-def _of_like_length(passages: Sequence[Passage]) -> Iterator[list[Passage]]:
-    """Batches of at most BATCH_TOKENS padded positions, the shortest first."""
+def _batches_by_length(passages: Sequence[Passage]) -> Iterator[list[Passage]]:
+    """Yield batches of at most BATCH_TOKENS padded positions, shortest first."""
     batch: list[Passage] = []
     for passage in sorted(passages, key=lambda passage: len(passage.labels)):
         if batch and (len(batch) + 1) * len(passage.labels) > BATCH_TOKENS:
@@ -70,7 +71,7 @@ def _of_like_length(passages: Sequence[Passage]) -> Iterator[list[Passage]]:
 
 @torch.inference_mode()
 def _nats(model: Model, passages: Sequence[Passage]) -> float:
-    """−ln p of the passages, each read from <s> on."""
+    """Return −ln p of the passages, each read from <s>."""
     windows = [
         ([model.config.start_id, *passage.labels[:-1]], passage.labels) for passage in passages
     ]

@@ -1,19 +1,22 @@
-"""Language models that count, by Kneser & Ney's smoothing (1995) in its interpolated form (Chen & Goodman 1998): what a trained
-model has to be better than."""
+"""N-gram language models with interpolated Kneser-Ney smoothing: baselines for trained models.
+
+Kneser & Ney 1995, in the interpolated form of Chen & Goodman 1998.
+"""
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-BEFORE = -1  # no token: what stands before the first of a row
+BEFORE = -1  # not a token: pads the context before the first one
 
 
 class KneserNey:
-    """p(w | the last order−1 tokens), counted over training rows; each row begins after order−1 times BEFORE.
+    """p(w | the last order−1 tokens), from counts over rows padded with order−1 times BEFORE.
 
-    p_k(w | h) = max(c(hw) − D_k, 0)/c(h) + D_k·n(h)/c(h) · p_k−1(w | h'), where n(h) is how many different tokens follow h and
-    D_k = n₁/(n₁ + 2n₂). Below the highest order c counts how many different tokens come before; below order 1 every token is
-    as probable."""
+    p_k(w | h) = max(c(hw) − D_k, 0)/c(h) + D_k·n(h)/c(h) · p_k−1(w | h'), where n(h) is the number
+    of distinct tokens after h and D_k = n₁/(n₁ + 2n₂). Below the highest order, c counts the
+    distinct tokens that come before; below order 1, the distribution is uniform.
+    """
 
     def __init__(self, rows: Sequence[Sequence[int]], vocab_size: int, order: int) -> None:
         self.order, self.vocab_size = order, vocab_size
@@ -22,12 +25,9 @@ class KneserNey:
         for k in range(order - 1, 0, -1):
             self._counts[k] = Counter(gram[1:] for gram in self._counts[k + 1])
         self._discounts = {k: _discount(counts) for k, counts in self._counts.items()}
-        self._totals: dict[tuple[int, ...], int] = defaultdict(
-            int
-        )  # context → how often it is followed by something
-        self._followers: dict[tuple[int, ...], int] = defaultdict(
-            int
-        )  # context → by how many different tokens
+        # context → number of following tokens, all and distinct
+        self._totals: dict[tuple[int, ...], int] = defaultdict(int)
+        self._followers: dict[tuple[int, ...], int] = defaultdict(int)
         for counts in self._counts.values():
             for gram, count in counts.items():
                 self._totals[gram[:-1]] += count
@@ -38,7 +38,7 @@ class KneserNey:
         return list(zip(*(whole[i:] for i in range(self.order)), strict=False))
 
     def prob(self, token: int, context: tuple[int, ...] = ()) -> float:
-        """Of a token after at most order−1 tokens; BEFORE may be among them."""
+        """Return the probability of a token after at most order−1 tokens or BEFOREs."""
         total, k = self._totals.get(context, 0), len(context) + 1
         lower = self.prob(token, context[1:]) if context else 1 / self.vocab_size
         if not total:
@@ -49,11 +49,14 @@ class KneserNey:
         )
 
     def log_prob(self, row: Sequence[int]) -> float:
-        """ln p of a row from its first token on."""
+        """Return ln p of a row from its first token on."""
         return sum(math.log(self.prob(gram[-1], gram[:-1])) for gram in self._grams(row))
 
 
 def _discount(counts: Counter) -> float:
-    """n₁/(n₁ + 2n₂), of how many grams were seen once and twice (Ney et al. 1994); ½ where none was."""
+    """Return n₁/(n₁ + 2n₂), with n₁ and n₂ n-grams seen once and twice (Ney et al. 1994).
+
+    It is ½ if none was seen once.
+    """
     times = Counter(counts.values())
     return times[1] / (times[1] + 2 * times[2]) if times[1] else 0.5

@@ -1,5 +1,7 @@
-"""Training objectives: of a batch, the losses summed over its labels, by name. A run divides each by how many labels there are
-and adds them up."""
+"""Training objectives: the losses of a batch by name, each summed over its labels.
+
+A run divides each by its number of labels and adds them up.
+"""
 
 from typing import Any
 
@@ -17,30 +19,39 @@ from models.training.batches import NO_LABEL, Batch
 Losses = dict[str, Tensor]  # LABELS or CLASSES → nats, summed
 LABELS, CLASSES = "labels", "classes"
 
-ROWS = 64  # positions worked on at once, so that their row of the vocabulary stays in the processor's cache
+ROWS = 64  # positions per block, so that their logits stay in the processor's cache
 
 
 def label_counts(batch: Batch, least: int = 1) -> dict[str, int]:
-    """How many labels each loss of a batch is summed over."""
+    """Return the number of labels that each loss of a batch is summed over."""
     return {LABELS: max(least, batch.n_labels), CLASSES: max(least, batch.n_classes)}
 
 
 def label_smoothed_loss(
     logits: Float[Tensor, "batch m vocab"], labels: Int[Tensor, "batch m"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Cross-entropy summed over all real tokens, in nats, with label smoothing ε (Szegedy et al. 2016; Vaswani §5.4)."""
+    """Return the cross-entropy summed over all labels, in nats.
+
+    Label smoothing ε as in Szegedy et al. 2016; Vaswani et al. 2017, §5.4.
+    """
     return _CrossEntropy.apply(logits.flatten(0, 1).float(), labels.flatten(), smoothing)
 
 
-def next_tokens(logits: Tensor, batch: Batch, smoothing: float) -> Losses:
-    """Of every token after those before it."""
+def next_tokens(logits: Float[Tensor, "batch m vocab"], batch: Batch, smoothing: float) -> Losses:
+    """Return the loss of every token given those before it."""
     return {LABELS: label_smoothed_loss(logits, batch.labels, smoothing)}
 
 
 def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
-    """Of the tokens at masked places, and of whether the second text follows the first (Devlin et al. 2019, §3.1)."""
+    """Return the losses of masked tokens and next-sentence prediction.
+
+    Devlin et al. 2019, §3.1.
+    """
     following = F.cross_entropy(
-        answers[NEXT_SENTENCE].float(), batch.classes, ignore_index=NO_LABEL, reduction="sum"
+        answers[NEXT_SENTENCE].float(),
+        _classes(batch),
+        ignore_index=NO_LABEL,
+        reduction="sum",
     )
     return {
         LABELS: label_smoothed_loss(answers[MASKED], batch.labels, smoothing),
@@ -48,38 +59,54 @@ def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     }
 
 
+def _classes(batch: Batch) -> Int[Tensor, "batch"]:
+    if batch.classes is None:
+        raise ValueError("this objective needs a batch with classes")
+    return batch.classes
+
+
 def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
-    """Of tokens after those before them in a factorisation order (Yang et al. 2019, eq. 5)."""
+    """Return the loss of tokens given those before them in an order (Yang et al. 2019, eq. 5)."""
     return {LABELS: label_smoothed_loss(answers[IN_ORDER], batch.labels, smoothing)}
 
 
 def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:
-    """Of the answer's first and of its last token, each among all tokens of its row (Devlin et al. 2019, §4.2)."""
-    ends = (answers["start"], batch.labels[:, 0]), (answers["end"], batch.labels[:, 1])
-    losses = (
-        F.cross_entropy(logits.float(), place, label_smoothing=smoothing, reduction="sum")
-        for logits, place in ends
+    """Return the loss of the answer's first and last token, each among all tokens of its row.
+
+    Devlin et al. 2019, §4.2.
+    """
+    start, end = (
+        F.cross_entropy(
+            answers[name].float(), batch.labels[:, i], label_smoothing=smoothing, reduction="sum"
+        )
+        for i, name in enumerate(("start", "end"))
     )
-    return {LABELS: sum(losses)}
+    return {LABELS: start + end}
 
 
 def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
-    """L3 = L2 + λ·L1 (Radford et al. 2018, eq. 5): of the class of each text and, `lm_weight` times, of every token after those
-    before it, where there is such a factor."""
-    of_texts = F.cross_entropy(
-        answers[base.CLASSES].float(), batch.classes, label_smoothing=smoothing, reduction="sum"
+    """L3 = L2 + λ·L1 (Radford et al. 2018, eq. 5).
+
+    L2 is the loss of each text's class, L1 that of every token given those before it; λ is
+    `lm_weight`, and L1 is left out if it is 0.
+    """
+    class_loss = F.cross_entropy(
+        answers[base.CLASSES].float(), _classes(batch), label_smoothing=smoothing, reduction="sum"
     )
     if not lm_weight:
-        return {CLASSES: of_texts}
+        return {CLASSES: class_loss}
     return {
-        CLASSES: of_texts,
+        CLASSES: class_loss,
         LABELS: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels),
     }
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """−Σ ((1 − ε)·log p(label) + ε/V·Σ_v log p(v)), whose gradient by the logits is p − (1 − ε)·[label] − ε/V. Both are worked
-    out in one pass over the logits, where torch's own cross-entropy makes five tensors of their size."""
+    """−Σ ((1 − ε)·log p(label) + ε/V·Σ_v log p(v)), with gradient p − (1 − ε)·[label] − ε/V.
+
+    One pass over the logits computes both; torch's own cross-entropy makes five tensors of that
+    size.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -89,12 +116,10 @@ class _CrossEntropy(torch.autograd.Function):
             rows = slice(start, start + ROWS)
             row, real = logits[rows], labels[rows, None] != NO_LABEL
             label = labels[rows, None].where(real, 0)
-            p = torch.softmax(
-                row, -1, out=None if slope is None else slope[rows]
-            )  # where the slope will stand
-            log_sum = (
-                row.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log()
-            )  # log Σ exp, since p = exp(row) / Σ exp
+            # written into the memory of the gradient
+            p = torch.softmax(row, -1, out=None if slope is None else slope[rows])
+            # log Σ exp, since p = exp(row) / Σ exp
+            log_sum = row.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log()
             loss = log_sum - (1 - smoothing) * row.gather(1, label)
             if smoothing:
                 loss -= each * row.sum(-1, keepdim=True)
@@ -110,10 +135,7 @@ class _CrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return (
-            slope.mul_(up),
-            None,
-            None,
-        )  # where it stands: a second time, torch says that it was changed
+        # in place: a second backward pass raises torch's error about modified tensors
+        return slope.mul_(grad_outputs[0]), None, None

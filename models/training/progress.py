@@ -1,4 +1,4 @@
-"""How a run is getting on, from its validations alone: the best so far, whether to go on, and what looks wrong."""
+"""Progress of a run from its validations: the best so far, when to stop, what looks wrong."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from models.trace import record
 from models.training.batches import NO_LABEL, Batch
 
 LOSS, FLATNESS = "validation loss", "cross-attention entropy"
-FLAT = 0.98  # of the largest entropy: what it is where one token of twelve is read 2.4 times as often as each other
-LATE = 3  # validations without a new best before it is said
+# share of the largest entropy; reached if one of twelve tokens has 2.4 times the others' weight
+FLAT = 0.98
+LATE = 3  # validations without a new best before a warning
 
 Row = dict[str, float]
 
@@ -21,39 +22,43 @@ def validations(curve: Sequence[Row]) -> list[Row]:
 
 
 def best(curve: Sequence[Row]) -> Row | None:
-    """The validation with the smallest loss, the first of equals."""
+    """Return the validation with the smallest loss; ties go to the first."""
     return min(validations(curve), key=lambda row: row[LOSS], default=None)
 
 
 def since_best(curve: Sequence[Row]) -> int:
-    """How many validations came after the best."""
+    """Return the number of validations after the best."""
     rows = validations(curve)
-    return len(rows) - 1 - rows.index(best(curve)) if rows else 0
+    least = best(curve)
+    return len(rows) - 1 - rows.index(least) if least is not None else 0
 
 
 def warnings(curve: Sequence[Row], warmup: int) -> list[str]:
-    """What a person should know after the last validation, in words; empty if all is well."""
+    """Return warnings after the last validation, in words; empty if all is well."""
     rows = validations(curve)
     if not rows:
         return []
-    now, said = rows[-1], []
+    now, messages = rows[-1], []
     if now.get(FLATNESS, 0.0) >= FLAT and now["step"] > warmup:
-        said.append(
-            f"cross-attention is flat ({now[FLATNESS]:.3f} of the largest entropy): no head chooses among the source's tokens; "
-            "a smaller --learning-rate, a longer --warmup or --init normal may help"
+        messages.append(
+            f"cross-attention is flat ({now[FLATNESS]:.3f} of the largest entropy): "
+            "no head prefers any source token; a smaller --learning-rate, a longer --warmup or --init normal may help"
         )
-    if since_best(curve) >= LATE:
-        least = best(curve)
-        said.append(
+    least = best(curve)
+    if least is not None and since_best(curve) >= LATE:
+        messages.append(
             f"the validation loss has not fallen since step {least['step']:,} ({least[LOSS]:.3f})"
         )
-    return said
+    return messages
 
 
 @torch.inference_mode()
 def cross_attention_entropy(model: Model, batch: Batch, pad_id: int) -> float | None:
-    """Entropy of the cross-attention's weights, as a share of the largest there can be, ln n over n source tokens: 1 where
-    every source token is read alike. Mean over layers, heads and real target positions; None for a model without any."""
+    """Return the entropy of the cross-attention weights as a share of the maximum.
+
+    The maximum is ln n for n source tokens: at 1 every source token has the same weight. Mean over
+    layers, heads and real target positions; None for a model without cross-attention.
+    """
     with record() as recording:
         model(*batch.inputs)
     sites = [site for site in recording.attention.values() if site.role in ("cross", "alignment")]

@@ -1,9 +1,11 @@
-"""The sizes and recipes of the shipped checkpoints, and those for less data; `attnscope train` starts from them, flags
-overrule."""
+"""Plans: sizes and recipes of the shipped checkpoints, and for less data.
+
+`attnscope train` starts from them; flags override them.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
@@ -19,10 +21,15 @@ from models.training.recipe import Recipe
 class Plan:
     """Default model sizes, data settings and training recipe of one model on one task."""
 
-    config: Callable[..., Config]  # its class: a protocol with fields allows no issubclass
+    config: Callable[..., Config]  # the class; a protocol with fields does not allow issubclass
     sizes: dict[str, Any]
     recipe: Recipe
     data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """Names of the sizes in the model's configuration."""
+        return tuple(f.name for f in fields(cast(type[Config], self.config)))
 
 
 _DATES = Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True)
@@ -180,7 +187,8 @@ PLANS: dict[str, dict[str, Plan]] = {
 }
 
 FEW_PAIRS = 60_000
-# Transformer-Tiny, which Wu et al. 2021 ("Good for Misconceived Reasons", ACL) found best on 29,000 caption pairs
+# Transformer-Tiny, best on 29,000 caption pairs in Wu et al. 2021
+# ("Good for Misconceived Reasons", ACL)
 _FEW_PAIRS = Plan(
     TransformerConfig,
     {"d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 4, "n_ctx": 512, "dropout": 0.3,
@@ -191,9 +199,15 @@ _FEW_PAIRS = Plan(
 
 
 def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
-    """The plan, chosen by how many sentence pairs there are to learn from. Raises ValueError if there is none."""
+    """Return the plan of a model on a task, chosen by the number of sentence pairs.
+
+    Raises:
+        ValueError: The task has no plan for this model.
+    """
     if model not in PLANS[task]:
-        raise ValueError(f"there is no plan for the model {model} on the task {task}")
+        raise ValueError(
+            f"model {model} is not available for the task {task}; choose {' or '.join(PLANS[task])}"
+        )
     if (
         task == "translation"
         and model == "transformer"
@@ -205,7 +219,7 @@ def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
 
 
 def in_words(plan: Plan) -> str:
-    """Sizes and settings under the names of their flags: what a run is going to do."""
+    """Return sizes and settings under the names of their flags."""
     recipe = {
         name: getattr(plan.recipe, name)
         for name in ("steps", "warmup", "learning_rate", "patience")

@@ -1,4 +1,4 @@
-"""What makes two runs the same one: recipe, sizes, data, and what they go on from. Only the same run is resumed."""
+"""Identity of a run: recipe, sizes, data and starting checkpoint. Only the same run is resumed."""
 
 import hashlib
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from models.training.task import Task
 
 
 def run_identity(task: Task, config: Config, recipe: Recipe, start: Start | None) -> dict[str, Any]:
-    """What a training state says of its run."""
+    """Return the entries of a training state that identify its run."""
     return {
         "recipe": asdict(recipe),
         "config": asdict(config),
@@ -22,29 +22,33 @@ def run_identity(task: Task, config: Config, recipe: Recipe, start: Start | None
     }
 
 
-def check_same_run(path: Path, state: Any, own: dict[str, Any]) -> None:
-    """Raises CheckpointError if the state in this file is of another run than one's own."""
+def check_same_run(path: Path, state: Any, current: dict[str, Any]) -> None:
+    """Compare the state in a file with the current run.
+
+    Raises:
+        CheckpointError: The state belongs to another run.
+    """
     if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
         raise CheckpointError(f"{path}: not a training state of this program")
-    for what in ("recipe", "config"):
-        odd = [name for name, value in own[what].items() if state[what].get(name) != value]
-        if odd:
-            was, now = state[what].get(odd[0]), own[what][odd[0]]
+    for part in ("recipe", "config"):
+        changed = [name for name, value in current[part].items() if state[part].get(name) != value]
+        if changed:
+            was, now = state[part].get(changed[0]), current[part][changed[0]]
             raise CheckpointError(
-                f"{path}: that run had {odd[0]} = {was}, this one has {now}; keep the settings"
+                f"{path}: that run had {changed[0]} = {was}, this one has {now}; keep the settings"
             )
-    if (was := state.get("start", {})) != (now := own["start"]):
+    if (was := state.get("start", {})) != (now := current["start"]):
         raise CheckpointError(
-            f"{path}: that run went on from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}"
+            f"{path}: that run started from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}"
         )
-    if state.get("first_batch", own["first_batch"]) != own["first_batch"]:
+    if state.get("first_batch", current["first_batch"]) != current["first_batch"]:
         raise CheckpointError(
-            f"{path}: that run began with another batch; keep the data and its settings"
+            f"{path}: that run had another first batch; keep the data and its settings"
         )
 
 
 def _first_batch(task: Task, seed: int) -> str:
-    """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
+    """Return a fingerprint of data, vocabulary and batch size: the hash of the first batch."""
     first = next(iter(task.batches(seed)))
     return hashlib.sha256(
         repr([tuple(map(list, example)) for example in first]).encode()

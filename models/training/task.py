@@ -1,73 +1,100 @@
-"""What a task offers to training and evaluation: an endless seeded stream of batches, and held-out cases with references."""
+"""Interface of a task: an endless seeded stream of batches, and held-out cases with references."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from jaxtyping import Float
 from torch import Tensor
 
-from models.architectures.base import Answers
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Example
 
 
 class DataError(ValueError):
-    """A data file that cannot be used, and why."""
+    """Unusable data file."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One held-out source with everything that counts as right; of a model that is asked several texts, all of them."""
+    """A held-out source, of one text or several, with all correct answers."""
 
     source: str | tuple[str, ...]
     references: tuple[str, ...]
 
     def as_example(self) -> str | list[str]:
-        """The source as a training record holds it."""
+        """Return the source as a training record stores it."""
         return self.source if isinstance(self.source, str) else list(self.source)
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a held-out document: the tokens to predict in order (</s> after the document's
-    last), and the amount of text they cover."""
+    """A piece of a held-out document.
+
+    `labels` are the tokens to predict in order (</s> after the document's last); the other fields
+    are the amount of text they cover.
+    """
 
     labels: tuple[int, ...]
     n_characters: int
     n_bytes: int
 
 
+class Reader(Protocol):
+    """A task of running text, measured by its likelihood."""
+
+    def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
+        """Return the first n held-out pieces of text."""
+        ...
+
+
+class Examiner(Protocol):
+    """A task with a metric of its own."""
+
+    def evaluate(
+        self, model: Any, n: int | None = None, *, validation: bool = False
+    ) -> dict[str, float]:
+        """Return the task's measures on the first n held-out cases."""
+        ...
+
+
 @runtime_checkable
 class Task(Protocol):
-    """A data set with its split, its vocabulary and its measure."""
+    """A data set with its split, its vocabulary and its metric."""
 
     name: str
-    metric: str  # one of models.training.evaluation.METRICS, "perplexity", or one that the task measures itself
+    metric: str  # in models.training.evaluation.METRICS, "perplexity", or the task's own
     tokenizer: Tokenizer
-    licence: str  # the attribution line that a checkpoint trained on it carries
+    licence: str  # attribution line in the record of a checkpoint trained on it
 
     def batches(self, seed: int) -> Iterator[Sequence[Example]]:
-        """Training batches without end, a pure function of the seed, so that a resumed run can skip to its place."""
+        """Yield training batches without end, as a pure function of the seed.
+
+        A resumed run can therefore skip to its step.
+        """
         ...
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        """Examples as a model reads them."""
+        """Return examples as a padded batch."""
         ...
 
     def objective(
-        self, answers: Tensor | Answers, batch: Batch, smoothing: float
-    ) -> dict[str, Tensor]:
-        """The losses of a model's answers to a batch, summed over its labels, by name (models.training.objectives)."""
+        self, answers: Any, batch: Batch, smoothing: float, /
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Return the losses of a batch by name, each summed over its labels.
+
+        `answers` is the model's output: logits, or logits by name (architectures.base.Answers).
+        """
         ...
 
     def validation(self) -> Sequence[Example]:
-        """Examples for the loss during training; neither trained on nor part of `held_out`."""
+        """Return examples for the validation loss; neither trained on nor in `held_out`."""
         ...
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Cases for the score: the first n of the test split in a fixed order, or of the validation split."""
+        """Return the first n cases of the test or validation split, in a fixed order."""
         ...
 
     def data(self) -> dict[str, Any]:
-        """What was trained on, for the record: source, fingerprint, counts."""
+        """Describe the training data for the record: source, fingerprint, counts."""
         ...

@@ -1,8 +1,9 @@
-"""Training as a generator of step records: the command line draws a bar from it, the app a chart, a test nothing.
+"""Training as a generator of step records, from which each caller draws its own progress.
 
-Adam with the paper's warm-up schedule, label smoothing, gradient clipping, bf16 autocast on CUDA, averaged weights.
-A run is a pure function of its recipe: killed at any moment and resumed, it ends with the same weights. Under torchrun
-each process takes its share of every batch (DDP), so that the data order is that of one process.
+Adam with the paper's warm-up schedule, label smoothing, gradient clipping, bf16 autocast on CUDA
+and averaged weights. A run is a pure function of its recipe: killed at any moment and resumed, it
+ends with the same weights. Under torchrun each process takes its share of every batch (DDP), so the
+data order is that of one process.
 """
 
 import math
@@ -13,7 +14,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.optim.swa_utils import AveragedModel
@@ -31,34 +32,30 @@ from models.training.start import Start, freeze
 from models.training.task import Task
 from models.training.validation import validation_losses, validation_scores
 
-N_EXAMPLES = 5  # held-out sources that a checkpoint brings along to be tried on
+N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
 
 
 class Trainer:
-    """One run in one process. `train()` yields a record a step; the folder holds the checkpoint and the resumable state."""
+    """A run in one process.
+
+    `train()` yields one record per step; the folder gets the checkpoint and the resumable state.
+    """
 
     def __init__(
         self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = "",
         start: Start | None = None,
     ) -> None:  # fmt: skip
-        self.task, self.recipe, self.folder, self.device, self.command = (
-            task,
-            recipe,
-            Path(folder),
-            device,
-            command,
-        )
-        (
-            task.validation(),
-            task.held_out(1),
-        )  # a split without cases raises DataError now, not after hours
+        self.task, self.recipe, self.folder = task, recipe, Path(folder)
+        self.device, self.command = device, command
+        task.validation()  # an empty split raises DataError now instead of after hours
+        task.held_out(1)
         self.processes = Processes.current()
         torch.manual_seed(recipe.seed)
         self.model, self.start = build(config).to(device), start
         initialised = start.initialise(self.model) if start else {}
         if recipe.new_only and not initialised:
             raise ValueError(
-                "new_only wants a checkpoint to go on from; without one, all weights are new"
+                "new_only needs a starting checkpoint (--from); without one, all weights are new"
             )
         self.averaged = AveragedModel(self.model)
         if recipe.new_only:
@@ -70,8 +67,11 @@ class Trainer:
         self.curve: list[dict[str, float]] = []
 
     def train(self) -> Iterator[StepRecord]:
-        """Run to the recipe's last step, or until it has lost patience. Raises FloatingPointError when the loss is no
-        longer a number."""
+        """Run to the recipe's last step, or until its patience runs out.
+
+        Raises:
+            FloatingPointError: The loss is not finite.
+        """
         wrapped = self.processes.wrap(self.model)
         if self.step == 0:
             self._snapshot()
@@ -87,52 +87,59 @@ class Trainer:
                 self.averaged.update_parameters(self.model)
             validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
             rate = self.optimizer.param_groups[0]["lr"]
-            yield self._keep(
+            yield self._record_step(
                 StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation)
             )
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the recipe's patience is at its end."""
+        """True once the recipe's patience has run out."""
         return 0 < self.recipe.patience <= progress.since_best(self.curve)
 
     @property
     def best_step(self) -> int:
-        """The validated step with the smallest validation loss."""
-        return int(progress.best(self.curve)["step"])
+        """Validated step with the smallest validation loss."""
+        if (best := progress.best(self.curve)) is None:
+            raise ValueError("no step of this run has been validated yet")
+        return int(best["step"])
 
     def _update(self, wrapped: torch.nn.Module, examples: Sequence[Example]) -> tuple[float, int]:
-        """One gradient step on a global batch; returns the mean loss and the number of target tokens, over all processes."""
+        """Take one gradient step on a global batch.
+
+        Return the mean loss and the number of target tokens, over all processes.
+        """
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
         whole = self.task.collate(examples)
-        counts, mine = label_counts(whole), examples[self.processes.rank :: self.processes.n]
-        # a process without a share still joins, weighing nothing
-        batch = (whole if self.processes.n == 1 else self.task.collate(mine or examples[:1])).to(
+        counts, share = label_counts(whole), examples[self.processes.rank :: self.processes.n]
+        # a process without a share still joins, with weight 0
+        batch = (whole if self.processes.n == 1 else self.task.collate(share or examples[:1])).to(
             self.device
         )
         for group in self.optimizer.param_groups:
             rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
             group["lr"] = self.recipe.learning_rate * rate
         losses = self._losses(wrapped, batch, self.recipe.label_smoothing)
-        loss = sum(value / counts[name] for name, value in losses.items()) * (1.0 if mine else 0.0)
+        mean_losses = [value / counts[name] for name, value in losses.items()]
+        loss = sum(mean_losses[1:], mean_losses[0]) * (1.0 if share else 0.0)
         self.optimizer.zero_grad()
-        (
-            loss * self.processes.n
-        ).backward()  # DDP averages over processes; the loss is a sum over them
+        # DDP averages over processes; the loss is a sum over them
+        (loss * self.processes.n).backward()
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
         value = float(self.processes.sum(loss.detach()))
-        if not math.isfinite(value + norm):  # before the step: weights and files stay as they were
+        if not math.isfinite(value + norm):  # before the step, so weights and files are unchanged
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
         self.optimizer.step()
-        torch.autograd.graph.increment_version(
-            self.model.parameters()
-        )  # fused Adam does not; see models/trace/deferred.py
+        # fused Adam does not do it; see models/trace/deferred.py
+        torch.autograd.graph.increment_version(self.model.parameters())
         return value, whole.n_labels
 
     def _dropout_seed(self) -> int:
-        """Dropout is a function of seed, step and process, so a resumed run needs no generator state."""
+        """Return the dropout seed, a function of seed, step and process.
+
+        A resumed run therefore needs no generator state.
+        """
         return random.Random(f"{self.recipe.seed}/{self.step}/{self.processes.rank}").getrandbits(
             63
         )
@@ -147,8 +154,8 @@ class Trainer:
 
     @property
     def best_model(self) -> Model:
-        """The averaged weights once averaging has begun, the current ones before."""
-        return self.averaged.module if int(self.averaged.n_averaged) else self.model
+        """Averaged weights once averaging has started, current ones before."""
+        return cast(Model, self.averaged.module) if int(self.averaged.n_averaged) else self.model
 
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
@@ -161,8 +168,8 @@ class Trainer:
             else {}
         )
 
-    def _keep(self, record: StepRecord) -> StepRecord:
-        """Write down what this step brought; returns the record, with warnings if there is reason for any."""
+    def _record_step(self, record: StepRecord) -> StepRecord:
+        """Store the results of this step; return the record, with warnings if any."""
         if self.step % 20 == 0 or record.validation:
             row = {"step": self.step, "loss": round(record.loss, 4)}
             self.curve.append(row | {k: round(v, 4) for k, v in record.validation.items()})
@@ -173,13 +180,13 @@ class Trainer:
         if self.step in snapshot_steps(self.recipe):
             self._snapshot()
         if record.validation:
-            self._keep_weights()
+            self._save_weights()
         if self._is_due(self.recipe.save_every) or self.stopped_early:
             self.save_state()
         return record
 
-    def _keep_weights(self) -> None:
-        """A recipe with patience keeps the weights of the smallest validation loss, another one the last."""
+    def _save_weights(self) -> None:
+        """Save the weights; with patience, only those of the smallest validation loss."""
         if not self.recipe.patience or self.best_step == self.step:
             self.save_checkpoint()
         else:
@@ -202,7 +209,7 @@ class Trainer:
         save_checkpoint(self.folder, self.best_model, self.task.tokenizer, self.record())
 
     def record(self) -> dict[str, Any]:
-        """What training.json holds: how these weights came to be."""
+        """Return the content of training.json: the origin of these weights."""
         return {
             "task": self.task.name,
             "command": self.command,
@@ -225,7 +232,7 @@ class Trainer:
         }
 
     def save_state(self) -> None:
-        """Everything a resumed run needs, in one file, replaced whole. The first process alone writes it."""
+        """Save all that a resumed run needs, in one file, from the first process only."""
         if not self.processes.is_first:
             return
         state = {
@@ -239,7 +246,11 @@ class Trainer:
         write_state(self.folder / STATE, state | self._identity)
 
     def resume(self) -> int:
-        """Go back to the last saved state; returns its step. Raises CheckpointError if there is none that fits."""
+        """Return to the last saved state; return its step.
+
+        Raises:
+            CheckpointError: The state is missing, damaged or of another run.
+        """
         path = self.folder / STATE
         state = read_state(path, self.device)
         check_same_run(path, state, self._identity)

@@ -1,7 +1,8 @@
-"""How good a model in training is on its task's validation cases: its losses, and the task's own measure."""
+"""Validation of a model in training: its losses, and the task's metric."""
 
 from collections import Counter
 from collections.abc import Callable
+from typing import cast
 
 import torch
 
@@ -11,18 +12,22 @@ from models.training.batches import Batch
 from models.training.evaluation import METRICS, score
 from models.training.likelihood import PERPLEXITY, likelihoods
 from models.training.objectives import Losses, label_counts
-from models.training.task import Task
+from models.training.task import Examiner, Reader, Task
 
-N_WATCHED = 50  # validation examples whose cross-attention is watched, of every length
+N_WATCHED = 50  # validation examples, of all lengths, whose cross-attention is measured
 BATCH_SIZE = 128
 
 
 def validation_losses(
     model: Model, task: Task, losses: Callable[[Model, Batch, float], Losses], device: torch.device
 ) -> dict[str, float]:
-    """progress.LOSS over all cases, in nats a label and without smoothing, and progress.FLATNESS over some of them."""
+    """Return progress.LOSS over all cases and progress.FLATNESS over some of them.
+
+    The loss is in nats per label, without smoothing.
+    """
     examples = sorted(task.validation(), key=lambda example: (len(example[1]), len(example[0])))
-    totals, counts = Counter(), Counter()
+    totals: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for start in range(0, len(examples), BATCH_SIZE):
         batch = task.collate(examples[start : start + BATCH_SIZE]).to(device)
         totals.update({name: float(value) for name, value in losses(model, batch, 0.0).items()})
@@ -35,10 +40,10 @@ def validation_losses(
 
 
 def validation_scores(model: Model, task: Task, n: int) -> dict[str, float]:
-    """The task's measure on the first n validation cases."""
+    """Return the task's metric on the first n validation cases."""
     if task.metric == PERPLEXITY:
-        return likelihoods(model, task.passages(n, validation=True))
+        return likelihoods(model, cast(Reader, task).passages(n, validation=True))
     if task.metric not in METRICS:
-        return task.evaluate(model, n, validation=True)
+        return cast(Examiner, task).evaluate(model, n, validation=True)
     cases = task.held_out(n, validation=True)
     return {task.metric: score(model, task.tokenizer, cases, task.metric)}

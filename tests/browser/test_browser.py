@@ -374,7 +374,7 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
     folder = checkpoint.with_name("renamed")
     (folder / "model.safetensors").write_bytes(whole)
     (folder / "config.json").write_text(sizes.replace('"d_ff": 61', '"d_ff": 59'), "utf-8")
-    refused(folder.rename(checkpoint.with_name("misshapen")), "should have shape")
+    refused(folder.rename(checkpoint.with_name("misshapen")), "must have shape")
     assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
     box.fill("dates")
     box.press("Enter")

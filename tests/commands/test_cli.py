@@ -186,7 +186,7 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     assert main([*command, *small, "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     assert "213 pairs to train on, 3 to validate on, 7 to test on\n" in out
-    assert "10 were taken out of training: they say what a pair of --valid or --test says" in out
+    assert "10 were removed from training" in out
     assert "left out" not in out
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["data"]["pairs"] == {"train": 213, "validation": 3, "test": 7}
@@ -207,11 +207,9 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     )
     out = capsys.readouterr()
     assert "over 2 held-out cases" in out.out
-    assert "these pairs were not named when it was trained" in out.err
+    assert "these pairs were not named at training time" in out.err
     assert main(["evaluate", str(tmp_path / "run"), "--test", str(data), "--record"]) == 1
-    assert (
-        "--record is for the test pairs that were kept from its training" in capsys.readouterr().err
-    )
+    assert "--record needs the test pairs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("few", "wanted"), [
@@ -383,7 +381,7 @@ def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(
     with monkeypatch.context() as patch:
         interrupt_in_step(patch, 4)
         assert main(cut) == 130
-    assert "stopped at step 5; --resume goes on from there" in capsys.readouterr().out
+    assert "stopped at step 5; --resume continues" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGINT) is handler
     assert main([*cut, "--resume"]) == 0
     assert "resumed at step 5" in capsys.readouterr().out
@@ -412,7 +410,7 @@ ERRORS = {
     ),
     "no such task": (
         ["evaluate", "{folder}"],
-        "task 'reversal' is not one of dates, translation, language",
+        "task must be one of dates, translation, language",
     ),
     "no data": (["train", "translation"], "translation needs a tab-separated file"),
     "missing data": (
@@ -429,7 +427,7 @@ ERRORS = {
     ),
     "three files": (
         ["train", "translation", "--data", "a", "b", "c"],
-        "or in two aligned ones, not in 3 files",
+        "or two aligned ones, got 3 files",
     ),
     "missing test file": (
         ["train", "translation", "--data", "dates.tsv", "--test", "no.tsv"],
@@ -437,9 +435,9 @@ ERRORS = {
     ),
     "test and data": (
         ["evaluate", "eng-fra", "--test", "a", "--data", "b"],
-        "--test is for a translator, and instead of --data",
+        "--test applies to translation models",
     ),
-    "test of dates": (["evaluate", "dates", "--test", "a"], "--test is for a translator"),
+    "test of dates": (["evaluate", "dates", "--test", "a"], "--test applies to translation models"),
     "heads": (
         ["train", "dates", "--n-heads", "7"],
         "d_model (64) must be divisible by n_heads (7)",
@@ -457,25 +455,25 @@ ERRORS = {
     ),
     "foreign setting": (
         ["train", "dates", "--max-tokens", "9"],
-        "--max-tokens is no setting of the task dates",
+        "--max-tokens does not apply to the task dates",
     ),
     "foreign size": (
         ["train", "dates", "--model", "rnn", "--n-heads", "2"],
-        "--n-heads is no setting of the model rnn",
+        "--n-heads does not apply to the model rnn",
     ),
     "no plan": (
         ["train", "translation", "--model", "attention"],
-        "no plan for the model attention on the task translation",
+        "model attention is not available for the task translation",
     ),
     "vocabulary": (
         ["train", "dates", "--vocabulary", "dates"],
-        "--vocabulary is no setting of the task dates",
+        "--vocabulary does not apply to the task dates",
     ),
     "cell": (
         ["train", "dates", "--model", "rnn", "--cell", "lstm"],
         "cell must be tanh or gru, not 'lstm'",
     ),
-    "record": (["evaluate", "dates", "--limit", "3", "--record"], "not for one with a --limit"),
+    "record": (["evaluate", "dates", "--limit", "3", "--record"], "remove --limit"),
     "device": (
         ["decode", "{folder}", "abc", "--device", "abacus"],
         "device 'abacus' cannot be used",
@@ -486,7 +484,7 @@ ERRORS = {
     ),
     "a run is there": (
         ["train", "dates", *TINY, "--out", "{folder}"],
-        "holds a run already (state.pt); --resume goes on",
+        "holds a run (state.pt); --resume",
     ),
     "other settings": (
         ["train", "dates", *TINY, "--out", "{folder}", "--resume"],
@@ -497,7 +495,7 @@ ERRORS = {
         "(7)",
     ),
     "nothing to seal": (["seal", "nowhere"], "nowhere: neither a folder nor a shipped checkpoint"),
-    "no app here": ([], "the app belongs to the command attnscope; this is the back end alone"),
+    "no app here": ([], "the app needs the command attnscope"),
 }
 
 

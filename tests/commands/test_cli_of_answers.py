@@ -106,11 +106,11 @@ def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     steps = [line for line in text.splitlines() if ": answer exact match" in line]
     assert [line.split(":")[0] for line in steps] == ["step      0", "step      2"]
     status, text = run(capsys, "evaluate", str(where), "--by-length", "--device", "cpu")
-    assert (status, "--test and --by-length are for a model that writes" in text) == (1, True)
+    assert (status, "--test and --by-length apply" in text) == (1, True)
     status, text = run(
         capsys, "evaluate", str(where), "--record", "--limit", "3", "--device", "cpu"
     )
-    assert (status, "not for one with a --limit" in text) == (1, True)
+    assert (status, "remove --limit" in text) == (1, True)
 
 
 def test_recorded_snapshots_say_what_they_were_measured_on(where, tmp_path, capsys):
@@ -174,4 +174,4 @@ def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, caps
 
 def test_one_text_is_gone_on_from(capsys):
     status, text = run(capsys, "decode", "gpt", "Once", "upon", "--device", "cpu")
-    assert (status, "gpt goes on from one text, not from 2" in text) == (1, True)
+    assert (status, "gpt takes one prompt, got 2" in text) == (1, True)

@@ -62,7 +62,7 @@ def test_two_runs_never_share_a_folder_and_a_killed_one_lets_go_of_it(tmp_path, 
             assert train(tmp_path, *more) == 1
             said = capsys.readouterr().err.splitlines()
             assert said == [
-                f"attnscope: {tmp_path}: another run is writing there; wait for its end or choose another --out"
+                f"attnscope: {tmp_path}: another run is writing there; wait until it ends or choose another --out"
             ]
         assert not files(tmp_path)
         other.send_signal(signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_a_new_run_into_an_old_folder_has_to_be_asked_for(tmp_path, capsys):
     (tmp_path / "state.pt").unlink()  # a finished checkpoint, as somebody hands it on
     assert train(tmp_path, "--steps", "4") == 1
     assert (
-        "holds a run already (config.json); --resume goes on with it, --overwrite takes it away"
+        "already holds a run (config.json); --resume continues it, --overwrite removes it"
         in capsys.readouterr().err
     )
     assert files(tmp_path) == {

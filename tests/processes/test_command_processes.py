@@ -70,7 +70,7 @@ def test_the_real_command_with_a_real_ctrl_c(tmp_path):
                 break
         rest = process.stdout.read()
     assert process.returncode == 130
-    assert "--resume goes on from there" in rest
+    assert "--resume continues" in rest
     stopped = int(rest.split("stopped at step ")[1].split(";")[0])
     assert torch.load(tmp_path / "state.pt", weights_only=True)["step"] == stopped >= 3
 

@@ -225,10 +225,10 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
         (
             "dates-attn",
             [],
-            "dates-attn keeps no snapshots of its training; attnscope train --snapshots does",
+            "dates-attn has no training snapshots",
         ),
-        ("dates", ["--by-length"], "--by-length is for the finished weights, not for --snapshots"),
-        ("dates", ["--limit", "3", "--record"], "--record is for the score over all cases"),
+        ("dates", ["--by-length"], "--by-length applies to the final weights, not to --snapshots"),
+        ("dates", ["--limit", "3", "--record"], "--record needs the score over all cases"),
     ],
 )
 def test_what_cannot_be_scored_so_is_said(

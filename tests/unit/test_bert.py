@@ -129,7 +129,7 @@ def test_tokens_are_hidden_by_their_position():
     )
     for position in (0, 7, 8, -1):
         with pytest.raises(
-            InputError, match=f"position {position} holds no token of the text, which has 8 tokens"
+            InputError, match=f"position {position} is not a token of the text, which has 8 tokens"
         ) as error:
             opened.run(FIRST, masked=[position])
         assert error.value.field == "masked"

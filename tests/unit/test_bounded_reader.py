@@ -41,7 +41,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         write(b'{"n": ' + b"9" * 10**6 + b"}"),
         "not readable as JSON",
     ),
-    "a list": (write(b'["model_type"]'), "wanted a JSON object"),
+    "a list": (write(b'["model_type"]'), "expected a JSON object"),
     "empty": (write(b""), "not readable as JSON"),
 }
 
@@ -100,7 +100,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
         return status
 
     monkeypatch.setattr(files.os, "fstat", grow)
-    with pytest.raises(CheckpointError, match="larger than the 9 bytes"):
+    with pytest.raises(CheckpointError, match="larger than the limit of 9 bytes"):
         files.read_bytes(tmp_path / "config.json", 9)
 
 
@@ -123,5 +123,5 @@ def test_infinity_is_read_where_the_library_writes_it(tmp_path: Path) -> None:
         '{"model_type": "mamba2", "time_step_limit": [0.0, Infinity]}'
     )
     assert is_folder(tmp_path)
-    with pytest.raises(CheckpointError, match="Infinity is no number"):
+    with pytest.raises(CheckpointError, match="Infinity is not a finite number"):
         files.read_json(tmp_path / "config.json")

@@ -247,13 +247,13 @@ def test_the_perplexity_of_texts_is_that_of_each_text_alone(task):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["fine\tgood", "well"], r"line 2: wanted text, tab, label, or two texts and a label; came 'well'$"),
-        (["fine\tgood", "", "well\t"], r"line 3: there is no label behind the text; came 'well'$"),
-        (["fine\tgood", " \tbad"], r"line 2: there is no text before the label; came 'bad'$"),
-        (["fine\ta, b"], r"line 1: a label holds no comma; came "),
-        (["fine\tgood", "a\tb\tbad"], r"line 2: has 2 texts, the lines before have 1; came "),
-        (["a\tb\tc\td"], r"line 1: wanted text, tab, label"),
-        (["fine\tgood", "well\tgood"], r"every text has the label 'good'; two classes are the fewest$"),
+        (["fine\tgood", "well"], r"line 2: expected text, tab, label, or two texts and a label; got 'well'$"),
+        (["fine\tgood", "", "well\t"], r"line 3: missing label after the text; got 'well'$"),
+        (["fine\tgood", " \tbad"], r"line 2: missing text before the label; got 'bad'$"),
+        (["fine\ta, b"], r"line 1: a label must not contain a comma; got "),
+        (["fine\tgood", "a\tb\tbad"], r"line 2: has 2 texts, but the lines before have 1; got "),
+        (["a\tb\tc\td"], r"line 1: expected text, tab, label"),
+        (["fine\tgood", "well\tgood"], r"every text has the label 'good'; at least two classes are needed$"),
         ([""], r"holds no labelled texts$"),
         (["fine\tgood", "poor\tbad"], None),
     ],
@@ -369,7 +369,7 @@ def test_weights_of_another_size_are_no_start(begun, files, tmp_path):
     )
     with pytest.raises(
         ValueError,
-        match=r"^embedding.weight should have shape \(\d+, 6\), but in reader it has \(\d+, 15\)$",
+        match=r"^embedding.weight must have shape \(\d+, 6\), but in reader it has \(\d+, 15\)$",
     ):
         Trainer(task, config, Recipe(steps=1), tmp_path, CPU, "", start_of(begun))
 
@@ -384,7 +384,7 @@ def test_nothing_is_new_where_all_is(files, tmp_path):
         head="classes",
         classes="bad,good",
     )
-    with pytest.raises(ValueError, match="^new_only wants a checkpoint to go on from"):
+    with pytest.raises(ValueError, match="^new_only needs a starting checkpoint"):
         Trainer(task, config, Recipe(steps=1, new_only=True), tmp_path, CPU)
 
 
@@ -394,7 +394,7 @@ def test_a_run_is_resumed_from_the_start_it_had(begun, files, tmp_path):
     assert run_from(begun, files, tmp_path / "run", new_only=False, steps=1).resume() == 1
     other = run_from(begun, files, tmp_path / "run", new_only=False, steps=1)
     other.start = Start("another", "0" * 64, {})
-    with pytest.raises(CheckpointError, match="that run went on from reader, not another"):
+    with pytest.raises(CheckpointError, match="that run started from reader, not another"):
         other.resume()
 
 
@@ -457,13 +457,16 @@ def test_the_commands(begun, files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--model", "bert", "--from", "gpt"], "--from gpt is no bert but a gpt"),
-        (["--model", "bert", "--lm-weight", "1"], "--lm-weight is no setting of the task classify"),
+        (["--model", "bert", "--from", "gpt"], "--from must be a bert checkpoint; gpt is a gpt"),
+        (
+            ["--model", "bert", "--lm-weight", "1"],
+            "--lm-weight does not apply to the task classify",
+        ),
         (
             ["--classes", "one,two,three"],
             "has the labels bad, good, but the model the classes one, two, three",
         ),
-        (["--from", "gpt", "--d-model", "48"], "should have shape"),
+        (["--from", "gpt", "--d-model", "48"], "must have shape"),
     ],
 )
 def test_flags_that_do_not_fit(files, tmp_path, capsys, flags, message):
@@ -493,4 +496,4 @@ def test_it_wants_a_file(capsys):
         in capsys.readouterr().err
     )
     assert cli.main(["train", "dates", "--from", "gpt"]) == 1
-    assert "--from is no setting of the task dates" in capsys.readouterr().err
+    assert "--from does not apply to the task dates" in capsys.readouterr().err

@@ -10,10 +10,10 @@ from models.training.evaluation import (
     bleu,
     by_length,
     exact_match,
+    generate_texts,
     hypotheses,
     score,
     signature,
-    written_texts,
 )
 from models.training.task import Case
 
@@ -109,7 +109,7 @@ def test_exact_match_counts_any_reference():
 def test_each_text_is_counted_for_its_own_source(scope, reversal):
     """Sources are decoded in order of length, in batches; results come back under their numbers."""
     words = ["abc", "d", "ab", "e", "cde", "ba"]
-    texts = dict(written_texts(scope.model, scope.tokenizer, words, batch_size=4))
+    texts = dict(generate_texts(scope.model, scope.tokenizer, words, batch_size=4))
     assert list(texts) == [1, 3, 2, 5, 0, 4]  # shortest first
     alone = [scope.write(word).text for word in words]
     assert [texts[i] for i in range(6)] == alone

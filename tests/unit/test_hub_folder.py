@@ -265,7 +265,7 @@ def test_numbers_are_not_chosen_for_a_model_of_ours(capsys: pytest.CaptureFixtur
     assert main(["decode", "dates", "3 May 1999", "--device", "cpu", "--dtype", "bfloat16"]) == 1
     assert (
         capsys.readouterr().err
-        == "attnscope: --dtype is for models of Hugging Face; dates runs in float32\n"
+        == "attnscope: --dtype applies to Hugging Face models only; dates runs in float32\n"
     )
     assert main(["decode", "dates", "3 May 1999", "--device", "cpu", "--dtype", "float32"]) == 0
     assert capsys.readouterr().out == "1999-05-03\n"

@@ -99,7 +99,7 @@ def test_too_few_documents_are_said_before_training(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
     with pytest.raises(
         DataError,
-        match=r"a\.txt: 2 documents are too few, none of them falls into the validation split",
+        match=r"a\.txt: 2 documents are too few: none of them is in the validation split",
     ):
         LanguageTask(tmp_path / "a.txt").validation()
 
@@ -107,7 +107,7 @@ def test_too_few_documents_are_said_before_training(tmp_path):
 def test_a_language_needs_files_and_takes_no_others():
     with pytest.raises(DataError, match="language needs one or several files of text"):
         open_task("language")
-    with pytest.raises(DataError, match="language takes its held-out texts from its own files"):
+    with pytest.raises(DataError, match="language splits its own files"):
         open_task("language", ["a.txt"], test_files=["b.txt"])
 
 
@@ -475,7 +475,7 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     ]
     assert "{} to train on, {} to validate on, {} to test on\n".format(*sizes) in printed
     assert len(set(sizes)) == 3
-    left = f"{counts['left out']:,} were left out of validation and test: they say what a document before says\n"
+    left = f"{counts['left out']:,} were left out of validation and test"
     assert (left in printed) == ("left out" in printed) == (counts["left out"] > 0)
     assert "step 3: validation loss" in printed
     record = json.loads((tmp_path / "run" / "training.json").read_text())
@@ -539,11 +539,11 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["evaluate", "{run}", "--data", "{lines}", "--by-length"], "--test and --by-length are for a model that writes"),
+        (["evaluate", "{run}", "--data", "{lines}", "--by-length"], "--test and --by-length apply"),
         (["evaluate", "{run}"], "language needs one or several files of text"),
-        (["evaluate", "{run}", "--data", "{lines}", "--snapshots"], "keeps no snapshots of its training"),
-        (["train", "language", "--data", "{lines}", "--model", "rnn"], "no plan for the model rnn on the task language"),
-        (["train", "language", "--data", "{lines}", "--batch-size", "3"], "--batch-size is no setting of the task language"),
+        (["evaluate", "{run}", "--data", "{lines}", "--snapshots"], "has no training snapshots"),
+        (["train", "language", "--data", "{lines}", "--model", "rnn"], "model rnn is not available for the task language"),
+        (["train", "language", "--data", "{lines}", "--batch-size", "3"], "--batch-size does not apply to the task language"),
     ],
 )  # fmt: skip
 def test_what_a_command_cannot_do_with_text_is_said_in_a_line(

@@ -49,7 +49,7 @@ def test_the_plan_changes_where_pairs_are_few_for_a_transformer_that_translates_
     ):
         assert plan_for(task, model, 1) == PLANS[task][model]
     with pytest.raises(
-        ValueError, match="there is no plan for the model attention on the task translation"
+        ValueError, match="model attention is not available for the task translation"
     ):
         plan_for("translation", "attention", 1)
 

@@ -158,9 +158,9 @@ def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
         ),
         (
             ["a?\tb c\tb", "", "what?\ta text"],
-            r"own.tsv, line 3: wanted question, tab, context, tab, answer; came 'what\?\\ta text'",
+            r"own.tsv, line 3: expected question, tab, context, tab, answer; got 'what\?\\ta text'",
         ),
-        (["a?\t\tb"], "line 1: wanted question"),
+        (["a?\t\tb"], "line 1: expected question"),
         ([""], "own.tsv: holds no questions"),
     ],
 )
@@ -175,19 +175,19 @@ def test_too_few_or_too_long_questions_are_said(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(LINES[:2]))
     with pytest.raises(
-        DataError, match="2 questions are too few, none of them falls into the test split"
+        DataError, match="2 questions are too few: none of them is in the test split"
     ):
         open_task("span", [file]).held_out()
     file.write_text("\n".join(LINES))
-    with pytest.raises(DataError, match="no question and its text together have 5 tokens or fewer"):
+    with pytest.raises(DataError, match="every question with its text is longer than 5 tokens"):
         open_task("span", [file], n_ctx=5).validation()
     with pytest.raises(
-        DataError, match="span takes one file of questions, contexts and answers, not 2"
+        DataError, match="span takes one file of questions, contexts and answers, got 2"
     ):
         open_task("span", [file, file])
     with pytest.raises(
         DataError,
-        match="span takes its held-out texts from its own files; --valid and --test are for translation",
+        match="span splits its own files; --valid and --test apply to translation only",
     ):
         open_task("span", [file], test_files=[file])
 

@@ -151,7 +151,7 @@ def test_two_aligned_files_are_the_tab_separated_one(tmp_path, data_file):
 @pytest.mark.parametrize(
     ("sides", "message"),
     [
-        (("a\nb\n", "un\n"), r"a\.en has 2 lines, .*a\.fr has 1; line by line"),
+        (("a\nb\n", "un\n"), r"a\.en has 2 lines, .*a\.fr has 1; .*line by line"),
         (("a\n\n", "un\ndeux\n"), r"a\.en, line 2: empty, but .*a\.fr has 'deux' there"),
         (("a\nb\n", "un\n \n"), r"a\.fr, line 2: empty, but .*a\.en has 'b' there"),
         (("\n", "\n"), r"a\.en and .*a\.fr: holds no sentence pairs"),
@@ -175,7 +175,5 @@ def test_aligned_files_may_share_empty_lines(tmp_path):
 
 
 def test_three_files_are_too_many(tmp_path):
-    with pytest.raises(
-        DataError, match="one tab-separated file or in two aligned ones, not in 3 files"
-    ):
+    with pytest.raises(DataError, match="one tab-separated file or two aligned ones, got 3 files"):
         read_pairs(["a", "b", "c"])

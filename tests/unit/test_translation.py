@@ -59,9 +59,9 @@ BAD_FILES = {
     "one column": (
         "a.tsv",
         b"a\tb\nonly one column\n",
-        "line 2: wanted source, tab, target; came 'only one column'",
+        "line 2: expected source, tab, target; got 'only one column'",
     ),
-    "empty target": ("a.tsv", b"a\t \n", "line 1: wanted source, tab, target; came 'a'"),
+    "empty target": ("a.tsv", b"a\t \n", "line 1: expected source, tab, target; got 'a'"),
     "no lines": ("a.tsv", b"", "holds no sentence pairs"),
     "blank lines": ("a.tsv", b"\n  \n\t\n", "holds no sentence pairs"),
     "Latin-1": (
@@ -244,7 +244,7 @@ def test_too_few_pairs_to_split(tmp_path):
     path.write_text("Go.\tVa !\n")
     few = TranslationTask(path)
     with pytest.raises(
-        DataError, match=r"few\.tsv: 1 pairs are too few, none of them falls into the test split"
+        DataError, match=r"few\.tsv: 1 pairs are too few: none of them is in the test split"
     ):
         few.held_out()
     with pytest.raises(DataError, match="validation split"):
@@ -276,7 +276,7 @@ def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
     [
         ("dates", "a.tsv", "dates are generated; they take no data file"),
         ("translation", None, "translation needs a tab-separated file"),
-        ("poems", None, "task 'poems' is not one of dates, translation, language"),
+        ("poems", None, "task must be one of dates, translation, language, .*got 'poems'"),
     ],
 )
 def test_opening_a_task_wrongly(name, data, message):

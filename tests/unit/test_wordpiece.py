@@ -134,7 +134,7 @@ def test_rows_are_joined_with_their_segments_and_hidden_by_position():
     assert masked.hidden == ((0, row.ids[0]), (3, row.ids[3]))
     assert masked.ids == (4, *row.ids[1:3], 4)
     assert (masked.offsets, masked.text) == (row.offsets, row.text)
-    with pytest.raises(ValueError, match=r"this model has no \[MASK\]"):
+    with pytest.raises(ValueError, match=r"this model's vocabulary has no \[MASK\]"):
         Tokenizer.characters("ab").hiding(row, [0])
 
 
