@@ -77,7 +77,7 @@ class ClassifyTask:
         self.licence = licence or licence_of(self.paths)
         self._texts = read_labelled(self.paths)
         self.labels = tuple(sorted({text.label for text in self._texts}))
-        if len(self.labels) < 2:
+        if not self.labels[1:]:
             raise DataError(
                 f"{names(self.paths)}: every text has the label {self.labels[0]!r}; "
                 "at least two classes are needed"
@@ -143,8 +143,7 @@ class ClassifyTask:
         """Return texts with their label, in the order of the first text's hash."""
         texts = self._ordered(validation)[:n]
         return [
-            Case(text.texts if len(text.texts) > 1 else text.texts[0], (text.label,))
-            for text in texts
+            Case(text.texts if text.texts[1:] else text.texts[0], (text.label,)) for text in texts
         ]
 
     def _ordered(self, validation: bool) -> list[LabelledText]:

@@ -74,7 +74,7 @@ class Task(Protocol):
         """
         ...
 
-    def collate(self, examples: Sequence[Example]) -> Batch:
+    def collate(self, examples: Sequence[Any]) -> Batch:
         """Return examples as a padded batch."""
         ...
 
