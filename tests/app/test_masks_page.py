@@ -221,7 +221,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
     """Between two texts nothing comes before or after: there it speaks of places; in the decoder look-ahead stays on."""
     label = masks_text.ready_label(KIND[kind], name, "")
     layer = MaskChange(ready=name, k=2).ready_name
-    why = masks_text.reason(KIND[kind], layer)
+    why = masks_text.reason(KIND[kind], layer, True)
     if kind == "cross":
         assert not {"causal", "before and", "previous", "back", "itself"} & set(
             label.replace(":", "").split()

@@ -372,19 +372,21 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
     ):  # fmt: skip
         assert (
-            masks_text.reason(KIND["encoder_self"], name)
-            == masks_text.reason(KIND["decoder_self"], name)
+            masks_text.reason(KIND["encoder_self"], name, True)
+            == masks_text.reason(KIND["decoder_self"], name, True)
             == within
         )
-        assert masks_text.reason(KIND["cross"], name) == between
+        assert masks_text.reason(KIND["cross"], name, True) == between
     after = "the key comes after the query"
-    assert masks_text.reason(KIND["encoder_self"], LOOK_AHEAD) == after
+    assert masks_text.reason(KIND["encoder_self"], LOOK_AHEAD, True) == after
     assert (
-        masks_text.reason(KIND["decoder_self"], LOOK_AHEAD)
+        masks_text.reason(KIND["decoder_self"], LOOK_AHEAD, True)
         == f"{after}; while a decoder writes, it does not exist yet"
     )
+    assert masks_text.reason(KIND["decoder_self"], LOOK_AHEAD, False) == after
     assert (
-        masks_text.reason(KIND["cross"], LOOK_AHEAD) == f"{place}is after the query's in the target"
+        masks_text.reason(KIND["cross"], LOOK_AHEAD, True)
+        == f"{place}is after the query's in the target"
     )
     assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "places up to its own"
     assert masks_text.layer(KIND["cross"], "only the previous") == "only the place before"

@@ -18,7 +18,7 @@ from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import state, text
-from viz_app.views.masks.mask_view import first_site, kinds, own_layers
+from viz_app.views.masks.mask_view import kinds, own_layers
 from viz_app.views.masks.payloads import Choices, others
 from viz_app.views.masks.state import SECOND, WHICH
 
@@ -30,18 +30,18 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls, two rows; what they say, and where the note on the batch belongs."""
     trace, changes = run.unchanged.trace, run.spec.edits
     kind, site, head = state.view(trace)
-    painted = first_site(trace, kind)
+    painted = state.kinds(trace)[kind]
     with which_head.row():
         which_head.which_head(dict(by_kind(trace)), site, head, partial(state.look_at, kind))
         _ready_controls(
-            painted.site_kind,
-            kinds(trace)[painted.site_kind],
+            painted,
+            kinds(trace)[painted],
             mask_change(changes, kind),
             own_layers(trace, kind),
         )
     with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
         second, problem, row = _batch(run)
-        _padding_control(painted.site_kind, mask_change(changes, kind))
+        _padding_control(painted, mask_change(changes, kind))
         everywhere = {
             "on_click": run_changes.undo,
             "args": ("edits", tuple(state.kinds(trace))),

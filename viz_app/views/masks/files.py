@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 import torch
 
+from models.trace import AttentionSite
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.csv_file import csv_line, csv_table
@@ -22,7 +23,7 @@ from viz_app.views.masks.mask_view import (
     MaskView,
     additive,
     alone,
-    first_site,
+    distinct_masks,
     kinds,
     log_prob_change,
     stream_labels,
@@ -45,7 +46,7 @@ def log_probs_csv(view: MaskView) -> str:
 
 def head_csv(view: MaskView) -> Iterator[str]:
     """A row a cell of the head shown: query, key, may attend and weight, before and after."""
-    queries, keys = token_labels(view.after.trace, view.sites[1].kind)
+    queries, keys = token_labels(view.after.trace, view.sites[1])
     names = [f"{k} {key.text}" for k, key in enumerate(keys)]
     yield csv_line(
         ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
@@ -63,32 +64,36 @@ def head_csv(view: MaskView) -> Iterator[str]:
 
 
 def everything_npz(view: MaskView) -> Arrays:
-    """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
-    before and after, (head, query, key), the tokens of each stream with their padding, and the log-probabilities of the given
-    text in nats. Of a long text the weights are those of the head shown, (query, key)."""
+    """Masks by kind, or by site where they differ by layer: each reason's (True = may attend), and together as added to the
+    scores (0 or −∞); the weights of every site before and after, (head, query, key); the tokens of each stream with their
+    padding; and the log-probabilities of the given text in nats. Of a long text the weights are those of the head shown,
+    (query, key)."""
     for stream, tokens in stream_labels(view.after.trace).items():
         yield f"{stream}_tokens", texts(tokens)
     yield "log_probs.before", np.array(log_prob_change(view).before)
     yield "log_probs.after", np.array(log_prob_change(view).after)
     for when, run in (("before", view.before), ("after", view.after)):
         for kind in kinds(run.trace):
-            site = first_site(run.trace, kind.name)
-            for x in site.mask.layers:
-                yield (
-                    f"{kind.name}.{when}.layer.{x.name}",
-                    alone(x, site.n_query, site.n_key).numpy(),
-                )
-            is_open = allowed(site, 0)
-            yield f"{kind.name}.{when}.allowed", is_open
-            yield (
-                f"{kind.name}.{when}.additive",
-                replace(is_open, dtype=np.float32, parts=partial(_added, is_open)),
-            )
+            sites = [site for site in run.trace.attention.values() if site.kind == kind.name]
+            shared = len(distinct_masks(view.before.trace, kind.name)) == 1
+            for site in sites[:1] if shared else sites:
+                yield from _mask(site, f"{kind.name if shared else site_name(site)}.{when}")
         for site in run.trace.attention.values():
             if not is_long(site):
                 yield f"{site_name(site)}.{when}", weights(site)
             elif site.name == view.site:
                 yield f"{site_name(site)}.head{view.head + 1}.{when}", weights(site, view.head)
+
+
+def _mask(site: AttentionSite, name: str) -> Arrays:
+    for x in site.mask.layers:
+        yield f"{name}.layer.{x.name}", alone(x, site.n_query, site.n_key).numpy()
+    is_open = allowed(site, 0)
+    yield f"{name}.allowed", is_open
+    yield (
+        f"{name}.additive",
+        replace(is_open, dtype=np.float32, parts=partial(_added, is_open)),
+    )
 
 
 def _added(is_open: Rows) -> Iterator[np.ndarray]:
@@ -98,35 +103,36 @@ def _added(is_open: Rows) -> Iterator[np.ndarray]:
 def masks_svg(view: MaskView) -> str:
     """For print, on white: the painted mask, then the head before and after, and the difference."""
     before, after = view.sites
-    painted = first_site(view.after.trace, view.kind)
+    painted = view.site_of(view.after, view.kind)
     mask = painted.allowed().numpy()
     each = [site.weights(view.head).numpy() for site in (before, after)]
     change = each[1] - each[0]
     scale = max(float(np.abs(change).max()), 1e-9)
     reads = [site.allowed(head=view.head).numpy() for site in (before, after)]
-    kind_name = kinds(view.after.trace)[painted.site_kind].lower()
+    note = view.layer_note(view.kind)
+    kind_name = kinds(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
     nothing = np.zeros(mask.shape)
-    pictures = [  # title, kind, what is not hatched, values, the colour of a value
+    pictures = [  # title, site, what is not hatched, values, the colour of a value
         (
             f"Mask, {kind_name} (hatched = may not be read, −∞)",
-            view.kind,
+            painted,
             mask,
             nothing,
             lambda _: ramp(0.18),
         ),
-        ("Before: the model's own masks (0 … 1)", after.kind, reads[0], each[0], ramp),
-        ("After: with the changes (0 … 1)", after.kind, reads[1], each[1], ramp),
+        ("Before: the model's own masks (0 … 1)", after, reads[0], each[0], ramp),
+        ("After: with the changes (0 … 1)", after, reads[1], each[1], ramp),
         (
             f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)",
-            after.kind,
+            after,
             reads[0] | reads[1],
             change,
             lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS),
         ),
     ]
     drawn, x, height = [], 10, 0
-    for title, kind, shows, values, colour in pictures:
-        queries, keys = token_labels(view.after.trace, kind)
+    for title, site, shows, values, colour in pictures:
+        queries, keys = token_labels(view.after.trace, site)
         drawn.append(_matrix(x, title, queries, keys, shows, values, colour))
         x += LEFT + max(len(keys) * CELL, math.ceil(width_of(title, 11, bold=True)) - LEFT) + GAP
         height = max(height, TOP + len(queries) * CELL + 60)

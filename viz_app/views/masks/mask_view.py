@@ -45,10 +45,49 @@ class MaskView:
     def title(self) -> str:
         return words.head_title(self.sites[1], self.head, self.terms)
 
+    def site_of(self, run: MaskedRun, kind: str) -> AttentionSite:
+        """The site of one of the two runs whose mask is drawn for this kind: the chosen one, or the one beside it."""
+        return site_of(run.trace, kind, run.trace.attention[self.site])
 
-def first_site(trace: Trace, kind: str) -> AttentionSite:
-    """The first site of a kind; the mask is the same at all of them."""
-    return next(site for site in trace.attention.values() if site.kind == kind)
+    def layer_note(self, kind: str) -> str:
+        """ "layer 2" where the model's own masks of this kind differ by layer; "" where one mask serves all of them."""
+        shared = len(distinct_masks(self.before.trace, kind)) == 1
+        return "" if shared else f"layer {self.site_of(self.before, kind).layer + 1}"
+
+
+def site_of(trace: Trace, kind: str, chosen: AttentionSite) -> AttentionSite:
+    """The chosen site if it is of this kind, else that kind's in the same layer, or in the nearest one that has it."""
+    if chosen.kind == kind:
+        return chosen
+    sites = [site for site in trace.attention.values() if site.kind == kind]
+    return min(sites, key=lambda site: abs(site.layer - chosen.layer))
+
+
+def distinct_masks(trace: Trace, kind: str) -> list[AttentionSite]:
+    """The first site of each different mask of this kind; one site where all layers share a mask."""
+    found: list[AttentionSite] = []
+    for _, sites in (entry for entry in by_kind(trace) if entry[0] == kind):
+        for site in sites:
+            if not any(_same_mask(site, other) for other in found):
+                found.append(site)
+    return found
+
+
+def _same_mask(one: AttentionSite, other: AttentionSite) -> bool:
+    """Compare two masks layer by layer, their reasons included."""
+    if one.mask is other.mask:
+        return True
+    pairs = list(zip(one.mask.layers, other.mask.layers, strict=False))
+    return len(one.mask.layers) == len(other.mask.layers) and all(
+        a.name == b.name and (a.allowed is b.allowed or torch.equal(a.allowed, b.allowed))
+        for a, b in pairs
+    )
+
+
+def is_written(trace: Trace, site: AttentionSite) -> bool:
+    """Whether the model predicts the next token of the stream that the site's queries are on."""
+    outputs = (output for output in trace.outputs.values() if isinstance(output, NextToken))
+    return any(output.stream == site.query_stream for output in outputs)
 
 
 def own_layers(trace: Trace, kind: str) -> list[str]:
@@ -92,9 +131,8 @@ def log_prob_change(view: MaskView) -> LogProbChange:
     return LogProbChange(found.what, names, found.before, found.after)
 
 
-def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
+def token_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
     """Labels of the query and the key axis, padding included."""
-    site = first_site(trace, kind)
     query, key = axes_labels(trace, site)
     return _padded(query, site.query_tokens), _padded(key, site.key_tokens)
 

@@ -62,7 +62,8 @@ def _lay_out(
     with left, st.container(key="explanation"):
         sublayers = run.scope.model.sublayers
         has_stream = any(sublayer.adds for sublayer in sublayers) if sublayers else None
-        st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
+        can_write, note = run.scope.model.can_write, view.layer_note(view.kind)
+        st.markdown(text.rules(view.sites[1], has_stream, can_write, note))
         _downloads(view, lambda: views(session.shown, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.layers.masks import DRAWN, SiteKind
-from models.trace import Trace
+from models.trace import AttentionSite
 from models.trace.edits import mask_change
 from viz_app import words
 from viz_app.drawing.labels import axes_labels, writes
@@ -21,7 +21,8 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
     MaskView,
     alone,
-    first_site,
+    distinct_masks,
+    is_written,
     kinds,
     log_prob_change,
     token_labels,
@@ -34,24 +35,25 @@ DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 def masks(view: MaskView, fixed: bool = False) -> bytes:
     """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
-    site = first_site(view.after.trace, view.kind)
+    site = view.site_of(view.after, view.kind)
     change, part = mask_change(view.changes, view.kind), Part.of(site, view.tile)
-    own = first_site(view.before.trace, view.kind).mask
+    own = view.site_of(view.before, view.kind).mask
     base = replace(change, forbidden=(), opened=()).apply(own, site.n_query, site.n_key)
-    queries, keys = token_labels(view.after.trace, view.kind)
+    queries, keys = token_labels(view.after.trace, site)
     axes = words.axes(site, view.terms, writes(view.after.trace, site))
-    strip, cells = _strip(view.after.trace)
+    strip, cells = _strip(view)
+    written = is_written(view.after.trace, site)
     effect, effect_arrays = _effect(view)
     header = {
         "kind": view.kind,
         "painted": painted(change),
         "fixed": fixed,
-        "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, view.terms)}",
+        "title": f"{_kind_title(view, site)}: {words.kind_subtitle(site, view.terms)}",
         **part.header(queries, keys),
         "queryAxis": axes[0],
         "keyAxis": axes[1],
-        "layers": [_named(site.site_kind, x.name) for x in base.layers],
-        "drawn": _named(site.site_kind, DRAWN),
+        "layers": [_named(site.site_kind, x.name, written) for x in base.layers],
+        "drawn": _named(site.site_kind, DRAWN, written),
         "strip": strip,
         "effect": effect,
         "story": story(view),
@@ -59,8 +61,17 @@ def masks(view: MaskView, fixed: bool = False) -> bytes:
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
 
-def _named(kind: SiteKind, layer: str) -> dict[str, str]:
-    return {"name": masks_text.layer(kind, layer), "reason": masks_text.reason(kind, layer)}
+def _named(kind: SiteKind, layer: str, written: bool) -> dict[str, str]:
+    return {
+        "name": masks_text.layer(kind, layer),
+        "reason": masks_text.reason(kind, layer, written),
+    }
+
+
+def _kind_title(view: MaskView, site: AttentionSite) -> str:
+    """The kind of attention, with the layer where the masks differ by layer."""
+    note = view.layer_note(site.kind)
+    return words.kind_title(site) + f", {note}" * bool(note)
 
 
 def story(view: MaskView) -> list[str]:
@@ -68,22 +79,27 @@ def story(view: MaskView) -> list[str]:
     notes = []
     names = kinds(view.after.trace)
     for kind, name in names.items():
-        site, change = first_site(view.after.trace, kind.name), mask_change(view.changes, kind.name)
-        notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
-        queries, _ = axes_labels(view.after.trace, site)
-        notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
+        sites, change = (
+            distinct_masks(view.after.trace, kind.name),
+            mask_change(view.changes, kind.name),
+        )
+        notes.append(masks_text.outside(name, change, sites[0].n_query, sites[0].n_key))
+        for site in sites:
+            queries, _ = axes_labels(view.after.trace, site)
+            where = name if len(sites) == 1 else f"{name}, layer {site.layer + 1}"
+            notes.append(masks_text.empty_rows(site, where, [label.text for label in queries]))
     effect = outcome_text.effect(log_prob_change(view), view.before.trace)
     return outcome_text.story(
         view.before, view.after, view.changes, names, effect, [note for note in notes if note]
     )
 
 
-def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
+def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other. Of a long text
     k × k cells become one, open if any of them is."""
     blocks, parts, offset = [], [], 0
-    for kind in kinds(trace):
-        site = first_site(trace, kind.name)
+    for kind in kinds(view.after.trace):
+        site = view.site_of(view.after, kind.name)
         n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
         matrices = [
@@ -107,7 +123,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
         blocks.append(
             {
                 "kind": kind.name,
-                "title": words.kind_title(site),
+                "title": _kind_title(view, site),
                 "rows": rows,
                 "cols": cols,
                 "pictures": pictures,
@@ -118,7 +134,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
 
 def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     (before, after), change = view.sites, log_prob_change(view)
-    queries, keys = token_labels(view.after.trace, after.kind)
+    queries, keys = token_labels(view.after.trace, after)
     axes = words.axes(after, view.terms, writes(view.after.trace, after))
     part, values = Part.of(after, view.tile), {}
     values["difference"] = difference = part.difference(before, after, view.head)

@@ -10,6 +10,7 @@ from viz_app.session import mask_notation, url_state
 from viz_app.session.focus import chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Text
 from viz_app.session.run_changes import mask_change
+from viz_app.views.masks.mask_view import site_of
 
 SECOND, WHICH = (
     Text("masks-second", default=None),
@@ -57,9 +58,8 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
             next(iter(found)),
         )
     site, focus = chosen_focus(trace)
-    if site.kind != kind and not own:
-        sites = [s for s in trace.attention.values() if s.kind == kind]
-        site = sites[min(site.layer, len(sites) - 1)]
+    if not own:
+        site = site_of(trace, kind, site)
     _look(kind, bool(own))
     return kind, site, min(focus.head, site.n_heads - 1)
 

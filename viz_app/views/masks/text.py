@@ -42,9 +42,14 @@ To paint on a mask, choose a model with Bahdanau's alignment, which has one (pad
 """
 
 
-def rules(site: AttentionSite, has_stream: bool | None = True, can_write: bool = True) -> str:
+def rules(
+    site: AttentionSite,
+    has_stream: bool | None = True,
+    can_write: bool = True,
+    layer_note: str = "",
+) -> str:
     """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it, None where that is not
-    known; `can_write`: the model writes while the mask holds."""
+    known; `can_write`: the model writes while the mask holds; `layer_note` names the layer drawn where the masks differ by layer."""
     if words.is_alignment(site):
         held = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         then = "the context is all zeros, and the step goes on with its token and its state alone."
@@ -81,6 +86,8 @@ def rules(site: AttentionSite, has_stream: bool | None = True, can_write: bool =
         }
         left = [*stream[has_stream], *bias]
         then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
+    if layer_note:
+        held += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
     return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
 
 
@@ -119,8 +126,9 @@ def _is_between_texts(kind: SiteKind) -> bool:
     return kind.query_stream != kind.key_stream
 
 
-def reason(kind: SiteKind, name: str) -> str:
-    """Why this layer blocks a cell of this kind of attention, to follow the layer's name."""
+def reason(kind: SiteKind, name: str, is_written: bool) -> str:
+    """Why this layer blocks a cell of this kind of attention, to follow the layer's name; `is_written` says whether the model
+    writes the stream of the queries."""
     if _is_between_texts(kind) and (explanation := _between_texts(kind, name)):
         return explanation
     if name.startswith("window"):
@@ -130,7 +138,8 @@ def reason(kind: SiteKind, name: str) -> str:
     return {
         PADDING: "this key only pads the shorter text; there is nothing to read",
         LOOK_AHEAD: "the key comes after the query"
-        + "; while a decoder writes, it does not exist yet" * hides_the_future(kind),
+        + "; while a decoder writes, it does not exist yet"
+        * (hides_the_future(kind) and is_written),
         "only the previous": "the key is not the one just before the query",
         ORDER: "the key does not come before the query in the order"
         + "; its own token does not either" * (kind.role == "query"),

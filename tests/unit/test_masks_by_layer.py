@@ -1,0 +1,135 @@
+"""The page Masks where the layers of a model have different masks, as ModernBERT's local windows."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from drawn import letters
+from hub_models import BY_NAME
+from small_runs import edited
+
+import models
+from models.trace import AttentionSite
+from models.trace.edits import MaskChange, for_kinds
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.masks import files, mask_view, painter, payloads
+from viz_app.views.masks import text as masks_text
+from viz_app.views.masks.mask_view import MaskView
+from viz_app.views.masks.payloads import Choices
+
+IDS = "3 4 5 6 7 8 9 10 11 12 13 14"  # longer than the window of six tokens
+Open = Callable[[str], CurrentRun]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
+    @cache
+    def run_of(name: str) -> CurrentRun:
+        folder = tmp_path_factory.mktemp("masks") / name
+        BY_NAME[name].save(folder)
+        scope = models.load(folder, device="cpu")
+        return CurrentRun(scope, scope.run(IDS))
+
+    return run_of
+
+
+def sites(run: CurrentRun) -> list[AttentionSite]:
+    return list(run.trace.attention.values())
+
+
+def viewed(run: CurrentRun, site: AttentionSite, change: MaskChange | None = None) -> MaskView:
+    changed = edited(run, for_kinds(**{site.kind: change})) if change else run
+    return payloads.views(changed, Choices("", "", 0, site.kind, site.name, 0))[1]
+
+
+def union(header: dict, arrays: dict) -> np.ndarray:
+    """The last small matrix of the strip: all layers of the mask together."""
+    block = header["strip"][0]
+    start, n = block["pictures"][-1]["offset"], block["rows"] * block["cols"]
+    return arrays["strip"][start : start + n].reshape(block["rows"], block["cols"]).astype(bool)
+
+
+def test_the_mask_drawn_is_that_of_the_chosen_layer(opened: Open) -> None:
+    run = opened("ModernBertForMaskedLM")
+    drawn = []
+    for site in sites(run):
+        header, arrays = unpack(painter.masks(viewed(run, site)))
+        own = site.allowed().numpy()
+        assert ((arrays["base"] == 0) == own).all()
+        assert (union(header, arrays) == own).all()
+        assert header["title"].startswith(f"Encoder self-attention, layer {site.layer + 1}:")
+        assert header["strip"][0]["title"] == f"Encoder self-attention, layer {site.layer + 1}"
+        assert [x["name"].startswith("window") for x in header["layers"] if "padding" not in x["name"]] == (
+            [True] * (not own.all())
+        )  # fmt: skip
+        drawn.append(own.all())
+    assert sorted(set(drawn)) == [False, True]  # both a window and a whole text among its layers
+
+
+def test_a_head_of_another_kind_shows_the_mask_of_its_own_layer() -> None:
+    trace = letters(n_ctx=13).run("abc", "cb")
+    layers = {"encoder_self": [0], "decoder_self": [0, 1], "cross": [0, 1]}
+    for chosen in trace.attention.values():
+        for kind, own in layers.items():
+            found = mask_view.site_of(trace, kind, chosen)
+            assert (found.kind, found.layer) == (kind, min(chosen.layer, own[-1]))
+
+
+def test_the_files_hold_the_masks_of_each_layer(opened: Open) -> None:
+    run = opened("ModernBertForMaskedLM")
+    held = dict(files.everything_npz(viewed(run, sites(run)[1])))
+    names = [name for name in held if name.endswith("before.allowed")]
+    assert len(names) == len(sites(run))
+    for name, site in zip(names, sites(run), strict=True):
+        rows = np.concatenate(list(held[name].parts()))
+        assert (rows == site.allowed().numpy()).all()
+    drawing = files.masks_svg(viewed(run, sites(run)[1]))
+    assert "Mask, encoder self, layer 2 (hatched" in drawing
+
+
+def test_the_text_says_which_layer_is_drawn(opened: Open) -> None:
+    run = opened("ModernBertForMaskedLM")
+    view = viewed(run, sites(run)[2])
+    said = masks_text.rules(view.sites[1], layer_note=view.layer_note(view.kind))
+    assert "the mask drawn is that of layer 3" in said
+
+
+def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: Open) -> None:
+    """Row 0 may read only the last token then, which lies outside the window."""
+    run = opened("ModernBertForMaskedLM")
+    n = sites(run)[0].n_query
+    change = MaskChange(forbidden=tuple((0, k) for k in range(n - 1)))
+    view = viewed(run, sites(run)[0], change)
+    notes = [line for line in painter.story(view) if "the whole row" in line]
+    windows = [site for site in sites(run) if not site.allowed().all()]
+    assert len(notes) == 1
+    assert f"layer {windows[0].layer + 1}: the whole row of" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["BertForMaskedLM", "GPT2LMHeadModel", "T5ForConditionalGeneration"]
+)
+def test_where_all_layers_share_a_mask_no_layer_is_named(opened: Open, name: str) -> None:
+    run = opened(name)
+    for site in sites(run):
+        view = viewed(run, site)
+        header, _ = unpack(painter.masks(view))
+        assert "layer" not in header["title"]
+        assert view.layer_note(site.kind) == ""
+        assert f"{site.kind}.before.allowed" in dict(files.everything_npz(view))
+
+
+@pytest.mark.parametrize(
+    ("name", "writes"),
+    [("GPT2LMHeadModel", True), ("GPT2ForSequenceClassification", False), ("GPT2Model", False)],
+)
+def test_only_of_a_model_that_writes_a_later_token_does_not_exist_yet(
+    opened: Open, name: str, writes: bool
+) -> None:
+    run = opened(name)
+    header, _ = unpack(painter.masks(viewed(run, sites(run)[0])))
+    reasons = [x["reason"] for x in header["layers"] if x["name"] == "look-ahead"]
+    assert len(reasons) == 1
+    assert ("does not exist yet" in reasons[0]) is writes is run.scope.model.can_write
