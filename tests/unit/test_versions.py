@@ -13,7 +13,8 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.cache import rewritten
 from viz_app.sidebar.examples import _EXAMPLES, references
 from viz_app.views.from_rnn import versions_text as say
-from viz_app.views.from_rnn.three import other_tokens
+from viz_app.views.from_rnn.pair_maps import cross
+from viz_app.views.from_rnn.three import attends_without_recurrence, other_tokens
 from viz_app.views.from_rnn.versions import Bottleneck, Version, mark, nearest, versions
 
 
@@ -151,3 +152,35 @@ def test_how_much_a_token_changes_the_vector_by_the_equations_alone(cell: str, b
         assert len(changed) == (2 if place == 2 else 3)
         expected = torch.stack([(one - own).norm() / own.norm() for one in changed]).mean()
         assert float(change) == pytest.approx(float(expected.detach()), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "where"),
+    [
+        ("eng-fra", "Self-attention, as in the Transformer", "in 6 heads of each of 3 layers."),
+        ("dates", "Self-attention, as in the Transformer", "in 4 heads of each of 2 layers."),
+        ("dates-attn", "Cross-attention alone, without recurrence", "in 1 head of one layer."),
+        ("dates-self-attn", "Self-attention, without residual connections or feed-forward", "in 1 head of one layer."),
+        ("dates-stacked", "Self-attention, without residual connections or feed-forward", "in 4 heads of one layer."),
+        ("dates-stacked-residual", "Self-attention, without feed-forward", "in 4 heads of one layer."),
+    ],
+)  # fmt: skip
+def test_the_model_without_recurrence_is_named_by_its_own_parts(
+    name: str, title: str, where: str
+) -> None:
+    scope = models.load(name, device="cpu")
+    assert attends_without_recurrence(scope)
+    assert say.attention_title(scope.model) == title
+    sites = cross(scope.run("5 May 1999"))
+    assert say.why(True, sites[0].n_heads, len(sites)).endswith(where)
+
+
+def test_only_models_that_are_there_are_spoken_of() -> None:
+    assert "second" not in say.why(False, 4, 1)
+    assert "third" not in say.why(True, 0, 0)
+    assert say.why(False, 0, 0).endswith("(see the check).")
+
+
+@pytest.mark.parametrize("name", ["dates-rnn", "dates-bahdanau"])
+def test_a_recurrent_model_is_not_the_third(name: str) -> None:
+    assert not attends_without_recurrence(models.load(name, device="cpu"))

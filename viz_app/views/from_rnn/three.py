@@ -17,7 +17,12 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import references
 from viz_app.views.from_rnn import versions as draw
 from viz_app.views.from_rnn import versions_text as say
-from viz_app.views.from_rnn.pair_maps import has_alignment, has_heads
+from viz_app.views.from_rnn.pair_maps import cross, has_alignment
+
+
+def attends_without_recurrence(scope: Scope) -> bool:
+    """Whether its decoder attends to the source and nothing in it is recurrent."""
+    return not scope.model.is_recurrent and any(k.role == "cross" for k in scope.model.kinds)
 
 
 def has_fixed_vector(scope: Scope) -> bool:
@@ -25,9 +30,11 @@ def has_fixed_vector(scope: Scope) -> bool:
     return scope.model.is_recurrent and not scope.model.kinds
 
 
-ABILITIES: dict[str, Callable[[Scope], bool]] = dict(
-    zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True)
-)
+ABILITIES: dict[str, Callable[[Scope], bool]] = {
+    say.FIXED_VECTOR: has_fixed_vector,
+    say.ALIGNMENT: has_alignment,
+    say.NO_RECURRENCE: attends_without_recurrence,
+}
 
 
 def three(run: CurrentRun) -> None:
@@ -41,14 +48,17 @@ def three(run: CurrentRun) -> None:
             say.missing([title for title in found if title not in there]),
             key="from-rnn-three",
         )
-    texts = {title: cache.trace(scope, (source.text, "")).output for title, scope in there.items()}
+    traces = {title: cache.trace(scope, (source.text, "")) for title, scope in there.items()}
     whose = {
         title: words.training_brief(scope.name, scope.training) for title, scope in there.items()
     }
-    written = [draw.Version(title, whose[title], texts[title]) for title in there]
+    written = [
+        draw.Version(_title(title, scope), whose[title], traces[title].output)
+        for title, scope in there.items()
+    ]
     typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     reference = typed or draw.nearest(references(source.text), written)
-    fixed = there.get(say.TITLES[0])
+    fixed = there.get(say.FIXED_VECTOR)
     neck = None if fixed is None else _bottleneck(fixed, run)
     show(
         VERSIONS,
@@ -60,10 +70,17 @@ def three(run: CurrentRun) -> None:
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.found(neck.change.tolist(), neck.rewritten))
-        st.markdown(say.WHY)
+        third = traces.get(say.NO_RECURRENCE)
+        sites = [] if third is None else cross(third)
+        heads = max((site.n_heads for site in sites), default=0)
+        st.markdown(say.why(say.ALIGNMENT in there, heads, len(sites)))
     with right:
         checks = check_fixed_vector(fixed.model, cache.trace(fixed, (source.text, "")))
         ui.checks_panel(ui.check_rows(checks), words.training_summary(fixed.training))
+
+
+def _title(kind: str, scope: Scope) -> str:
+    return say.attention_title(scope.model) if kind == say.NO_RECURRENCE else kind
 
 
 def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:

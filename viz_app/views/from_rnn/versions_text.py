@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from models.architectures import Model
+from models.layers.sublayers import FEED_FORWARD
 from models.percent import percent
 
-TITLES = (
+FIXED_VECTOR, ALIGNMENT, NO_RECURRENCE = (
     "RNN, one fixed vector",
     "RNN with Bahdanau's alignment",
-    "Self-attention, as in the Transformer",
+    "Attention without recurrence",
 )
 N_OTHERS = 24  # tokens that each token of the source becomes in turn
 BOTTLENECK = "The bottleneck: all that the first of them is given of the text"
@@ -61,11 +63,38 @@ def found(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
     )
 
 
-WHY = (
+def attention_title(model: Model) -> str:
+    """The name of a model that attends without recurrence, by the parts its layers have."""
+    if not any(kind.role == "self" for kind in model.kinds):
+        return "Cross-attention alone, without recurrence"
+    if any(sublayer.role == FEED_FORWARD for sublayer in model.sublayers):
+        return "Self-attention, as in the Transformer"
+    if not model.sublayers:  # the parts of its layers are not known
+        return "Self-attention, without recurrence"
+    added = all(sublayer.adds for sublayer in model.sublayers)
+    return f"Self-attention, without {'' if added else 'residual connections or '}feed-forward"
+
+
+_WHY = (
     "**Why it loses.** The decoder of the first model never sees the source again: with every other number of the encoder set to 0 "
-    "it says the same (see the check). The second keeps all states h(j) and chooses among them anew at every step; the third "
-    "does so in several heads and layers."
+    "it says the same (see the check)."
 )
+
+
+def why(aligns: bool, heads: int, layers: int) -> str:
+    """Explain what the first model lacks and the others have: whether there is one with an alignment, and in how many heads and
+    layers the third attends to the source (0 where there is no third model)."""
+    parts = []
+    if aligns:
+        parts.append("The second keeps all states h(j) and chooses among them anew at every step")
+    if heads:
+        name = "third" if aligns else "model without recurrence"
+        third = f"the {name} chooses among the vectors of all tokens"
+        where = f"{heads} head{'s' * (heads != 1)}"
+        where += f" of each of {layers} layers" if layers != 1 else " of one layer"
+        parts.append(f"{third}, in {where}")
+    text = "; ".join(parts)
+    return f"{_WHY} {text[0].upper()}{text[1:]}." if text else _WHY
 
 
 def missing(names: Sequence[str]) -> str:
