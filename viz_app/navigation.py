@@ -87,7 +87,8 @@ def _page(view: View) -> None:
         session.answer = (
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
-    fields = [field.name for field in session.scope.model.text_fields] if session.scope else []
+    typed = session.scope.model.text_fields if session.scope else ()
+    fields = [url_state.parameter_of(field).name for field in typed]
     presents = {"presents": url_state.get(ui.PRESENT), "fields": fields}
     show(TOOLS, presents, on_present=partial(url_state.keep, ui.PRESENT))
     if unfit := url_state.unfit():

@@ -127,6 +127,7 @@ class Architecture(nn.Module, metaclass=_Named):
     what_it_answers: str = (
         ""  # in words, of a model that somebody else made; "" where its task says it
     )
+    pads: bool = True  # rows of different lengths can be padded to one batch
     is_recurrent: bool = False  # a state carries the past: it has no keys to cache
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:
@@ -205,6 +206,12 @@ class Architecture(nn.Module, metaclass=_Named):
     def continues(self) -> bool:
         """Whether what it writes goes on on the stream of what was asked, as a language model's does."""
         return self.fields[0].stream == self.writes
+
+    @property
+    def reads_itself(self) -> bool:
+        """True if the tokens of what is asked attend to each other."""
+        asked = self.fields[0].stream
+        return any(kind.query_stream == kind.key_stream == asked for kind in self.kinds)
 
     @property
     def translates(self) -> bool:

@@ -27,6 +27,7 @@ from models.runs.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
 
 LONGEST = 4096  # tokens
+TAKEN = ("edits", "drafts")  # arguments of `Scope.run` that are no fields
 NOTHING = "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, so that there is nothing to show"
 
 
@@ -75,6 +76,11 @@ def watch(
         raise ValueError(
             f"fields must be the name of one text, not {len(fields)}: of several, nothing tells whose an attention is"
         )
+    if not fields[0].isascii() or not fields[0].isidentifier() or fields[0] in TAKEN:
+        raise ValueError(
+            f"a field's name must consist of letters, digits and underscores and not be {' or '.join(TAKEN)}, "
+            f"not {fields[0]!r}"
+        )
     tokenizer = OwnTokenizer(encode, decode, fields[0])
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind = type(module).__name__
@@ -87,6 +93,8 @@ def watch(
 
 class OwnModel(HubModel):
     """A module that is shown and answers nothing that is known."""
+
+    pads = False
 
     def __init__(self, module: nn.Module, config: HubConfig, name: str, call: Call) -> None:
         super().__init__(module, config)
@@ -247,7 +255,7 @@ class OwnTokenizer(Tokenizer):
         return False
 
     def to_json(self) -> str:
-        return json.dumps({"own": True})
+        return json.dumps({"own": True, "field": self._field})
 
 
 def described(error: Exception) -> str:

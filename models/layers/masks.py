@@ -24,14 +24,45 @@ class SiteKind:
 
     name: str  # of their mask, unique in the model
     stack: str  # "encoder" or "decoder"
-    role: str  # of ROLES
+    role: str  # of ROLES, or another: the model says what it is for
     query_stream: str  # the stream whose tokens ask
     key_stream: str  # the stream that is read
+    title: str = ""  # by default one made from stack, role and streams
+    short: str = ""  # the title where there is little room
+
+    def __post_init__(self) -> None:
+        title, short = _TITLES.get((self.stack, self.role)) or _generic_title(self)
+        object.__setattr__(self, "title", self.title or title)
+        object.__setattr__(self, "short", self.short or short)
+
+    @property
+    def between_streams(self) -> bool:
+        """True if one stream reads another."""
+        return self.query_stream != self.key_stream
 
 
 # self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1);
 # content and query: XLNet's two streams of states, of which the second may not see the token it stands for
 ROLES = ("self", "cross", "alignment", "content", "query")
+
+# (stack, role) → title and short title
+_TITLES = {
+    ("encoder", "self"): ("Encoder self-attention", "Encoder self"),
+    ("decoder", "self"): ("Decoder masked self-attention", "Decoder self"),
+    ("decoder", "cross"): ("Cross-attention", "Cross"),
+    ("decoder", "alignment"): ("Alignment", "Alignment"),
+    ("encoder", "content"): ("Content stream", "Content"),
+    ("encoder", "query"): ("Query stream", "Query"),
+}
+
+
+def _generic_title(kind: SiteKind) -> tuple[str, str]:
+    """Return a title and a short title for a stack and role that have none of their own."""
+    short = f"{kind.stack} {kind.role}"
+    short = short[:1].upper() + short[1:]
+    reads = f": {kind.query_stream} → {kind.key_stream}" if kind.between_streams else ""
+    joint = "-" if kind.role in ("self", "cross") else " "
+    return f"{short}{joint}attention{reads}", short
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def opened(folder: Path, view: str, *given: str) -> AppTest:
     if given:
         fields = cache.scope(str(folder)).model.text_fields
         for field, text in zip(fields, given, strict=False):
-            app.query_params[url_state.text_of(field).name] = text
+            app.query_params[url_state.parameter_of(field).name] = text
     return app.run()
 
 

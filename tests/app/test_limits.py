@@ -11,9 +11,12 @@ from app_parts import said
 from streamlit.testing.v1 import AppTest
 from test_checkpoints import APP
 
+from models.architectures.encoder_decoder import EncoderDecoder
 from viz_app.session import downloads, live
 from viz_app.session.parameters import LONGEST_TEXT, Text
-from viz_app.session.url_state import FIELDS
+from viz_app.session.url_state import parameter_of
+
+SOURCE = parameter_of(EncoderDecoder.fields[0])
 
 
 def opened(page: str = "") -> AppTest:
@@ -39,8 +42,8 @@ def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() 
 
 def test_the_address_and_the_socket_take_no_longer_ones() -> None:
     fits, long = "x" * LONGEST_TEXT, "x" * (LONGEST_TEXT + 1)
-    assert FIELDS["source"].from_url([fits]) == fits
-    assert "200,000" in FIELDS["source"].unfit([long])
+    assert SOURCE.from_url([fits]) == fits
+    assert "200,000" in SOURCE.unfit([long])
     assert Text("only here").from_url([long]) == ""
     message = {"type": "websocket.receive"}
     assert live._texts(message | {"text": json.dumps({"texts": [fits]})}) == (fits,)

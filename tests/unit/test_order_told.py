@@ -70,7 +70,7 @@ def test_the_page_claims_no_more_than_the_run_shows(
     for sentence in (help_, table):
         assert ("at all" in sentence) == (by == BY_MASK)
         assert ("queries and keys" in sentence) == (by == BY_TURNING)
-    assert ("no attention of its own" in order_text.not_added(model, attends=True)) is False
+    assert ("do not attend to each other" in order_text.not_added(model, attends=True)) is False
     rotation = rotation_text.no_rotation(model)
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
 

@@ -164,6 +164,9 @@ class Silent(nn.Module):
 def test_what_cannot_be_watched_is_said() -> None:
     with pytest.raises(ValueError, match="training mode"):
         models.watch(nn.Linear(2, 2).train(), encode=ids)
+    for name in ("my sentence", "2nd", "edits"):
+        with pytest.raises(ValueError, match=f"letters, digits and underscores .* not '{name}'"):
+            models.watch(Silent().eval(), encode=ids, fields=(name,))
     with pytest.raises(ValueError, match="name of one text, not 2"):
         models.watch(Silent().eval(), encode=ids, fields=("source", "target"))
     with pytest.raises(ValueError, match="there is nothing to show"):

@@ -14,7 +14,7 @@ from drawn import letters
 
 import models
 from models.analysis.checks import Check
-from models.architectures.encoder_decoder import ENCODER_SELF
+from models.architectures.encoder_decoder import ENCODER_SELF, EncoderDecoder
 from models.architectures.gpt import SELF
 from models.runs.scope import Scope
 from models.trace import Trace
@@ -32,6 +32,7 @@ from viz_app.views.decoding.payloads import Place
 from viz_app.views.masks import state as masks_state
 
 TERMS = words.terms("translation", "eng-fra")
+SOURCE, TARGET = map(url_state.parameter_of, EncoderDecoder.fields)
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +242,7 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.run(
-        lambda: (pick_head("a", 3), url_state.keep(url_state.FIELDS["target"], "x")),
+        lambda: (pick_head("a", 3), url_state.keep(TARGET, "x")),
         source="abc",
         target="d",
     )
@@ -249,13 +250,11 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     session.url = {"source": ["abc"]}
     url_state.arrive()
-    assert url_state.get(url_state.FIELDS["target"]) == ""
+    assert url_state.get(TARGET) == ""
     monkeypatch.undo()
     monkeypatch.setattr(url_state, "st", session)
-    url_state.keep(
-        url_state.FIELDS["target"], "y"
-    )  # the run was overtaken, and has not published anything
-    parameters = (url_state.FIELDS["source"], url_state.FIELDS["target"], SITE)
+    url_state.keep(TARGET, "y")  # the run was overtaken, and has not published anything
+    parameters = (SOURCE, TARGET, SITE)
     asked = session.run(lambda: [url_state.get(one) for one in parameters])
     assert asked == ["abc", "y", ""]
     assert session.says == {"source": "abc", "target": "y"}

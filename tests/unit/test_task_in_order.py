@@ -11,6 +11,7 @@ import pytest
 import torch
 from small import random_xlnet
 
+from models.architectures.xlnet import XLNet
 from models.checkpoint import Checkpoint
 from models.errors import InputError
 from models.runs.scope import Scope
@@ -23,7 +24,7 @@ from viz_app.session.cache import findings
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.parameters import Order
-from viz_app.session.url_state import CHOSEN
+from viz_app.session.url_state import parameter_of
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.files import TABLES
 from viz_app.views.task.in_order import check_order, in_order
@@ -215,7 +216,7 @@ def test_an_order_that_is_none_is_refused(typed, message):
 
 
 def test_an_order_stands_in_the_address():
-    parameter = CHOSEN["order"]
+    parameter = parameter_of(XLNet.fields[-1])
     assert isinstance(parameter, Order)
     assert parameter.is_step
     assert parameter.in_url((2, 1, 3, 0)) == ["3-2-4-1"]

@@ -21,7 +21,7 @@ def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
 
 def _place(site: AttentionSite) -> tuple[bool, int]:
     """Encoder before decoder, self-attention before cross-attention."""
-    return site.stack != "encoder", ROLES.index(site.role)
+    return site.stack != "encoder", ROLES.index(site.role) if site.role in ROLES else len(ROLES)
 
 
 def blocked_bits(site: AttentionSite, head: int = 0, rows: Rows = None) -> Tensor:

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import models
 from models import Trace
+from models.architectures.base import Field
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.drawing.notes import small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
+from viz_app.session.url_state import parameter_of
 
 
 def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dict]]:
@@ -51,6 +53,11 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
     return trace, notes
 
 
+def note_key(field: Field) -> str:
+    """Return the key of the small print under the box of a field."""
+    return f"note {parameter_of(field).name}"
+
+
 def answering(
     session: LiveSession, pictures: Callable[[CurrentRun], Pictures]
 ) -> Callable[..., Pictures]:
@@ -62,7 +69,7 @@ def answering(
         trace, notes = read(session, *texts)
         if not trace:
             session.run = replace(session.run, stale=True)
-        under = {f"note {field}": note for field, note in notes.items()}
+        under = {note_key(field): notes[field.name] for field in session.scope.model.text_fields}
         try:
             run = session.shown
             under["written"] = strip(run.trace, run.terms, run.stale)

@@ -20,35 +20,29 @@ from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 Value = TypeVar("Value")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
-# field of an architecture → the text typed for it; models with fields of one name share it
-FIELDS = {
-    field.name: Text(field.name, default="" if field.optional else None)
-    for model, _ in ARCHITECTURES.values()
-    for field in model.possible_fields()
-    if field.kind == TEXT
-}
 MOST_POSITIONS = 512
 SHORT = 40  # characters of what an address says that are said again
-# field that is chosen on a page and not typed → its parameter
-_PARAMETERS: dict[str, Callable[[str], Parameter]] = {
-    POSITIONS: lambda name: Several(name, is_step=True, most=MOST_POSITIONS), ORDER: lambda name: Order(name, is_step=True),
-}  # fmt: skip
-CHOSEN = {
-    field.name: _PARAMETERS[field.kind](field.name)
-    for model, _ in ARCHITECTURES.values()
-    for field in model.possible_fields()
-    if field.kind in _PARAMETERS
+# kind of field → how its parameter is made of its name and default; a field of another kind is chosen nowhere
+_PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
+    TEXT: lambda name, default: Text(name, default=default),
+    POSITIONS: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
+    ORDER: lambda name, default: Order(name, is_step=True),
 }
+
+
+def _made(field: Field, name: str) -> Parameter:
+    return _PARAMETERS[field.kind](name, "" if field.optional else None)
+
+
+def _known_fields() -> list[Field]:
+    """List the fields of all registered architectures that the app has parameters for."""
+    fields = [field for model, _ in ARCHITECTURES.values() for field in model.possible_fields()]
+    return [field for field in fields if field.kind in _PARAMETERS]
+
+
+# (kind, optional, name) of a shipped model's field → its parameter, which models with the same field share
+_SHIPPED = {(f.kind, f.optional, f.name): _made(f, f.name) for f in _known_fields()}
 _SESSION = "url"
-
-
-def text_of(field: Field) -> Text:
-    """Return the parameter that holds the text typed for a field; other models' fields have names of their own in the URL."""
-    default = "" if field.optional else None
-    shared = FIELDS.get(field.name)
-    if shared is not None and shared.default == default:
-        return shared
-    return Text(f"{'optional' if field.optional else 'text'}-{field.name}", default=default)
 
 
 @dataclass
@@ -106,6 +100,15 @@ def arrive(page: object = None) -> None:
     session.before = dict(session.unread), dict(session.values), set(session.settled)
 
 
+def parameter_of(field: Field) -> Parameter:
+    """Return the parameter of a field. One that no shipped model has carries its kind before its name in the URL
+    ("text-sentence"), and so clashes with no other parameter."""
+    if shipped := _SHIPPED.get((field.kind, field.optional, field.name)):
+        return shipped
+    kind = "optional" if field.kind == TEXT and field.optional else field.kind
+    return _made(field, f"{kind}-{field.name}")
+
+
 def _in_address() -> dict[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in st.query_params}
 
@@ -137,9 +140,9 @@ def get(parameter: Parameter[Value]) -> Value:
 
 
 def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
-    """What is chosen for those of a model's fields that are not typed, in their order; None for nothing."""
+    """Return the choices for those of a model's fields that are not typed, in their order; None for no choice."""
     return tuple(
-        get(CHOSEN[field.name]) or None if field.name in CHOSEN else None
+        get(parameter_of(field)) or None if field.kind in _PARAMETERS else None
         for field in fields
         if field.kind != TEXT
     )
@@ -147,7 +150,7 @@ def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
 
 def let_go() -> None:
     """Choose nothing for any field that is not typed: what was chosen was said of another row of tokens."""
-    for parameter in CHOSEN.values():
+    for parameter in (parameter_of(known) for known in _known_fields() if known.kind != TEXT):
         if get(parameter) is not None:
             keep(parameter, None)
 

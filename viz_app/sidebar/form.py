@@ -23,7 +23,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
-from viz_app.session.url_state import CHECKPOINT, bound, text_of
+from viz_app.session.url_state import CHECKPOINT, bound, parameter_of
 from viz_app.sidebar.examples import examples, readable_examples
 from viz_app.sidebar.menu import options
 from viz_app.sidebar.opening_bar import bar, leave, open_scope
@@ -146,9 +146,11 @@ def _texts(session: LiveSession) -> bool:
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
         help_ = _help(spoken, field) if field.optional else {}
-        text, cut[field.name] = text_box(label, text_of(field), _text(field), height=BOX, **help_)
+        text, cut[field.name] = text_box(
+            label, parameter_of(field), _text(field), height=BOX, **help_
+        )
         texts.append(text)
-        slots.append(st.container(key=f"room-{field.name}"))
+        slots.append(st.container(key=f"room-{parameter_of(field).name}"))
     session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
     session.redraw(*texts)
     if not session.scope:
@@ -158,7 +160,7 @@ def _texts(session: LiveSession) -> bool:
         with slot:
             too_long = cut[field.name]
             said = small_print(too_long, bad=True) if too_long else notes[field.name]
-            show(PLAIN, said, key=f"note {field.name}")
+            show(PLAIN, said, key=respond.note_key(field))
     return trace is not None
 
 
@@ -184,7 +186,7 @@ def _help(scope: Scope | None, field: Field) -> dict[str, str]:
 
 
 def _text(field: Field) -> str:
-    text = url_state.get(text_of(field))
+    text = url_state.get(parameter_of(field))
     return FIRST_TEXT if text is None else text
 
 
@@ -192,7 +194,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     """Start where the URL names no text with an example of the model's own. With a model of another task, because a sentence is
     no date, put what was last typed for that task in the place of what stands, or an example; with one of the same task, put an
     example only in the place of another. A text that came by URL stays, and so does one in fields that only other models have."""
-    fields = [text_of(field) for field in scope.model.text_fields]
+    fields = [parameter_of(field) for field in scope.model.text_fields]
     known, typed = st.session_state.setdefault(_SUITED, {}), st.session_state.setdefault(_TYPED, {})
     (task, put), known[fields[0].name] = (
         known.get(fields[0].name, (None, "")),
@@ -220,7 +222,7 @@ def _swap(session: LiveSession) -> None:
     spoken = session.scope or (session.run.scope if session.run else None)
     if spoken is None or not spoken.model.translates:
         return
-    target = text_of(spoken.model.fields[-1])
+    target = parameter_of(spoken.model.fields[-1])
     if url_state.get(target).strip():
         st.button(
             "Let the model write it",
@@ -241,6 +243,6 @@ def _swap(session: LiveSession) -> None:
 def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
     if texts := choices.get(st.session_state[_EXAMPLE]):
         for field, text in zip_longest(fields, texts, fillvalue=""):
-            url_state.keep(text_of(field), text)
+            url_state.keep(parameter_of(field), text)
         url_state.let_go()
         st.session_state[_EXAMPLE] = None

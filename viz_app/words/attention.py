@@ -8,16 +8,6 @@ from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
 
-# (stack, role) → what this kind of attention is called, and where there is little room
-_TITLES = {
-    ("encoder", "self"): ("Encoder self-attention", "Encoder self"),
-    ("decoder", "self"): ("Decoder masked self-attention", "Decoder self"),
-    ("decoder", "cross"): ("Cross-attention", "Cross"),
-    ("decoder", "alignment"): ("Alignment", "Alignment"),
-    ("encoder", "content"): ("Content stream", "Content"),
-    ("encoder", "query"): ("Query stream", "Query"),
-}
-
 STEP = "a row is read → written"  # how a row is named where the model writes
 WORD_STEP = "a row is word read → token written after it"
 # of words; what a picture, its axes and its files say
@@ -30,13 +20,13 @@ def is_alignment(site: AttentionSite) -> bool:
 
 
 def kind_title(site: AttentionSite) -> str:
-    """What this kind of attention is called."""
-    return _TITLES[site.stack, site.role][0]
+    """Return the title of this kind of attention, as its model declares it."""
+    return site.site_kind.title
 
 
 def kind_short(site: AttentionSite) -> str:
-    """The same where there is little room."""
-    return _TITLES[site.stack, site.role][1]
+    """Return its title where there is little room."""
+    return site.site_kind.short
 
 
 def kind_subtitle(site: AttentionSite, t: Terms) -> str:
@@ -98,7 +88,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             "stands for the step that reads its token and writes the next: it chooses before it has read that token, when all it "
             "knows of its own text is what stands above."
         )
-    if site.role == "cross":
+    if (site.stack, site.role) == ("decoder", "cross"):
         return (
             f"Queries **Q** come from {query.text} (the decoder); keys **K** and values **V** come from {key.text} "
             "(as it leaves the encoder). This is where the two texts meet."
@@ -109,6 +99,8 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             f"and values **V** come from the content stream of {key.text}. It may read what comes before it in the order, and "
             "its last state says which token it expects in its own place."
         )
+    if site.site_kind.between_streams:
+        return f"Queries **Q** come from {query.text}; keys **K** and values **V** come from {key.text}."
     all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
     if site.role == "content":
         return f"{all_}, its content stream: each {query.token} may read itself and what comes before it in the order."

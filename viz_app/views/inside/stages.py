@@ -1,6 +1,7 @@
 """The stages of the walk for any similarity: each in a sentence and a formula, and its columns; notation as in scene.py."""
 
 from models.analysis.head_sum import Heads
+from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.comparing import COMPARED
 from viz_app.views.inside.named_terms import term_stages
@@ -56,27 +57,29 @@ def stages(s: Scene) -> list[Stage]:
 
 
 def _vectors(s: Scene) -> Stage:
-    read = s.terms.of(s.site.key_stream).text
-    where = {
-        ("encoder", "self"): f"below is what it can read, all of {read}.",
-        ("decoder", "self"): f"below is {read}, of which a mask will hide what comes after it.",
-        ("decoder", "cross"): f"below is what it can read: {read}, as it left the encoder.",
-        (
-            "encoder",
-            "content",
-        ): f"below is {read}, of which a mask will hide what comes after it in the order.",
-        (
-            "encoder",
-            "query",
-        ): f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
-        "which has never seen the token that stands there.",
-    }[s.site.stack, s.site.role]
-    d = len(s.w.a)
+    where, d = _where(s.site, s.terms.of(s.site.key_stream).text), len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
         f"Each token comes as a list of {d} numbers, as it arrives at this attention. {s.q} (on top) is about to read; {where}",
         f"a^{{i}}, a^{{j}} ∈ R^{{{d}}}   (d_{{model}} = {d})", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
+
+
+def _where(site: AttentionSite, read: str) -> str:
+    """Say what an attention can read, in a clause; `read` names the stream of its keys."""
+    if site.role == "query":
+        return (
+            f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
+            "which has never seen the token that stands there."
+        )
+    if site.role == "content":
+        return f"below is {read}, of which a mask will hide what comes after it in the order."
+    if site.site_kind.between_streams:
+        left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
+        return f"below is what it can read: {read}{left}."
+    if site.stack == "decoder":
+        return f"below is {read}, of which a mask will hide what comes after it."
+    return f"below is what it can read, all of {read}."
 
 
 def _projections(s: Scene) -> Stage:

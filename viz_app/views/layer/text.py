@@ -14,9 +14,10 @@ BEHIND = "cross"  # how a layer that has no number is called among those that ha
 BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
 _ROLES = {
-    "self": "self-attention", "cross": "cross-attention", "content": "attention", "query": "attention",
+    "self": "self-attention",
+    "cross": "cross-attention",
     FEED_FORWARD: "feed-forward",
-}  # fmt: skip
+}
 _FUNCTIONS = {"relu": "ReLU", "gelu": "GELU", "gelu tanh": "GELU", "silu": "SiLU"}
 
 _ADDING = (
@@ -71,8 +72,8 @@ def _parts(sublayers: Sequence[Sublayer]) -> str:
 
 
 def role(sublayer: Sublayer) -> str:
-    """What a part of a layer is called."""
-    return _ROLES[sublayer.role]
+    """Name a part of a layer; an attention of any other role is "attention"."""
+    return _ROLES.get(sublayer.role, "attention")
 
 
 def row_name(model: Architecture, sublayer: Sublayer) -> str:

@@ -55,8 +55,11 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 
 def _batch(run: CurrentRun) -> tuple[str, str, int]:
-    """The second text of the batch, or "" and why it cannot be read, and which of the two is shown."""
+    """The second text of the batch, or "" and why it cannot be read, and which of the two is shown. A model that reads one row at
+    a time has no second text."""
     scope = run.scope
+    if not scope.model.pads:
+        return "", "", 0
     if st.session_state.get(_TASK, scope.task) != scope.task and not url_state.follows():
         url_state.keep(SECOND, None)
     st.session_state[_TASK] = scope.task

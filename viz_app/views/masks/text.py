@@ -55,24 +55,7 @@ def rules(
         then = "the context is all zeros, and the step goes on with its token and its state alone."
     else:
         held = "Every layer and head of that kind of attention, and both texts, by position. "
-        held += (
-            ""
-            if not can_write
-            else {
-                (
-                    "encoder",
-                    "self",
-                ): f"The {site.key_stream} is read once, so writing meets the same mask at every step.",
-                (
-                    "decoder",
-                    "self",
-                ): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
-                (
-                    "decoder",
-                    "cross",
-                ): "While writing, a prefix of m tokens meets the first m rows of the mask.",
-            }[site.stack, site.role]
-        )
+        held += _while_writing(site) if can_write else ""
         unknown = "W_O" not in site.projections  # of a model whose heads are not walked
         bias = (
             ["the bias of W_O, if it has one,"]
@@ -89,6 +72,16 @@ def rules(
     if layer_note:
         held += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
     return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
+
+
+def _while_writing(site: AttentionSite) -> str:
+    """Say how the mask of a kind of attention is met while the model writes; "" for a kind that writing may use otherwise."""
+    if site.stack == "encoder":
+        return f"The {site.key_stream} is read once, so writing meets the same mask at every step."
+    return {
+        "self": "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
+        "cross": "While writing, a prefix of m tokens meets the first m rows of the mask.",
+    }.get(site.role, "")
 
 
 ALONE = "No second text: the first runs alone, without padding."
@@ -117,19 +110,15 @@ def batch(lengths: Sequence[int], stream: str) -> str:
 def layer(kind: SiteKind, name: str) -> str:
     """A mask layer by its name on this page: padding is told apart by whose it is, and j ≤ i between two texts by what it is."""
     if name == PADDING:
-        return "cross padding" if _is_between_texts(kind) else f"{kind.key_stream} padding"
+        return "cross padding" if kind.between_streams else f"{kind.key_stream} padding"
     between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
-    return between.get(name, name) if _is_between_texts(kind) else name
-
-
-def _is_between_texts(kind: SiteKind) -> bool:
-    return kind.query_stream != kind.key_stream
+    return between.get(name, name) if kind.between_streams else name
 
 
 def reason(kind: SiteKind, name: str, is_written: bool) -> str:
     """Why this layer blocks a cell of this kind of attention, to follow the layer's name; `is_written` says whether the model
     writes the stream of the queries."""
-    if _is_between_texts(kind) and (explanation := _between_texts(kind, name)):
+    if kind.between_streams and (explanation := _between_texts(kind, name)):
         return explanation
     if name.startswith("window"):
         return "the key is further away than that"
@@ -163,7 +152,7 @@ def _between_texts(kind: SiteKind, name: str) -> str:
 def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ()) -> str:
     """A ready-made mask, in the list to choose from; `own` is the model's, which the `layers` of its mask make. Between two texts
     there is no before and after, only places."""
-    if _is_between_texts(kind):
+    if kind.between_streams:
         key = kind.key_stream
         label = {
             "none": "none: read everything",

@@ -64,7 +64,7 @@ def scores(training: dict[str, Any]) -> str:
 
 def mask_title(kind: SiteKind, n_blocked: int, n_cells: int) -> str:
     """What a small picture shows."""
-    reads = "itself" if kind.query_stream == kind.key_stream else f"the {kind.key_stream}"
+    reads = f"the {kind.key_stream}" if kind.between_streams else "itself"
     return f"The {kind.query_stream} reads {reads}: {n_blocked} of {n_cells} cells may not be read"
 
 

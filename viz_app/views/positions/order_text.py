@@ -47,8 +47,8 @@ _UNKNOWN = (
 )
 _NO_SUM = "nothing says that its first W reads the sum of token and position and nothing else"
 NOT_ATTENDED = (
-    "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
-    "Transformer on the left."
+    "**In this model the tokens of the text do not attend to each other**, so no W_Q reads the sum of token and position here. "
+    "Choose a Transformer on the left."
 )
 
 _RELATIVE = (
@@ -66,6 +66,10 @@ _NOT_OURS = (
     "**There is no shuffle test for a model that somebody else made.** The test asks a copy of it without position vectors, which "
     "cannot be made here. Open **eng-fra** or **dates** for the test; "
 )
+_NOT_ATTENDING = (
+    "**There is no shuffle test for this model.** The test follows the vector of each token through the layers. Here the tokens "
+    "of the text do not attend to each other, so no layer changes their vectors. Open **eng-fra** or **dates** for the test; "
+)
 _OWN_VECTORS = "the sections beside it show this model's own position vectors."
 _NO_VECTORS = "the sections beside it show the vectors that other models add. This one {}."
 _TURNED = (
@@ -78,7 +82,7 @@ NOTHING_ASKED = "What becomes of its answer is shown as soon as it has one: hide
 
 
 def not_shuffled(model: Model) -> str:
-    """Why there is no shuffle test for a model that goes on with a text, has no vectors of places, or was made by somebody else."""
+    """Explain why a model has no shuffle test."""
     vectors = (
         _OWN_VECTORS
         if model.positions is not None
@@ -88,7 +92,9 @@ def not_shuffled(model: Model) -> str:
     )
     if model.stack == "decoder":
         return _NOT_SHUFFLED + vectors
-    return _NOT_OURS + vectors if not model.positions_can_go else _RELATIVE
+    if not model.positions_can_go:
+        return _NOT_OURS + vectors
+    return _RELATIVE if model.reads_itself else _NOT_ATTENDING + vectors
 
 
 def not_added(model: Model, attends: bool) -> str:

@@ -32,8 +32,8 @@ FILE = "shuffle-test"  # what its files are called, behind the model's name
 
 
 def can_shuffle(model: Model) -> bool:
-    """Whether it reads a text all at once and tells the order of its tokens by vectors of their places, or by a recurrence."""
-    reads_all = not model.can_write and not model.continues
+    """Return True for a model that reads a text all at once and tells the order of its tokens by position vectors or recurrence."""
+    reads_all = not model.can_write and not model.continues and model.reads_itself
     return model.positions_can_go and (
         model.translates or (reads_all and model.positions is not None)
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.architectures.base import ORDER, POSITIONS
+from models.architectures.base import ORDER, POSITIONS, Field
 from models.errors import InputError
 from models.tokenizers.encoding import hidable
 from models.trace.outputs import Output, TokenInOrder
@@ -46,7 +46,7 @@ def hide(positions: Sequence[int]) -> None:
     """Hide these tokens of the row that stands on the page, and no others of it. What is hidden beyond its end stays so."""
     run = live.session().shown
     field = next(field for field in run.scope.model.fields if field.kind == POSITIONS)
-    row, parameter = run.trace.streams[field.stream], url_state.CHOSEN[field.name]
+    row, parameter = run.trace.streams[field.stream], url_state.parameter_of(field)
     beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
     places = hidable(row, run.scope.tokenizer.mask_id)
     chosen = sorted({*beyond, *(position for position in positions if position in places)})[
@@ -104,7 +104,7 @@ def _note_order(n: int) -> None:
     """What is wrong with an order, typed or of the address, or that it was made for another text than this one of n tokens."""
     refused = st.session_state.get(_REFUSED)
     wrong = refused[1] if refused else _linked()
-    chosen = url_state.get(url_state.CHOSEN[_field()])
+    chosen = url_state.get(url_state.parameter_of(_field()))
     ui.note(
         st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order"
     )
@@ -112,7 +112,7 @@ def _note_order(n: int) -> None:
 
 def _linked() -> str:
     """That an address asked for an order, and why it is none."""
-    why = url_state.unfit(url_state.CHOSEN[_field()])
+    why = url_state.unfit(url_state.parameter_of(_field()))
     return (
         f"In this page's address the {why[0]}. The tokens are predicted from left to right."
         if why
@@ -123,13 +123,11 @@ def _linked() -> str:
 def put_order(order: Sequence[int]) -> None:
     """Predict in this order from now on."""
     st.session_state.pop(_REFUSED, None)
-    url_state.keep(url_state.CHOSEN[_field()], tuple(order))
+    url_state.keep(url_state.parameter_of(_field()), tuple(order))
 
 
-def _field() -> str:
-    return next(
-        field.name for field in live.session().shown.scope.model.fields if field.kind == ORDER
-    )
+def _field() -> Field:
+    return next(field for field in live.session().shown.scope.model.fields if field.kind == ORDER)
 
 
 def _output() -> TokenInOrder:
@@ -151,7 +149,7 @@ def _shuffle() -> None:
 
 def _put_figure(text: str) -> None:
     first, *others = live.session().shown.scope.model.text_fields
-    url_state.keep(url_state.text_of(first), text)
+    url_state.keep(url_state.parameter_of(first), text)
     for field in others:
-        url_state.keep(url_state.text_of(field), "")
+        url_state.keep(url_state.parameter_of(field), "")
     put_order(FIGURE)

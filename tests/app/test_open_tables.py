@@ -1,0 +1,84 @@
+"""What the app has not seen before opens on every page: an architecture, an attention's role, a field, an output."""
+
+from pathlib import Path
+
+import pytest
+from app_parts import picture, said
+from hub_models import own_module_of_readme
+from perceiver import Perceiver, PerceiverConfig
+from small import randomised
+from streamlit.testing.v1 import AppTest
+
+from models.architectures import ARCHITECTURES
+from models.architectures.base import Field
+from models.checkpoint import save_checkpoint
+from models.tokenizers.base import Tokenizer
+from viz_app import checkpoints
+from viz_app.navigation import VIEWS
+from viz_app.session import url_state
+
+
+def page(name: str) -> None:
+    from viz_app.navigation import VIEWS, _page
+
+    _page(VIEWS[name][1])
+
+
+def opened(checkpoint: str, name: str, **asked: str) -> AppTest:
+    app = AppTest.from_function(page, args=(name,), default_timeout=60)
+    app.query_params["checkpoint"] = checkpoint
+    for parameter, value in asked.items():
+        app.query_params[parameter] = value
+    return app.run()
+
+
+@pytest.fixture(scope="module", params=["cross", "retrieval"])
+def perceiver(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """The role of the attention by which it reads, and its folder."""
+    role, folder = request.param, tmp_path_factory.mktemp("perceiver") / request.param
+    tokenizer = Tokenizer.characters("abcdefgh ")
+    ARCHITECTURES["perceiver"] = Perceiver, PerceiverConfig
+    model = randomised(Perceiver(PerceiverConfig(tokenizer.vocab_size, role=role)))
+    save_checkpoint(folder, model, tokenizer, {"step": 0, "examples": ["a bad cab"]})
+    yield role, folder
+    del ARCHITECTURES["perceiver"]
+
+
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_every_page_opens_with_a_perceiver(perceiver: tuple[str, Path], name: str) -> None:
+    _, folder = perceiver
+    app = opened(str(folder), name)
+    assert not app.exception
+    assert app.selectbox(key="checkpoint").value == str(folder)
+
+
+def test_an_attention_of_a_new_kind_has_a_true_title(perceiver: tuple[str, Path]) -> None:
+    role, folder = perceiver
+    kind = {"cross": "Encoder cross-attention", "retrieval": "Encoder retrieval attention"}[role]
+    overview, _ = picture(opened(str(folder), "attention"), "overview")
+    titles = [group["title"] for group in overview["blocks"]]
+    assert sorted(titles) == sorted([f"{kind}: latents → text", "Encoder self-attention"])
+
+
+@pytest.mark.parametrize("field", ["sentence", "checkpoint", "target"])
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_every_page_opens_with_an_own_module_that_names_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str
+) -> None:
+    """Its name may be new, that of another parameter, or that of another model's field."""
+    file = tmp_path / "mine.py"
+    file.write_text(own_module_of_readme().replace("encode=", f'fields=("{field}",), encode='))
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    parameter = url_state.parameter_of(Field(field, "text")).name
+    app = AppTest.from_function(page, args=(name,), default_timeout=60)
+    app.query_params[parameter] = "hello"
+    app.run()
+    assert not app.exception
+    box = app.text_area(key=parameter)
+    assert box.value == "hello"
+    assert field != "sentence" or box.label == "Sentence (type here)"
+    box.set_value("hi").run()
+    assert not app.exception
+    assert "2 of" in said(app, f"note {parameter}")["rows"][0][1]
