@@ -16,7 +16,7 @@ from models.analysis.checks import Check, rounding_in
 from models.architectures.base import NEXT_TOKEN, Architecture
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities
+from models.trace.outputs import ClassProbabilities, MaskedToken
 
 _FORMULAS = {
     "LayerNorm": "(x − mean) / √(variance + ε) · gain + bias", "RMSNorm": "x / √(mean of x² + ε) · gain",
@@ -143,24 +143,28 @@ def mean_and_spread(x: Float[Tensor, "d"]) -> tuple[float, float]:
 
 
 def output_read(model: Architecture, trace: Trace, stream: str, position: int) -> str:
-    """The output that the model reads from a token's stream: its classes at the token that answers, elsewhere the next token if it
-    writes that; "" of a stream that nothing is read from."""
+    """Name the output that the model reads from a token's stream: its classes at the token that answers, the masked token at a
+    mask, elsewhere the next token if it writes that; "" if nothing is read there."""
     if stream != model.read_stream:
         return ""
-    classes = {
-        name: output
-        for name, output in trace.outputs.items()
-        if isinstance(output, ClassProbabilities)
-    }
     elsewhere = NEXT_TOKEN if stream == model.writes else ""
-    return next(
-        (
-            name
-            for name, output in classes.items()
-            if (output.stream, output.position) == (stream, position)
-        ),
-        elsewhere,
-    )
+    places = answering_positions(model, trace, stream)
+    return next((name for name, own in places.items() if position in own), elsewhere)
+
+
+def answering_positions(
+    model: Architecture, trace: Trace, stream: str
+) -> dict[str, tuple[int, ...]]:
+    """Name each output that the model reads from single tokens of a stream, with the positions of those tokens."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, output in trace.outputs.items():
+        if stream != model.read_stream or name not in model.read_outputs:
+            continue
+        if isinstance(output, ClassProbabilities) and output.stream == stream:
+            found[name] = (output.position,)
+        elif isinstance(output, MaskedToken) and output.stream == stream:
+            found[name] = output.positions
+    return found
 
 
 @torch.no_grad()
@@ -176,11 +180,10 @@ def lens(
 def _answer(trace: Trace, output: str, position: int) -> Tensor:
     """log p of what the run itself says there."""
     found = trace.outputs[output]
-    return (
-        found.logits.float().log_softmax(-1)
-        if isinstance(found, ClassProbabilities)
-        else found.log_probs[position]
-    )
+    if isinstance(found, ClassProbabilities):
+        return found.logits.float().log_softmax(-1)
+    row = found.positions.index(position) if isinstance(found, MaskedToken) else position
+    return found.log_probs[row]
 
 
 def check_parts(model: Architecture, trace: Trace, found: list[Part], position: int) -> list[Check]:

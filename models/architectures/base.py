@@ -22,6 +22,7 @@ from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"  # the output of every model that writes
 CLASSES = "classes"  # that of one which says what kind of text it reads
+MASKED = "masked token"  # that of one which guesses the token in place of each mask
 
 TEXT, POSITIONS, ORDER = "text", "positions", "order"  # kinds of fields
 
@@ -144,6 +145,11 @@ class Architecture(nn.Module, metaclass=_Named):
     def read_stream(self) -> str:
         """The stream whose states `readout` reads: the one that it writes."""
         return self.writes
+
+    @property
+    def read_outputs(self) -> tuple[str, ...]:
+        """The outputs that `readout` makes of the states of `read_stream`."""
+        return (NEXT_TOKEN,) if self.writes else ()
 
     def rotation(self, n: int) -> Rotation | None:
         """By which angles queries and keys are turned at positions 0…n−1; None in a model that is not known to turn them."""

@@ -9,7 +9,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import CLASSES, POSITIONS, Answers, Architecture, Family, Field
+from models.architectures.base import (
+    CLASSES,
+    MASKED,
+    NEXT_TOKEN,
+    POSITIONS,
+    Answers,
+    Architecture,
+    Family,
+    Field,
+)
 from models.architectures.config_checks import check_classes, check_fields, class_names
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
@@ -21,7 +30,7 @@ from models.trace import tap
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
 SELF = SiteKind("self", "encoder", "self", "text", "text")
-MASKED, NEXT_SENTENCE, SPAN = "masked token", "next sentence", "span"
+NEXT_SENTENCE, SPAN = "next sentence", "span"
 IS_NEXT = ("next", "not next")  # of NEXT_SENTENCE, by its class
 
 _FIRST = {"before": "cls", "after": "sep", "segment": 0}
@@ -174,6 +183,23 @@ class BERT(Architecture):
         x = tap("encoder", "embedded", x, "text", "d_model", formula)
         return self.encoder(self.dropout(x), masks[SELF.name])
 
+    @property
+    def read_stream(self) -> str:
+        """The row itself, if its masked tokens are guessed."""
+        return "text" if self.read_outputs else ""
+
+    @property
+    def read_outputs(self) -> tuple[str, ...]:
+        return (MASKED,) if self.config.head == "pretraining" else ()
+
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places vocab"]:
+        """Apply the head for masked tokens. Raises ValueError for any other output."""
+        if output not in self.read_outputs:
+            raise ValueError(f"{output!r} is not read from the stream 'text'")
+        return self.heads["masked"](x, self.embedding.weight)
+
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
@@ -226,8 +252,8 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(
-        self, h: Float[Tensor, "batch k d_model"], embedding: Tensor
-    ) -> Float[Tensor, "batch k vocab"]:
+        self, h: Float[Tensor, "*places d_model"], embedding: Tensor
+    ) -> Float[Tensor, "*places vocab"]:
         return nn.functional.linear(
             self.layer_norm(self.activate(self.transform(h))), embedding, self.bias
         )

@@ -224,6 +224,10 @@ class GPT(Architecture):
             else super().answer(outputs, streams, tokenizer)
         )
 
+    @property
+    def read_outputs(self) -> tuple[str, ...]:
+        return (*self.heads, NEXT_TOKEN)
+
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places logit"]:

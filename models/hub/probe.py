@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
 from models.hub.anatomy import Anatomy
+from models.hub.answer_heads import Head
 from models.hub.choosers import MaskedPair
-from models.hub.class_heads import Head, heads
 from models.hub.config import HubConfig
 from models.hub.labellers import Discriminator
 from models.hub.model import HubModel
 from models.hub.places import Places
 from models.hub.projections import same_memory
-from models.hub.readers import Classifier, MaskedLM
+from models.hub.readers import HeadReader, MaskedLM
 from models.hub.refusals import why_nothing_is_shown
 from models.hub.rotary import Rotary
 from models.hub.watch import watching
@@ -178,8 +178,8 @@ def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
     for anatomy in anatomies:
         model.lay_open(anatomy)
         if _adds_up(model):
-            if isinstance(model, Classifier):
-                model.head = _class_head(model)
+            if isinstance(model, HeadReader):
+                model.head = _head(model)
             return
     model.lay_open(None)
 
@@ -213,14 +213,16 @@ def _adds_up(model: HubModel) -> bool:
     return all(_close(model, *pair) for pair in pairs)
 
 
-def _class_head(model: Classifier) -> Head | None:
-    """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
+def _head(model: HeadReader) -> Head | None:
+    """Return the first way from the last states to the answer that makes the run's own logits; None if none does."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
-    last = model.last_norm(
-        recording.activations[model.sublayers[-1].after].value[:, model.position]
-    )
-    for head in heads(model.module):
+    held, last = recording.activations, torch.empty(0)
+    for part in model.sublayers:
+        before = held[part.before].value if part.before else last
+        last = held[part.after].value if part.after else before + held[part.out].value
+    last = model.last_norm(model.answering(last))
+    for head in model.possible_heads():
         with suppress(
             AttributeError, TypeError, IndexError, RuntimeError
         ):  # a head of another kind

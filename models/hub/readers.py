@@ -9,25 +9,63 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.architectures.base import NEXT_TOKEN, POSITIONS, Answers, Field
-from models.hub.class_heads import Head
+from models.architectures.base import CLASSES, MASKED, NEXT_TOKEN, POSITIONS, Answers, Field
+from models.hub.answer_heads import Head, class_heads, masked_heads
 from models.hub.model import HubModel
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
-MASKED, CLASSES, SPAN = "masked token", "classes", "span"
+SPAN = "span"
 ONE_TEXT = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
 SECOND_TEXT = Field(
     "second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1
 )
 
 
-class MaskedLM(HubModel):
+class HeadReader(HubModel):
+    """A model whose answer comes from one head on the states of its last layer."""
+
+    output_name: str  # of the output that the head makes
+    head: Head | None = None  # where a run bears one out (probe.py)
+
+    @property
+    def read_stream(self) -> str:
+        return "text" if self.head else ""
+
+    @property
+    def read_outputs(self) -> tuple[str, ...]:
+        return (self.output_name,) if self.head else ()
+
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places logit"]:
+        """Apply its own last norm and head; for any other output than theirs see HubModel."""
+        if self.head is None or output != self.output_name:
+            return super().readout(x, output)
+        return self.head(self.last_norm(x))
+
+    def possible_heads(self) -> list[Head]:
+        """Return the ways from the states to the answer that are tried."""
+        raise NotImplementedError
+
+    def answering(
+        self, states: Float[Tensor, "batch n d_model"]
+    ) -> Float[Tensor, "batch *n d_model"]:
+        """Select the states that the head reads."""
+        return states
+
+
+class MaskedLM(HeadReader):
     """Tokens in whose place a mask stands are guessed from both sides."""
+
+    output_name = MASKED
 
     fields = (ONE_TEXT, SECOND_TEXT, Field("masked", "text", optional=True, kind=POSITIONS))
     what_it_answers = "the token behind each mask"
+
+    def possible_heads(self) -> list[Head]:
+        return masked_heads(self.module)
 
     def _examples(self, tokenizer: Tokenizer) -> list[Any]:
         _, mask = tokenizer.special("mask") or (0, "hungry")
@@ -63,7 +101,7 @@ class MaskedLM(HubModel):
         )
 
 
-class Classifier(HubModel):
+class Classifier(HeadReader):
     """One class for the whole row. `position` is of the token whose vector answers: 0, or −1 for the last."""
 
     fields = (ONE_TEXT, SECOND_TEXT)
@@ -75,21 +113,12 @@ class Classifier(HubModel):
     ) -> None:
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
-        self.head: Head | None = None  # where a run bears one out
 
-    @property
-    def read_stream(self) -> str:
-        return "text" if self.head else ""
+    def possible_heads(self) -> list[Head]:
+        return class_heads(self.module)
 
-    def readout(
-        self, x: Float[Tensor, "n d_model"], output: str = NEXT_TOKEN
-    ) -> Float[Tensor, "n n_classes"]:
-        """By its own last norm and head; of its classes alone."""
-        return (
-            super().readout(x, output)
-            if self.head is None or output != self.output_name
-            else self.head(self.last_norm(x))
-        )
+    def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
+        return states[:, self.position]
 
     def answers_of(self, output: Any) -> Answers:
         return {self.output_name: output.logits}

@@ -15,7 +15,7 @@ from hub_models import BY_NAME, Case
 import models
 from models import Scope, Trace
 from models.analysis.layer_parts import check_parts, lens, parts
-from models.hub import anatomy, families, probe
+from models.hub import anatomy, families, readers
 from models.hub.anatomy import Anatomy
 from viz_app import words
 from viz_app.drawing.payload import unpack
@@ -278,7 +278,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     assert (found.position, found.output, found.answering) == (
         place,
         "classes",
-        found.tokens[place],
+        [found.tokens[place]],
     )
     answer = run.trace.outputs["classes"]
     torch.testing.assert_close(
@@ -358,11 +358,13 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(
 ) -> None:
     classifier("GPT2ForSequenceClassification").save(tmp_path)
     monkeypatch.setattr(
-        probe, "heads", lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)]
+        readers,
+        "class_heads",
+        lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)],
     )
     scope = models.load(tmp_path, device="cpu")
     found = token_view(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
-    assert (scope.model.head, found.output, found.answering, found.position) == (None, "", None, 1)
+    assert (scope.model.head, found.output, found.answering, found.position) == (None, "", [], 1)
     with pytest.raises(ValueError, match="'classes' is not read"):
         scope.model.readout(torch.zeros(1, 22), "classes")
 

@@ -318,7 +318,7 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
         "The encoder cannot be asked what the model would say: its stream ends in vectors that the decoder reads, and no next "
         "token is ever written from it."
     )
-    bare = text.no_lens("encoder", "")  # of [MASK], too, from which a guess is read
+    bare = text.no_lens(token_view(run, Choices("source", 0, 4)).parts[0].sublayer, "")
     assert "no next token" in bare
     assert "cannot be asked" not in bare
     assert header["answer"] is None

@@ -315,11 +315,11 @@ def test_both_rows_of_states_are_laid_open_layer_by_layer(scope, trace):
             other.after, trace.activations[f"encoder.layers.1.{mark}resid_post"].value[0, QUERY]
         )
         assert layer_text.row_name(scope.model, one.sublayer) == f"{states.capitalize()} stream"
-        assert f"of the {states} stream here" in layer_text.no_lens("encoder", "", states)
+        assert f"of the {states} stream here" in layer_text.no_lens(one.sublayer, "")
 
 
 def test_a_cell_that_the_order_blocks_says_why(trace, at):
-    reason = masks_text.reason(at.site.site_kind, "factorisation order")
+    reason = masks_text.reason(at.site.site_kind, "factorisation order", False)
     assert reason.startswith("the key does not come before the query in the order")
     assert reason.endswith("own token does not either") == (at.site.role == "query")
     assert "goes on with its residual stream alone." in masks_text.rules(at.site, can_write=False)

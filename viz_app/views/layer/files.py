@@ -3,7 +3,6 @@
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
-from models.architectures.base import CLASSES
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
 from viz_app.drawing.provenance import counted, file_name
@@ -29,7 +28,7 @@ def layers_csv(view: TokenView) -> str:
     """A row a part of every layer, at the chosen token; what the model would say behind it, where it can be asked; and which model
     it is."""
     n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
-    one = "class" if view.output == CLASSES else "token"
+    one = "class" if text.is_class(view.output) else "token"
     said = [f"{what} {i}" for i in range(1, n + 1) for what in (one, "probability")]
     columns = [name.replace("LayerNorm", view.parts[0].sublayer.norm_name) for name in COLUMNS]
     rows, model, token = [], view.run.trace.model, view.token.text
@@ -65,8 +64,8 @@ def layers_csv(view: TokenView) -> str:
 
 def layers_npz(view: TokenView) -> bytes:
     """Every vector at the chosen token under its part's path, layers from 1: before, added, after, and where there are such,
-    normed, ff_pre and ff_post; log p of the next token, or of the classes, behind each part as `log_probs`, the first row before
-    all layers."""
+    normed, ff_pre and ff_post; and as `log_probs`, the first row before all layers, log p behind each part of the next token,
+    the token in place of a mask, or the classes."""
     arrays: dict[str, np.ndarray] = {}
     for part in view.parts:
         vectors = {

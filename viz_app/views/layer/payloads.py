@@ -72,7 +72,7 @@ def layer(view: TokenView) -> bytes:
         "answer": answer and answer.as_json(),
         "without": ""
         if view.output
-        else text.no_lens(first.stack, view.reader, first.states, view.answering),
+        else text.no_lens(first, view.reader, view.answering, view.guesses_masks),
         "rows": [asdict(row) for row in rows],
         "firing": firing_sentence(view),
         **saving(

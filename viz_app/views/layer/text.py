@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from models.architectures.base import CLASSES, NEXT_TOKEN, Architecture
+from models.architectures.base import MASKED, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
@@ -50,8 +50,9 @@ _LENS = (
 )
 _READ = {
     NEXT_TOKEN: " to the next token",
-    CLASSES: " to its classes, which this token answers with",
+    MASKED: " to the token in place of a mask",
 }
+_READ_CLASSES = " to its classes, which this token answers with"
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"  # classes, of a model that writes
 
 
@@ -90,16 +91,27 @@ def layer_name(sublayer: Sublayer) -> str:
     return BEHIND if sublayer.layer is None else str(sublayer.layer + 1)
 
 
-def no_lens(stack: str, reader: str, states: str = "", answering: Label | None = None) -> str:
-    """Why the model cannot be asked what it would say along a stream: another stack reads what it ends in, or nobody does and no
-    next token is written from it; where another token of it is `answering`, that that one can be asked."""
-    if answering is not None:
-        return f"What the model would say is asked of the token {quoted(answering)} alone: no other's vector answers."
-    if states:
-        return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
+def is_class(output: str) -> bool:
+    """Tell an output that names a class from one that names a token; "" is neither."""
+    return output not in ("", NEXT_TOKEN, MASKED)
+
+
+def no_lens(
+    sublayer: Sublayer, reader: str, answering: Sequence[Label] = (), guesses_masks: bool = False
+) -> str:
+    """Explain why the model cannot be asked what it would say at a token: only others are `answering`, the text has no mask to
+    guess, another stack reads the stream, or no next token is predicted from it."""
+    if guesses_masks:
+        asked = f"What the model would say is read at a mask alone{', ' if answering else '.'}"
+        shown = f"here at {quoted(answering[0])}." if answering else " This text has none."
+        return asked + shown
+    if answering:
+        return f"What the model would say is asked of the token {quoted(answering[0])} alone: no other's vector answers."
+    if sublayer.states:
+        return f"What the model would say is not asked of the {sublayer.states} stream here: no next token is ever written from it."
     if reader:
         return (
-            f"The {stack} cannot be asked what the model would say: its stream ends in vectors that the {reader} reads, and no next "
+            f"The {sublayer.stack} cannot be asked what the model would say: its stream ends in vectors that the {reader} reads, and no next "
             "token is ever written from it."
         )
     return "What the model would say is not shown of this token: no next token is ever written from it."
@@ -117,16 +129,17 @@ def title(
     if answer is None:
         along = f" in the {sublayer.states} stream" if sublayer.states else ""
         return f"The way of {who} through the {sublayer.stack}{along}"
-    return (
-        f"From {who} to {'the class' if output == CLASSES else 'what follows it'}, {quoted(answer)}"
-    )
+    what = {NEXT_TOKEN: "what follows it", MASKED: "the guess in its place"}
+    return f"From {who} to {what.get(output, 'the class')}, {quoted(answer)}"
 
 
 def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     """What stands over all the layers."""
     if not output:
         return f"All layers of the {sublayer.stack}"
-    if output == CLASSES:
+    if output == MASKED:
+        return f"All layers: the guess in place of {quoted(token)} if it stopped there"
+    if is_class(output):
         return f"All layers: the class by {quoted(token)} if it stopped there"
     return f"All layers: what would follow {quoted(token)} if it stopped there"
 
@@ -192,7 +205,7 @@ def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> 
     norm = _NORMS["parallel" if parallel else one.norm].format(
         norm=one.norm_name, formula=_FORMULAS[one.norm_name], parts=parts
     )
-    read = _READ.get(output, "") + _BESIDE * (output == CLASSES and writes)
+    read = _READ_CLASSES + _BESIDE * writes if is_class(output) else _READ.get(output, "")
     lens = [_LENS.format(read=read)] if output else []
     return "\n\n".join((stream, norm, *lens))
 

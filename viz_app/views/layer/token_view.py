@@ -5,9 +5,8 @@ from functools import cached_property
 
 from torch import Tensor
 
-from models.analysis.layer_parts import Part, lens, output_read, parts
-from models.architectures.base import NEXT_TOKEN
-from models.trace.outputs import ClassProbabilities
+from models.analysis.layer_parts import Part, answering_positions, lens, output_read, parts
+from models.architectures.base import MASKED, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
 
@@ -60,10 +59,16 @@ class TokenView:
         )
 
     @property
-    def answering(self) -> Label | None:
-        """The token by which a text is classified, if the model can be asked what it would say there."""
-        place = _answering(self.run, self.choices.stream)
-        return None if place is None else self.tokens[place]
+    def answering(self) -> list[Label]:
+        """The tokens that the model can be asked at, where it is not asked at every token of the stream."""
+        places = answering_positions(self.run.scope.model, self.run.trace, self.choices.stream)
+        return [self.tokens[place] for own in places.values() for place in own]
+
+    @property
+    def guesses_masks(self) -> bool:
+        """Whether the model can be asked at the masks of this stream."""
+        model = self.run.scope.model
+        return self.choices.stream == model.read_stream and MASKED in model.read_outputs
 
     @cached_property
     def log_probs(self) -> Tensor | None:
@@ -80,13 +85,15 @@ class TokenView:
         return self.tokens[self.position]
 
     def label(self, token: int) -> Label:
-        """One of the classes, or a token that could follow the chosen one."""
-        if self.output != NEXT_TOKEN:
+        """One of the classes, or a token that could follow the chosen one or be in its place."""
+        if self.output not in (NEXT_TOKEN, MASKED):
             return Label(self.run.trace.outputs[self.output].names[token])
         return token_label(
             self.run.scope.tokenizer,
             token,
-            first=self.position == 0 and not self.run.scope.model.continues,
+            first=self.position == 0
+            and self.output == NEXT_TOKEN
+            and not self.run.scope.model.continues,
         )
 
 
@@ -106,14 +113,10 @@ def chosen_position(run: CurrentRun, choices: Choices, position: int) -> int | N
 
 
 def _answering(run: CurrentRun, stream: str) -> int | None:
-    """The token that the model's answer is read from: the last of a text that goes on, the one by which a text is classified."""
+    """The first token that the model's answer is read from: the last of a text that goes on, the one by which a text is
+    classified, a mask."""
     model, trace = run.scope.model, run.trace
     if model.continues:
         return len(trace.streams[stream].ids) - 1
-    classes = (
-        output for output in trace.outputs.values() if isinstance(output, ClassProbabilities)
-    )
-    return next(
-        (output.position for output in classes if output.stream == stream == model.read_stream),
-        None,
-    )
+    places = answering_positions(model, trace, stream).values()
+    return next((position for own in places for position in own), None)
