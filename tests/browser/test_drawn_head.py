@@ -852,6 +852,16 @@ def test_the_last_token_can_be_locked_too(stage: Stage, lock: str) -> None:
     assert stage.data(".head")["lock"] == lock
 
 
+def test_in_a_part_of_a_long_text_a_token_is_locked_by_its_place_in_all_of_it(stage: Stage) -> None:
+    at = shown(stage, first=[30, 60], size=[100, 90], lock="k62")
+    assert stage.data(".head")["lock"] == "k62"
+    stage.click(CELLS, *middle(at, 2, 3))
+    stage.click("svg rect[data-side=key]", n=5)
+    assert [value["token"] for _, value in stage.sent] == ["q32", "k65"]
+    shown(stage, first=[30, 60], size=[100, 90], lock="q2")  # not in this part
+    assert stage.data(".head")["lock"] == ""
+
+
 # --- title, size, files
 
 
