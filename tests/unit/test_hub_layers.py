@@ -182,6 +182,7 @@ def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: 
             )
             d_ff = first.shape[-1]
             torch.testing.assert_close(part.firing.pre, first.reshape(-1, d_ff)[POSITION])
+            assert torch.equal(part.firing.fires, first.reshape(-1, d_ff)[POSITION] > 0)
             inner = next(
                 given[0]
                 for path, (given, _) in seen.items()
