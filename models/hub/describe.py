@@ -42,6 +42,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         yield "no attention: a state carries what was read"
         return
     yield f"attention: {layers_and_heads(sites)}"
+    yield from (f"not recorded: {name}: {reason}" for name, reason in trace.unrecorded.items())
     if not all(site.has_causes for site in sites):
         yield "its library returns finished weights only: no queries, keys, scores or masks, and nothing can be painted"
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Bool
 from torch import Tensor
 
+from models.hub.provenance import Provenance
 from models.layers.masks import SiteKind
 
 
@@ -31,3 +32,6 @@ class Places:
     padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
     groups: int = 1
     token_table: Tensor | None = None  # the embedding matrix
+    provenance: Provenance | None = (
+        None  # of a module whose attentions are told apart by where their rows come from
+    )

@@ -47,8 +47,11 @@ class Pass:
     def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """One attention; `run` makes the call with a mask. Its result is untouched unless an edit changes its mask."""
         frame, q = self.frame, call.q
-        kind = self.places.kind(frame)
         n_query, n_key = q.shape[2], call.k.shape[2]
+        kind = self._kind(frame, n_query, n_key)
+        if isinstance(kind, str):
+            self.pass_over(kind)
+            return run(call.attn_mask, call.is_causal)
         if misfit := self._misfit(kind, n_query, n_key):
             self.pass_over(misfit)
             return run(call.attn_mask, call.is_causal)
@@ -71,6 +74,12 @@ class Pass:
             record=record,
             number=number,
         )  # fmt: skip
+
+    def _kind(self, frame: Frame, n_query: int, n_key: int) -> SiteKind | str:
+        """The kind of an attention, or the reason why it is of none."""
+        if self.places.provenance is None:
+            return self.places.kind(frame)
+        return self.places.provenance.kind(n_query, n_key)
 
     def _name(self, path: str) -> str:
         """The path of the module at work; with a number where it attends more than once."""
@@ -131,6 +140,8 @@ class Pass:
     def note_lookup(self, ids: Tensor, table: Tensor, vectors: Tensor) -> None:
         """Vectors taken from a table: those of the tokens, or of places that follow each other, one for each token."""
         kind, n = self.places.kind(self.frame), self.places.n_query
+        if self.places.provenance is not None and self.places.provenance.lengths(kind):
+            return  # of several texts, nothing says whose these are
         if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3) or self.recording is None:
             return
         vectors = vectors if vectors.dim() == 3 else vectors[None]
@@ -154,7 +165,8 @@ class Pass:
 
     def tokens(self, kind: SiteKind, n_key: int) -> tuple[int, int]:
         """Return how many queries and keys an attention of this kind has; `n_key` where its stream is not known."""
-        return self.places.n_query, self.places.n_key.get(kind.key_stream, n_key)
+        own = self.places.provenance and self.places.provenance.lengths(kind)
+        return own or (self.places.n_query, self.places.n_key.get(kind.key_stream, n_key))
 
     def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
         """Return why this attention has no place on the tokens of its streams; empty if it has one."""

@@ -32,12 +32,18 @@ class Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
-            return _scaled_dot_product(self.forward_pass, func, *args, **kwargs)
-        if func is F.multi_head_attention_forward:
-            return multi_head.attend(self.forward_pass, func, *args, **kwargs)
+        kwargs, provenance = kwargs or {}, self.forward_pass.places.provenance
+        if func in _ATTENTION:
+            if provenance is None:
+                return _ATTENTION[func](self.forward_pass, func, *args, **kwargs)
+            query, key = (*args[:2], *(kwargs[name] for name in ("query", "key")[len(args) :]))
+            provenance.note_call(query, key)
+            result = _ATTENTION[func](self.forward_pass, func, *args, **kwargs)
+            provenance.note(result, query)
+            return result
         result = func(*args, **kwargs)
+        if provenance is not None:
+            provenance.note(args[0] if func is Tensor.__setitem__ else result, args, kwargs)
         if func is F.embedding and len(args) > 1:
             self.forward_pass.note_lookup(args[0], args[1], result)
         if (
@@ -125,6 +131,10 @@ def _packed(
     return out.reshape(batch, n_key_heads, group, -1)
 
 
+_ATTENTION = {
+    F.scaled_dot_product_attention: _scaled_dot_product,
+    F.multi_head_attention_forward: multi_head.attend,
+}
 _pass: ContextVar[Pass | None] = ContextVar("pass", default=None)
 
 

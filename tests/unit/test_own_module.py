@@ -167,8 +167,6 @@ def test_what_cannot_be_watched_is_said() -> None:
     for name in ("my sentence", "2nd", "edits"):
         with pytest.raises(ValueError, match=f"letters, digits and underscores .* not '{name}'"):
             models.watch(Silent().eval(), encode=ids, fields=(name,))
-    with pytest.raises(ValueError, match="name of one text, not 2"):
-        models.watch(Silent().eval(), encode=ids, fields=("source", "target"))
     with pytest.raises(ValueError, match="there is nothing to show"):
         models.watch(Silent().eval(), encode=ids).run("badge")
     with pytest.raises(models.InputError, match=r"encode cannot read this text \(ValueError"):

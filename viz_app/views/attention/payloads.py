@@ -9,7 +9,7 @@ from viz_app.controls import similarity_text
 from viz_app.controls.step_payloads import step_notes
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.head import head
-from viz_app.drawing.notes import check_rows
+from viz_app.drawing.notes import check_rows, rows
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
 from viz_app.session import cache
@@ -38,6 +38,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         **step_notes(run),
         **similarity_text.note(run, focus.site, focus.head),
+        "unrecorded": unrecorded(run.trace),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": check_rows(
@@ -46,6 +47,12 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
             )
         ),
     }
+
+
+def unrecorded(trace: Trace) -> dict:
+    """The attentions of the run that are not shown, each with the reason."""
+    lines = [("line", f"Not shown: {name}, {why}.") for name, why in trace.unrecorded.items()]
+    return rows("note", *lines or [("line", "")])
 
 
 def words_joined(trace: Trace, joins: bool) -> Trace:

@@ -1,0 +1,85 @@
+"""A module of one's own that reads two texts, in the app: every page opens, and Attention names what is not shown."""
+
+from pathlib import Path
+
+import pytest
+from app_parts import picture, said
+from streamlit.testing.v1 import AppTest
+
+from viz_app import checkpoints
+from viz_app.navigation import VIEWS
+
+MODULE = """
+import torch
+from torch import nn
+import models
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.net = nn.Embedding(128, 22), nn.Transformer(22, 2, 2, 2, 31, batch_first=True)
+        self.latent, self.learned = nn.MultiheadAttention(22, 2, batch_first=True), nn.Parameter(torch.randn(1, 3, 22))
+
+    def forward(self, source, target):
+        x = self.embedding(source)
+        self.latent(self.learned, x, x)
+        return self.net(x, self.embedding(target))
+
+def make_scope():
+    encode = lambda *texts: [list(text.encode("ascii")) for text in texts]
+    net = Translator().eval()
+    return models.watch(net, encode=encode, fields=("source", "target"), example=("bad cafe", "fig"))
+"""
+
+
+def page(name: str) -> None:
+    from viz_app.navigation import VIEWS, _page
+
+    _page(VIEWS[name][1])
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    file = tmp_path / "mine.py"
+    file.write_text(MODULE, "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    return AppTest.from_function(page, args=("attention",), default_timeout=60)
+
+
+@pytest.mark.parametrize("view", list(VIEWS))
+def test_every_page_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MODULE, "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    app = AppTest.from_function(page, args=(view,), default_timeout=60).run()
+    assert not app.exception
+
+
+def test_attention_names_what_is_not_shown(app: AppTest) -> None:
+    app.run()
+    [[_, line]] = said(app, "unrecorded")["rows"]
+    assert line == "Not shown: latent, it is not known which text its queries come from."
+    blocks = picture(app, "overview")[0]["blocks"]
+    assert [len(block["sites"]) for block in blocks] == [2, 2, 2]
+
+
+def test_both_texts_are_typed_and_stand_on_the_axes_of_cross_attention(app: AppTest) -> None:
+    app.query_params["site"] = "net.decoder.layers.0.multihead_attn"
+    app.run()
+    boxes = {box.label.removesuffix(" (type here)"): box for box in app.text_area}
+    next(
+        box for label, box in boxes.items() if label.startswith(("Target", "Translation"))
+    ).set_value("node").run()
+    assert not app.exception
+    header, arrays = picture(app, "head")
+    assert [key for key, *_ in header["keys"]] == [
+        "98",
+        "97",
+        "100",
+        "32",
+        "99",
+        "97",
+        "102",
+        "101",
+    ]
+    assert arrays["weights"].size == 4 * 8

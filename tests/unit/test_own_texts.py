@@ -1,0 +1,201 @@
+"""A module of one's own that reads two texts: every attention stands on the texts that its queries and keys come from, and what
+cannot be told is named and not shown."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import models
+from models import InputError
+from models.hub.describe import description
+from models.trace import Trace
+from models.trace.edits import MaskChange, for_kinds
+
+LETTERS = "abcdefghijklmnop "
+
+
+def ids(*texts: str) -> list[list[int]]:
+    return [[LETTERS.index(letter) for letter in text] for text in texts]
+
+
+class Translator(nn.Module):
+    """torch's own encoder-decoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(17, 22)
+        self.net = nn.Transformer(22, 2, 2, 2, 31, batch_first=True)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.net(self.embedding(source), self.embedding(target), tgt_mask=mask)
+
+
+def watched(module: nn.Module, **how: Any) -> models.Scope:
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(std=0.3)
+    how = {"encode": ids, "fields": ("source", "target")} | how
+    return models.watch(module.eval(), **how)
+
+
+def streams(trace: Trace) -> dict[str, tuple[str, str, str]]:
+    return {
+        name: (site.role, site.query_stream, site.key_stream)
+        for name, site in trace.attention.items()
+    }
+
+
+@pytest.mark.parametrize("target", ["fig node", "cabin"])
+def test_an_encoder_decoder_is_shown_on_both_its_texts(target: str) -> None:
+    """With as many target tokens as source tokens, and with fewer."""
+    scope = watched(Translator())
+    trace = scope.run("bad cafe", target)
+    first, second = "first text", "second text"
+    assert streams(trace) == {
+        **{f"net.encoder.layers.{i}.self_attn": ("self", first, first) for i in range(2)},
+        **{f"net.decoder.layers.{i}.self_attn": ("self", second, second) for i in range(2)},
+        **{f"net.decoder.layers.{i}.multihead_attn": ("cross", second, first) for i in range(2)},
+    }
+    assert trace.unrecorded == {}
+    module, rows = scope.model.module, [torch.tensor([row]) for row in ids("bad cafe", target)]
+    with torch.no_grad():
+        memory = module.net.encoder(module.embedding(rows[0]))
+    for name, site in trace.attention.items():
+        n_query, n_key = ("bad cafe" if "encoder" in name else target), ("bad cafe", target)
+        part = module.get_submodule(name)
+        mask = torch.ones(len(target), len(target), dtype=torch.bool).triu(1)
+        causal = mask if site.role == "self" and "decoder" in name else None
+        read = memory if site.role == "cross" else site.x
+        with torch.no_grad():
+            _, wanted = part(site.x, read, read, attn_mask=causal, average_attn_weights=False)
+        assert (site.weights() - wanted[0]).abs().max() < 2e-6
+        assert site.n_query == len(n_query)
+        assert site.n_key == len(n_key[0] if site.key_stream == first else n_key[1])
+    assert [stream.text for stream in trace.streams.values()] == ["bad cafe", target]
+
+
+def test_the_output_is_the_modules_own_and_a_mask_reaches_the_cross_attention() -> None:
+    scope = watched(Translator())
+    with torch.no_grad():
+        plain = copy.deepcopy(scope.model.module)(
+            *map(torch.tensor, ([r] for r in ids("bad", "fig")))
+        )
+    edits = for_kinds(cross=MaskChange(forbidden=((1, 2),)))
+    given = scope.model.inputs([scope.run("bad", "fig").streams])
+    with torch.no_grad(), models.record():
+        torch.testing.assert_close(scope.model(*given)["numbers"], plain, atol=1e-5, rtol=1e-5)
+    changed = scope.run_batch([["bad", "fig"]], edits=edits)[0]
+    cross = [site for site in changed.attention.values() if site.role == "cross"]
+    assert all(site.weights()[:, 1, 2].eq(0).all() for site in cross)
+    assert all(site.weights()[:, 0, 2].gt(0).all() for site in cross)
+
+
+class Mixed(nn.Module):
+    """One attention over both texts in one row, one of learned queries, one whose queries carry the other text's mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.learned = nn.Embedding(17, 22), nn.Parameter(torch.randn(1, 3, 22))
+        self.joined, self.latent, self.own, self.blind = (
+            nn.MultiheadAttention(22, 2, batch_first=True) for _ in range(4)
+        )
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        x, y = self.embedding(source), self.embedding(target)
+        both = torch.cat([x, y], 1)
+        shifted = torch.zeros_like(y)
+        shifted[:, 1:] = y[:, :-1]
+        self.joined(both, both, both)
+        self.latent(self.learned, x, x)
+        self.blind(y + x.mean(1, keepdim=True), y, y)
+        return self.own(shifted, x, x)[0]
+
+
+def test_what_cannot_be_told_is_named_with_its_reason() -> None:
+    trace = watched(Mixed()).run("bad", "fig")
+    assert streams(trace) == {"own": ("cross", "second text", "first text")}
+    assert trace.unrecorded == {
+        "joined": "its queries come from first text and second text together",
+        "latent": "it is not known which text its queries come from",
+        "blind": "its queries come from first text and second text together",
+    }
+    printed = "\n".join(description(watched(Mixed(), example=("bad", "fig"))))
+    assert "not recorded: latent: it is not known which text its queries come from" in printed
+
+
+class Nested(nn.Module):
+    """A text, and an attention over pairs of its tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(17, 22)
+        self.own, self.pooled = (nn.MultiheadAttention(22, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        x = self.own(x, x, x)[0]
+        pairs = x.unflatten(1, (-1, 2)).mean(2)
+        return self.pooled(pairs, pairs, pairs)[0]
+
+
+def test_an_attention_over_other_lengths_is_named() -> None:
+    scope = watched(Nested(), encode=lambda text: ids(text)[0], fields=("text",))
+    trace = scope.run("badged")
+    assert list(trace.attention) == ["own"]
+    assert trace.unrecorded == {"pooled": "it asks for 3 × 3 cells, where the run has 6 × 6 tokens"}
+
+
+def test_of_a_text_beside_another_input_only_the_texts_own_attention_is_shown() -> None:
+    """An encoder-decoder asked as if it read one text, with a target of the same length as a second tensor."""
+
+    def encode(text: str) -> models.Inputs:
+        row = ids(text)[0]
+        return models.Inputs((torch.tensor([row]), torch.tensor([row[::-1]])), tuple(text))
+
+    trace = watched(Translator(), encode=encode, fields=("text",)).run("badge")
+    assert list(trace.attention) == [f"net.encoder.layers.{i}.self_attn" for i in range(2)]
+    assert set(trace.unrecorded.values()) == {
+        "its queries do not come from the tokens that are shown"
+    }
+    assert len(trace.unrecorded) == 4
+
+
+class Sdpa(nn.Module):
+    """Cross-attention as a script writes it, with a mask made of the source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.q, self.kv = nn.Embedding(17, 22), nn.Linear(22, 22), nn.Linear(22, 44)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        q = self.q(self.embedding(target)).unflatten(-1, (2, 11)).transpose(1, 2)
+        kv = self.kv(self.embedding(source)).chunk(2, -1)
+        k, v = (t.unflatten(-1, (2, 11)).transpose(1, 2) for t in kv)
+        return F.scaled_dot_product_attention(
+            q, key=k, value=v, attn_mask=(source > 0)[:, None, None]
+        )
+
+
+def test_a_mask_made_of_one_text_is_not_taken_for_its_rows() -> None:
+    site = next(iter(watched(Sdpa()).run("bacd", "fig").attention.values()))
+    assert (site.query_stream, site.key_stream) == ("second text", "first text")
+    assert site.weights()[:, :, 1].eq(0).all()  # "a" is 0
+
+
+def test_what_the_owner_gives_wrong_is_said() -> None:
+    with pytest.raises(ValueError, match="names of one text or two"):
+        watched(Translator(), fields=("a", "b", "c"))
+    with pytest.raises(ValueError, match="decode is for a module that reads one text"):
+        watched(Translator(), decode=str)
+    with pytest.raises(InputError, match="a row for each of source and target, not 1"):
+        watched(Translator(), encode=lambda *texts: ids(*texts)[:1]).run("bad", "fig")
+    with pytest.raises(InputError, match="encode cannot read these texts"):
+        watched(Translator()).run("bad", "Z")
+    with pytest.raises(InputError, match="the target is missing"):
+        watched(Translator()).run("bad")
