@@ -1,4 +1,4 @@
-"""What must hold for an attention site if its picture is true; shown beside the picture, with the values."""
+"""Checks that must hold if an attention site's picture is true; shown beside it with values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +10,15 @@ from torch import Tensor
 from models.analysis import slices
 from models.trace import AttentionSite
 
-ROUNDING = 1e-5  # of the values' size: sums over hundreds of keys in another order differ by some 1e-6 of it in float32
-SCORE_ULPS = 4  # two routes to one score, each a sum of d_head products, differ by up to so many float32 roundings of it
+# relative limit; in float32, sums over hundreds of keys in another order differ by some 1e-6
+ROUNDING = 1e-5
+# limit in float32 roundings between two routes to one score, each a sum of d_head products
+SCORE_ULPS = 4
 
 
 @dataclass(frozen=True)
 class Check:
-    """One claim, the value measured, and the limit it must not pass."""
+    """A claim, the value measured, and the limit it must not exceed."""
 
     name: str
     value: float
@@ -29,9 +31,10 @@ class Check:
 
 
 def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
-    """Check that rows sum to 1, that blocked cells are exactly 0, and that weights·v is what the fused kernel returned.
+    """Check that rows sum to 1, blocked cells are exactly 0, and weights·v is the kernel's output.
 
-    Worked out at once if they are few, else head by head and some rows at a time: a long text's weights are never all there."""
+    The weights of a long text are computed head by head and some rows at a time, never all at once.
+    """
     blocked = 0.0
     sums: list[Tensor] = []
     n_blocked = 0
@@ -66,8 +69,10 @@ def check_sums(
 ) -> Check:
     """Check that rows of weights sum to 1; `name` holds {} for that number.
 
-    A library's finished weights, which have no causes, are rounded to their dtype and may leave a part of a row to a sink: then
-    no row may sum to more than 1, and the sentence says how little the smallest one sums to."""
+    Finished weights from a library, which have no causes, are rounded to their dtype and may leave
+    a part of a row to a sink. Then no row may sum to more than 1, and the sentence reports the
+    smallest sum.
+    """
     limit = 1e-5 if has_causes else rounding_in(dtype)
     least = float(sums.min()) if sums.numel() else 1.0
     if has_causes or not least < 1 - limit:
@@ -81,11 +86,12 @@ def check_used(
     batch: int = 0,
     weights: Float[Tensor, "head query key"] | None = None,
 ) -> Check:
-    """That weights·v is what the fused kernel returned: value and limit of the row and number that come nearest to failing.
+    """Check that weights·v is what the fused kernel returned, in the cell closest to failing.
 
-    The limit is ROUNDING of the largest |v|, if that is above 1. A row that passes it may still be right if its scores are large:
-    then float32 itself leaves them open, and the limit is wider by `room_of_scores`, in that row alone. `weights` are those of
-    the site, if they have been worked out already."""
+    The limit is ROUNDING times the largest |v|, or 1 if that is larger. A row beyond it may still
+    be right if its scores are large: float32 then leaves them open, and the limit of that row alone
+    is wider by `room_of_scores`. `weights` are those of the site, if already computed.
+    """
     site = site.read("q", "k", "v")
     used = _Used(site, batch)
     if weights is not None:
@@ -97,7 +103,7 @@ def check_used(
 
 
 class _Used:
-    """The row and number of weights·v that come nearest to failing, part by part."""
+    """The cell of weights·v closest to failing, found part by part."""
 
     def __init__(self, site: AttentionSite, batch: int) -> None:
         self.site, self.batch = site, batch
@@ -109,7 +115,7 @@ class _Used:
         self.worst, self.allowed = 0.0, self.limit
 
     def add(self, weights: Tensor, head: int | None, rows: slice) -> None:
-        """The weights of one head (None: of all) and some rows."""
+        """Add the weights of one head (None: of all heads) and some rows."""
         out = self.site.out[self.batch] if head is None else self.site.out[self.batch, head]
         head_out = self.site.mixed(weights, head, self.batch, rows)
         apart = (head_out - out[..., rows, :]).abs()  # (*head, query, d_head)
@@ -119,9 +125,8 @@ class _Used:
                 self.worst, self.allowed = largest, self.limit
             return
         over = ~(apart <= self.limit).all(-1)
-        limits = torch.full_like(
-            apart, self.limit, dtype=torch.float64
-        )  # float32 would round the limit itself
+        # float64, because float32 would round the limit itself
+        limits = torch.full_like(apart, self.limit, dtype=torch.float64)
         limits[over] += room_of_scores(self.site, head, self.batch, rows)[over]
         ratio = apart / limits
         nearest = int(ratio.argmax())  # NaN is the largest of all
@@ -142,18 +147,23 @@ class _Used:
 
 
 def rounding_in(dtype: torch.dtype) -> float:
-    """The difference that is forgiven to a model that runs in this type: ROUNDING in float32; in half precision, whose kernels sum
-    in float32, the weights and the sum are rounded once each."""
+    """Return the relative difference allowed to a model that runs in this dtype.
+
+    It is ROUNDING in float32. In half precision kernels sum in float32, and the weights and the sum
+    are rounded once each.
+    """
     return ROUNDING if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
 
 
 def room_of_scores(
     site: AttentionSite, head: int | None = None, batch: int = 0, rows: slice | None = None
 ) -> Float[Tensor, "*head query d_head"]:
-    """How far weights·v may move because float32 knows a score s no better than δ = SCORE_ULPS·ε·|s|, ε its spacing at 1.
+    """Return the possible error of weights·v from scores known only to δ = SCORE_ULPS·ε·|s|.
 
-    With every score of a row moved by at most δ, a weight w becomes at most e^(2δ)·w, and since the weights still sum to 1
-    their mixture o moves by at most (e^(2δ) − 1)·Σ w |v − o|, which is no more than (e^(2δ) − 1)·√(Σ w v² − o²)."""
+    ε is float32's spacing at 1. If every score of a row moves by at most δ, a weight w becomes at
+    most e^(2δ)·w, and since the weights still sum to 1 their mixture o moves by at most (e^(2δ) −
+    1)·Σ w |v − o|, which is no more than (e^(2δ) − 1)·√(Σ w v² − o²).
+    """
     allowed = site.allowed(batch, head, rows)
     size = (
         site.scores(head, batch, rows)
@@ -177,7 +187,7 @@ def _values(site: AttentionSite, head: int | None, batch: int) -> Float[Tensor, 
 
 
 def _parts(site: AttentionSite) -> Iterator[tuple[int | None, slice]]:
-    """(head, or None for all; rows): all of a site, at most CELLS weights at a time where a row is no longer."""
+    """Yield (head, or None for all; rows): the whole site, or at most CELLS weights at a time."""
     if site.n_heads * site.n_query * site.n_key <= slices.CELLS:
         yield None, slice(0, site.n_query)
         return
@@ -185,6 +195,6 @@ def _parts(site: AttentionSite) -> Iterator[tuple[int | None, slice]]:
 
 
 def _larger(so_far: float, values: torch.Tensor) -> float:
-    """The largest absolute value yet; NaN once there was one."""
+    """Return the largest absolute value so far; NaN once there was one."""
     largest = float(values.abs().max()) if values.numel() else 0.0
     return so_far if largest <= so_far else largest if so_far == so_far else so_far

@@ -1,4 +1,4 @@
-"""Distributions over a vocabulary: what one says of a token, and what must hold of log-probabilities that are shown."""
+"""Distributions over a vocabulary: measures of one token, and checks of shown log-probabilities."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ from models.analysis.checks import Check
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a distribution says of one token. Ranks count from 1; equal probabilities share the better one."""
+    """Measures of one token under a distribution.
+
+    Ranks count from 1; equal probabilities share the better one.
+    """
 
     probability: float
     surprisal: float  # −log₂ p, bits
@@ -19,25 +22,26 @@ class Expectation:
 
 
 def expectation(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expectation:
-    """Of this token, by log-probabilities in nats."""
-    mine = log_probs[token]
+    """Return the measures of this token; log-probabilities are in nats."""
+    log_prob = log_probs[token]
     return Expectation(
-        float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum())
+        float(log_prob.exp()), float(-log_prob / math.log(2)), 1 + int((log_probs > log_prob).sum())
     )
 
 
 def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:
-    """−Σ p log₂ p, bits."""
+    """Return −Σ p log₂ p in bits."""
     return float(torch.special.entr(log_probs.exp()).sum() / math.log(2))
 
 
 def check_softmax(
     logits: Float[torch.Tensor, "*row n"], log_probs: Float[torch.Tensor, "*row n"]
 ) -> list[Check]:
-    """Every row of probabilities sums to 1, and the log-probabilities are those of a log-softmax by hand in float64, −∞ where
-    the logit is.
+    """Check that probabilities sum to 1 and log-probabilities are the log-softmax of the logits.
 
-    Float32: a log-probability among many is off by some 1e-6 of the largest logit."""
+    The log-softmax is computed in float64, −∞ where the logit is. In float32 a log-probability in a
+    large vocabulary is off by some 1e-6 of the largest logit.
+    """
     if not logits.numel():
         return []
     above = logits.double() - logits.double().amax(-1, keepdim=True)

@@ -1,5 +1,4 @@
-"""What a model expected along a text, and how surprised it was by what stood there: probability, surprisal, rank, entropy and
-perplexity, in bits."""
+"""A model's expectations along a text: surprisal in bits, rank, entropy and perplexity."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +10,16 @@ from torch import Tensor
 from models.analysis.checks import Check
 from models.trace.outputs import NextToken
 
-CELLS = 2**22  # probabilities worked out at a time
+CELLS = 2**22  # probabilities computed at a time
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """Of each position: the token that follows it, and the whole distribution. A text that goes on has one label less than
-    positions. Ranks count from 1; equal probabilities share the better one."""
+    """The distribution at each position, and the measures of the token that follows.
+
+    A text without an end has one label fewer than positions. Ranks count from 1; equal
+    probabilities share the better one.
+    """
 
     probability: Float[Tensor, "label"]
     surprisal: Float[Tensor, "label"]  # −log₂ p, bits
@@ -26,31 +28,34 @@ class Expectations:
 
     @property
     def mean_surprisal(self) -> float:
-        """Bits a token; NaN where nothing follows anything."""
+        """Bits per token; NaN without labels."""
         return float(self.surprisal.double().mean())
 
     @property
     def perplexity(self) -> float:
-        """2 to the mean surprisal: among so many equally likely tokens a choice would have been as hard."""
+        """2 to the mean surprisal: the number of equally likely tokens of the same difficulty."""
         return float(2 ** self.surprisal.double().mean())
 
 
 def expectations(output: NextToken) -> Expectations:
-    """What was expected at each position of an output."""
+    """Return the expectations at each position of an output."""
     log_probs, labels = output.log_probs, torch.tensor(output.labels, dtype=torch.long)
-    mine = log_probs[torch.arange(len(labels)), labels]
+    label_log_probs = log_probs[torch.arange(len(labels)), labels]
     ranks, entropies = [], []
     for rows in _slices(log_probs):
-        more_probable = log_probs[rows][: len(labels[rows])] > mine[rows][:, None]
+        more_probable = log_probs[rows][: len(labels[rows])] > label_log_probs[rows][:, None]
         ranks.append(1 + more_probable.sum(-1))
         entropies.append(torch.special.entr(log_probs[rows].exp()).sum(-1) / math.log(2))
-    return Expectations(mine.exp(), output.surprisal, torch.cat(ranks), torch.cat(entropies))
+    return Expectations(
+        label_log_probs.exp(), output.surprisal, torch.cat(ranks), torch.cat(entropies)
+    )
 
 
 def check_expectations(output: NextToken) -> list[Check]:
-    """Every distribution sums to 1, and surprisal from the logits in float64 is what is shown.
+    """Check that every distribution sums to 1 and surprisal follows from the logits in float64.
 
-    Float32: a log-probability of a large vocabulary is off by some 1e-6 of the largest logit."""
+    In float32 a log-probability in a large vocabulary is off by some 1e-6 of the largest logit.
+    """
     total_error = surprisal_error = 0.0
     for rows in _slices(output.logits):
         logits = output.logits[rows].double()

@@ -1,4 +1,7 @@
-"""The one vector through which a decoder without attention knows its source (Sutskever et al. 2014; Cho et al. 2014)."""
+"""The fixed vector that is all a decoder without attention gets from its source.
+
+Sutskever et al. 2014; Cho et al. 2014.
+"""
 
 from collections.abc import Sequence
 
@@ -12,14 +15,17 @@ from models.trace import Trace
 
 
 def fixed_vector(model: Seq2Seq, trace: Trace) -> Float[Tensor, "d_memory"]:
-    """h_m of this run: where each direction of the encoder ended."""
+    """Return h_m of this run: the last state of each direction of the encoder."""
     return model.encoder.last_state(trace.activations["encoder.states"].value)[0]
 
 
 @torch.inference_mode()
 def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
-    """That nothing but h_m passes from the source to the decoder: with every other number of the encoder's states set to
-    0 it says the same of the same target. Float32: sums in another order differ by some 1e-7 of their size."""
+    """Check that only h_m reaches the decoder.
+
+    With all other encoder states set to 0, the logits for the same target are the same. In float32,
+    sums in another order differ by some 1e-7 of their size.
+    """
     states, d = trace.activations["encoder.states"].value, model.config.d_hidden
     alone = torch.zeros_like(states)
     alone[:, -1, :d], alone[:, 0, d:] = states[:, -1, :d], states[:, 0, d:]
@@ -40,8 +46,11 @@ def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
 def vector_changes(
     model: Seq2Seq, source: Sequence[int], places: Sequence[int], others: Sequence[int]
 ) -> Float[Tensor, "place"]:
-    """How much of h_m one token can change: ‖h_m′ − h_m‖ / ‖h_m‖ where the token at each of these places of the source becomes each
-    of the `others` in turn, the mean of those that are another token than its own."""
+    """Return how much of h_m one token can change: the mean of ‖h_m′ − h_m‖ / ‖h_m‖.
+
+    The token at each of these positions of the source is replaced by each of the `others` that
+    differs from it.
+    """
     rows = torch.tensor([list(source)]).repeat(1 + len(places) * len(others), 1)
     for n, place in enumerate(places):
         rows[1 + n * len(others) : 1 + (n + 1) * len(others), place] = torch.tensor(list(others))

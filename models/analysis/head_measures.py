@@ -1,5 +1,8 @@
-"""What a head measurably does, as one number each, by which heads can be put in order. a(i,j) is the weight that query i gives key
-j, counted from 1; means are over the queries of one text."""
+"""Measures of a head's behaviour, one number each, by which heads can be sorted.
+
+a(i,j) is the weight that query i gives key j, counted from 1; means are over the queries of one
+text.
+"""
 
 from dataclasses import dataclass
 
@@ -15,8 +18,11 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: what it is called, its formula (_{…} and ^{…} mark what stands low or high), what it says, and its unit;
-    whether heads with the least come first; whether it speaks of a text that reads itself."""
+    """Name, formula (_{…}: subscript, ^{…}: superscript), meaning and unit of a measure.
+
+    With `least_first`, heads with the smallest value come first; with `of_one_text`, it applies to
+    self-attention only.
+    """
 
     name: str
     formula: str
@@ -50,15 +56,18 @@ MEASURES = {
 def measures(
     site: AttentionSite, query: Encoding, key: Encoding
 ) -> dict[str, Float[Tensor, "head"] | None]:
-    """Each of MEASURES for every head of a site whose axes carry these tokens; None where it cannot be taken: one token has no
-    previous one, and a text without a token twice no same one. Worked out head by head and some rows at a time."""
+    """Return each of MEASURES for every head of a site whose axes carry these tokens.
+
+    A measure that cannot be taken is None: a single token has no previous one, and a text without
+    repeated tokens no equal ones. Weights are computed head by head and some rows at a time.
+    """
     alike = torch.tensor(query.ids)[:, None] == torch.tensor(key.ids)  # (query, key)
-    own = site.query_stream == site.key_stream
-    if own:
+    is_self = site.query_stream == site.key_stream
+    if is_self:
         alike &= ~torch.eye(len(alike), dtype=torch.bool)
-    diagonal, previous = min(site.n_query, site.n_key), site.n_query - 1 if own else 0
-    found = {name: torch.zeros(site.n_heads) for name in MEASURES}
-    readers = torch.zeros(site.n_heads)
+    diagonal, previous = min(site.n_query, site.n_key), site.n_query - 1 if is_self else 0
+    values_by_name = {name: torch.zeros(site.n_heads) for name in MEASURES}
+    n_readers = torch.zeros(site.n_heads)
     for head in range(site.n_heads):
         for rows in row_slices(site):
             weights, i = (
@@ -66,22 +75,29 @@ def measures(
                 torch.arange(rows.start, min(rows.stop, site.n_query)),
             )
             n = i - rows.start  # the rows of `weights`
-            found["entropy"][head] += entropy(weights).sum() / site.n_query
-            found["first"][head] += weights[:, 0].sum() / site.n_query
-            on, behind = i < diagonal, i > 0
-            found["diagonal"][head] += weights[n[on], i[on]].sum() / diagonal
+            values_by_name["entropy"][head] += entropy(weights).sum() / site.n_query
+            values_by_name["first"][head] += weights[:, 0].sum() / site.n_query
+            on_diagonal, has_previous = i < diagonal, i > 0
+            values_by_name["diagonal"][head] += (
+                weights[n[on_diagonal], i[on_diagonal]].sum() / diagonal
+            )
             if previous:
-                found["previous"][head] += weights[n[behind], i[behind] - 1].sum() / previous
-            may = alike[rows] & site.allowed(head=head, rows=rows)
-            found["same"][head] += (weights * may).sum()
-            readers[head] += may.any(-1).sum()
-    found["same"] /= readers.clamp(min=1)
-    there = {"previous": previous > 0, "same": bool(readers.any())}
-    return {name: values if there.get(name, True) else None for name, values in found.items()}
+                values_by_name["previous"][head] += (
+                    weights[n[has_previous], i[has_previous] - 1].sum() / previous
+                )
+            readable = alike[rows] & site.allowed(head=head, rows=rows)
+            values_by_name["same"][head] += (weights * readable).sum()
+            n_readers[head] += readable.any(-1).sum()
+    values_by_name["same"] /= n_readers.clamp(min=1)
+    applicable = {"previous": previous > 0, "same": bool(n_readers.any())}
+    return {
+        name: values if applicable.get(name, True) else None
+        for name, values in values_by_name.items()
+    }
 
 
 def order(values: Float[Tensor, "head"] | None, least_first: bool) -> list[int]:
-    """The heads by a measure, of equals the first first; as they stand where it could not be taken."""
+    """Return the heads sorted by a measure; ties keep their order. Empty for None."""
     if values is None:
         return []
     return torch.argsort(values, descending=not least_first, stable=True).tolist()

@@ -1,4 +1,7 @@
-"""The sum of the heads: what each adds to the sublayer's output for one query (Vaswani et al. 2017, §3.2.2)."""
+"""The sum of the heads: the part of each in the sublayer's output for one query.
+
+Vaswani et al. 2017, §3.2.2.
+"""
 
 from dataclasses import dataclass
 
@@ -13,19 +16,21 @@ from models.trace import AttentionSite, Trace
 
 @dataclass(frozen=True)
 class Heads:
-    """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2). Norms are Euclidean lengths. Without a
-    bias of W_O it is None."""
+    """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2).
+
+    Norms are Euclidean lengths. `bias` is None if W_O has none.
+    """
 
     head_out: Float[Tensor, "head d_head"]  # the parts of Concat
     added: Float[Tensor, "head d_model"]  # head_out · the head's block of W_O
     bias: Float[Tensor, "d_model"] | None
     total: Float[Tensor, "d_model"]  # the sublayer's output
-    residual: (
-        Float[Tensor, "d_model"] | None
-    )  # the residual stream it is added to; None in a model without one
+    # the residual stream it is added to; None in a model without one
+    residual: Float[Tensor, "d_model"] | None
 
     @property
     def norms(self) -> Float[Tensor, "head"]:
+        """Length of each head's part."""
         return self.added.norm(dim=-1)
 
     @property
@@ -35,7 +40,7 @@ class Heads:
 
     @property
     def along_residual(self) -> Float[Tensor, "head"] | None:
-        """Cosine of each head's part with the residual stream: above 0 it strengthens what is there."""
+        """Cosine of each head's part with the residual stream: above 0 it strengthens it."""
         return None if self.residual is None else _cosine(self.added, self.residual)
 
     @property
@@ -45,10 +50,14 @@ class Heads:
 
 
 def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
-    """What each head adds for one query. Raises ValueError for a query that is not there, and for a site without W_O."""
+    """Return the part of each head for one query.
+
+    Raises:
+        ValueError: The query does not exist, or the site has no W_O.
+    """
     check_index(query, site.n_query, "query")
     if not site.projections:
-        raise ValueError(f"{site.name} has no W_O: its context goes on as it is")
+        raise ValueError(f"{site.name} has no W_O: its context is used as it is")
     rows, place = slice_with(site, query, site.n_heads)
     head_out = site.head_out(rows=rows)[:, place]  # (head, d_head)
     added = torch.stack([head_out[h] @ block(site, "W_O", h)[0] for h in range(site.n_heads)])
@@ -58,18 +67,20 @@ def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
 
 
 def added_norms(site: AttentionSite, batch: int = 0) -> Float[Tensor, "head query"]:
-    """The length of what each head adds at each query; worked out head by head and some rows at a time."""
-    site, found = site.read("q", "k", "v"), torch.zeros(site.n_heads, site.n_query)
+    """Return the length of each head's part at each query, head by head and some rows at a time."""
+    site, norms = site.read("q", "k", "v"), torch.zeros(site.n_heads, site.n_query)
     for head in range(site.n_heads):
-        through = block(site, "W_O", head)[0]
+        w_o_block = block(site, "W_O", head)[0]
         for rows in row_slices(site):
-            found[head, rows] = (site.head_out(head, batch, rows) @ through).norm(dim=-1)
-    return found
+            norms[head, rows] = (site.head_out(head, batch, rows) @ w_o_block).norm(dim=-1)
+    return norms
 
 
 def residual(trace: Trace, site: AttentionSite) -> Float[Tensor, "query d_model"] | None:
-    """The residual stream this attention's output is added to. Under post-LN it is the attention's own input. None in a
-    model that has no such stream."""
+    """Return the residual stream that this attention's output is added to; None without one.
+
+    Under post-LN it is the attention's own input.
+    """
     layer = site.name.rsplit(".", 1)[0]
     before = {"cross": "resid_mid", "query": "query_resid_pre"}.get(site.role, "resid_pre")
     stream = trace.activations.get(f"{layer}.{before}")

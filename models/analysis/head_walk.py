@@ -1,8 +1,8 @@
-"""One attention head taken apart: a → q, k, v → scores → weights → b → W_O, for one query, with the run's own numbers.
+"""One attention head step by step: a → q, k, v → scores → weights → b → W_O, for one query.
 
-Everything here is derived from an AttentionSite by the readable route, one step at a time, so that a page can show each
-step; walk_checks.py holds the steps against what the forward pass itself returned. Indices count from 0. An RNN's alignment
-is walked likewise: its q is the state before the step, its k and v are both the encoder's states, and it has no W_O.
+The steps are derived from an AttentionSite by the readable route, so that a page can show each one;
+walk_checks.py compares them with what the forward pass returned. Indices count from 0. In an RNN's
+alignment, q is the state before the step, k and v are the encoder's states, and there is no W_O.
 """
 
 from dataclasses import dataclass
@@ -18,57 +18,58 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class NamedTerm:
-    """What a term of the site besides the similarity adds to one query's scores (models.trace.terms)."""
+    """Contribution of a term besides the similarity to one query's scores (models.trace.terms)."""
 
     name: str
-    products: Float[Tensor, "key d"]  # number by number
+    products: Float[Tensor, "key d"]  # elementwise
     scores: Float[Tensor, "key"]  # what they sum to
 
 
 @dataclass(frozen=True)
 class Walk:
-    """One query's row of one head, step by step: softmax(similarity(q, k))·v (Vaswani et al. 2017, eq. 1; Bahdanau et al.
-    2015, eqs. 4-6)."""
+    """One query's row of one head, step by step: softmax(similarity(q, k))·v.
+
+    Vaswani et al. 2017, eq. 1; Bahdanau et al. 2015, eqs. 4-6.
+    """
 
     query: int
     head: int
-    a: Float[Tensor, "d_query"]  # the query token's vector, what W_Q is applied to
-    memory: Float[
-        Tensor, "key d_memory"
-    ]  # the key tokens' vectors, what W_K and W_V are applied to
+    a: Float[Tensor, "d_query"]  # the query token's vector, input of W_Q
+    memory: Float[Tensor, "key d_memory"]  # the key tokens' vectors, input of W_K and W_V
     q: Float[Tensor, "d_q"]
     k: Float[Tensor, "key d_k"]
     v: Float[Tensor, "key d_v"]
-    comparison: Comparison  # how q meets each k, number by number
-    named_terms: tuple[NamedTerm, ...]  # what is added to that; empty in most models
-    scores: Float[
-        Tensor, "key"
-    ]  # what the terms of `comparison` and the named ones sum to, before the mask
+    comparison: Comparison  # q and each k, elementwise
+    named_terms: tuple[NamedTerm, ...]  # added to it; empty in most models
+    scores: Float[Tensor, "key"]  # sum of the terms of `comparison` and the named ones, unmasked
     allowed: Bool[Tensor, "key"]
     masked: Float[Tensor, "key"]  # scores, −∞ where the mask blocks
     weights: Float[Tensor, "key"]
     parts: Float[Tensor, "key d_v"]  # weight · v
     b: Float[Tensor, "d_v"]  # their sum, this row of head_out; an RNN's context c
-    added: (
-        Float[Tensor, "d_model"] | None
-    )  # what the head adds to the sublayer's output, without the bias; None without W_O
+    # the head's part of the sublayer's output, without the bias; None without W_O
+    added: Float[Tensor, "d_model"] | None
 
     @property
     def raw(self) -> Float[Tensor, "key"]:
-        """q·k as the sum of its products, before any scaling; under the scaled dot product not yet the score."""
+        """q·k as the sum of its products, unscaled."""
         return self.comparison.elementwise.sum(-1)
 
     @property
     def content(self) -> Float[Tensor, "key"]:
-        """The similarity of q and k as the sum of its terms: the score where no other term is added."""
+        """Similarity of q and k as the sum of its terms: the score if no other term is added."""
         return self.comparison.terms.sum(-1)
 
 
 def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
-    """The steps from one token's vector to what the head passes on. Scores, weights and b are the site's, to the last digit;
-    that the terms and parts add up to them is for check_walk to show.
+    """Return the steps from one token's vector to the head's output.
 
-    Raises ValueError for a query or head that is not there."""
+    Scores, weights and b are the site's, to the last digit; check_walk verifies that the terms and
+    parts add up to them.
+
+    Raises:
+        ValueError: The query or head does not exist.
+    """
     check_index(query, site.n_query, "query")
     check_index(head, site.n_heads, "head")
     key_head = head // (site.n_heads // site.k.shape[1])
@@ -108,18 +109,27 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     )
 
 
-def block(site: AttentionSite, name: str, head: int) -> tuple[Tensor, Tensor | None]:
-    """A head's own part of a projection: (weight, bias) with q = a·weight + bias for W_Q, W_K and W_V, of shapes
-    (d_model, d_head) and (d_head,). For W_O (d_head, d_model), and the whole bias, which belongs to no head. The bias is None
-    where the model has none."""
+def block(
+    site: AttentionSite, name: str, head: int
+) -> tuple[Float[Tensor, "d_in d_out"], Float[Tensor, "d_bias"] | None]:
+    """Return a head's own part of a projection: (weight, bias), with q = a·weight + bias.
+
+    The shapes are (d_model, d_head) and (d_head,) for W_Q, W_K and W_V. For W_O the weight is
+    (d_head, d_model), and the bias the whole one, which belongs to no head. The bias is None if the
+    model has none.
+    """
     weight, bias = site.projections[name]
-    own = slice(head * site.d_head, (head + 1) * site.d_head)
+    columns = slice(head * site.d_head, (head + 1) * site.d_head)
     if name == "W_O":
-        return weight[:, own].T, bias
-    return weight[own].T, None if bias is None else bias[own]
+        return weight[:, columns].T, bias
+    return weight[columns].T, None if bias is None else bias[columns]
 
 
 def check_index(index: int, n: int, what: str) -> None:
-    """Raises ValueError for a query or a head that is not there."""
+    """Check the index of a query or a head.
+
+    Raises:
+        ValueError: It does not exist.
+    """
     if not 0 <= index < n:
-        raise ValueError(f"{what} {index} is not there: this site has {n}, counted from 0")
+        raise ValueError(f"{what} must be 0 to {n - 1} at this site, not {index}")

@@ -1,9 +1,9 @@
-"""How strongly one token's output answers to another token's input: ‖∂y_i/∂x_j‖, the Frobenius norm of a block of the
-layer's Jacobian, for every pair of positions.
+"""Sensitivity of each output to each input: ‖∂y_i/∂x_j‖, the Frobenius norm of a Jacobian block.
 
-Autograd through a whole layer takes n·d_out backward passes. Here autograd gives the derivatives of the small parts (the
-gates of a cell, the scores of a head) and the chain rule multiplies them, which is exact and some ten times as fast;
-`by_autograd` is the plain way for one output, to hold the other against.
+Autograd through a whole layer takes n·d_out backward passes. Here autograd gives the derivatives of
+the small parts (the gates of a cell, the scores of a head) and the chain rule multiplies them,
+which is exact and some ten times as fast. `by_autograd` is the plain route for one output, for
+comparison.
 """
 
 from functools import singledispatch
@@ -29,13 +29,13 @@ Norms = Float[Tensor, "n n"]  # [i, j] = ‖∂y_i/∂x_j‖
 
 @singledispatch
 def norms(layer: Layer, x: Float[Tensor, "n d_in"]) -> Norms:
-    """‖∂y_i/∂x_j‖ at [i, j] of `layer` at x; exactly 0 where y_i cannot see x_j."""
+    """Return ‖∂y_i/∂x_j‖ at [i, j] of `layer` at x; exactly 0 where y_i cannot see x_j."""
     raise TypeError(f"no Jacobian for {type(layer).__name__}")
 
 
 @norms.register
 def _recurrent(layer: Recurrent, x: Tensor) -> Tensor:
-    """The directions' outputs stand side by side, so their squares add."""
+    """Return the norms of both directions: their outputs are concatenated, so squares add."""
     squares = []
     for name, direction in layer.directions.items():
         turned = (
@@ -48,13 +48,15 @@ def _recurrent(layer: Recurrent, x: Tensor) -> Tensor:
 
 
 def _one_direction(direction: Direction, x: Tensor) -> Tensor:
-    """∂h_i/∂x_j = A_i A_{i−1} … A_{j+1} B_j with A_t = ∂h_t/∂h_{t−1} and B_t = ∂h_t/∂x_t (Pascanu et al. 2013, eq. 5)."""
+    """∂h_i/∂x_j = A_i A_{i−1} … A_{j+1} B_j with A_t = ∂h_t/∂h_{t−1} and B_t = ∂h_t/∂x_t.
+
+    Pascanu et al. 2013, eq. 5.
+    """
     n, d_in = x.shape
     result, jacobian = x.new_zeros(n, n), x.new_zeros(direction.d_hidden, 0)
     for t, (A, B) in enumerate(zip(*cell_jacobians(direction, x), strict=True)):
-        jacobian = torch.cat(
-            [A @ jacobian, B], dim=1
-        )  # (d_hidden, (t+1)·d_in): ∂h_t/∂x_0 … ∂h_t/∂x_t
+        # (d_hidden, (t+1)·d_in): ∂h_t/∂x_0 … ∂h_t/∂x_t
+        jacobian = torch.cat([A @ jacobian, B], dim=1)
         result[t, : t + 1] = jacobian.view(len(jacobian), t + 1, d_in).square().sum((0, 2)).sqrt()
     return result
 
@@ -62,8 +64,11 @@ def _one_direction(direction: Direction, x: Tensor) -> Tensor:
 def cell_jacobians(
     direction: Direction, x: Float[Tensor, "n d_in"]
 ) -> tuple[Float[Tensor, "n d_hidden d_hidden"], Float[Tensor, "n d_hidden d_in"]]:
-    """∂h_t/∂h_{t−1} and ∂h_t/∂x_t at every t. A unit's gates act on it alone, so one backward pass of their sum gives the
-    derivative of each, and the matrices are those times U and W: diag(1 − h²)·U in Elman's case."""
+    """Return ∂h_t/∂h_{t−1} and ∂h_t/∂x_t at every t.
+
+    A unit's gates act on it alone, so one backward pass of their sum gives the derivative of each,
+    and the matrices are those times U and W: diag(1 − h²)·U in Elman's case.
+    """
     with torch.no_grad():
         before = torch.cat([x.new_zeros(1, direction.d_hidden), direction.states(x)[:-1]])
         wx, uh = (
@@ -83,7 +88,10 @@ def cell_jacobians(
 
 
 def _through_gates(by_gate: Tensor, matrix: Tensor, d_hidden: int) -> Tensor:
-    """Σ over the gates of diag(∂h/∂gate)·matrix: (n, gates·d_hidden) and (gates·d_hidden, d) → (n, d_hidden, d)."""
+    """Σ over the gates of diag(∂h/∂gate)·matrix.
+
+    (n, gates·d_hidden) and (gates·d_hidden, d) → (n, d_hidden, d).
+    """
     total = by_gate.new_zeros(len(by_gate), d_hidden, matrix.shape[1])
     for slope, part in zip(by_gate.split(d_hidden, dim=1), matrix.split(d_hidden), strict=True):
         total.addcmul_(slope[:, :, None], part)
@@ -92,7 +100,7 @@ def _through_gates(by_gate: Tensor, matrix: Tensor, d_hidden: int) -> Tensor:
 
 @norms.register
 def _convolutional(layer: Convolutional, x: Tensor) -> Tensor:
-    """Backwards from each output through the stack, over its receptive field only."""
+    """Go backwards from each output through the stack, over its receptive field only."""
     n, side = len(x), layer.field // 2
     slopes, y = [], x.T[None]
     for kernel, bias in zip(layer.kernels, layer.biases, strict=True):
@@ -111,12 +119,13 @@ def _convolutional(layer: Convolutional, x: Tensor) -> Tensor:
 
 @norms.register
 def _self_attention(layer: SelfAttention, x: Tensor) -> Tensor:
-    """With u_h = ∂head_out_i/∂score_ij and w_h = ∂score_ij/∂x_j, and weights α_h of pair (i, j) in head h,
+    """∂y_i/∂x_j = Σ_h α_h W_O^h W_V^h + Σ_h (W_O^h u_h) w_hᵀ for j ≠ i.
 
-        ∂y_i/∂x_j = Σ_h α_h W_O^h W_V^h + Σ_h (W_O^h u_h) w_hᵀ        (j ≠ i; x_i moves its own queries too)
-
-    whose square is three small sums, so that no d_model × d_model matrix is made but on the diagonal. In double, because
-    the sums may almost cancel."""
+    x_i also moves its own queries. Here u_h = ∂head_out_i/∂score_ij, w_h = ∂score_ij/∂x_j, and α_h
+    is the weight of (i, j) in head h. The squared norm is three small sums, so that only the
+    diagonal needs a d_model × d_model matrix. In double precision, because the sums may almost
+    cancel.
+    """
     with torch.no_grad(), record() as recording:
         layer(x)
     site = recording.attention[layer.module.path]
@@ -144,12 +153,12 @@ def _self_attention(layer: SelfAttention, x: Tensor) -> Tensor:
         )
         square += torch.einsum("gnd,hnd,gne,hne->n", a, a, w, w)
         row = square.clamp(min=0).sqrt()
-        own = (
+        jacobian = (
             alpha[:, i, None, None] * W_V
             + u[:, i, :, None] * w[:, i, None]
             + u.transpose(1, 2) @ (by_q[:, i] @ W_Q)
         )
-        row[i] = (W_O @ own).sum(0).norm()
+        row[i] = (W_O @ jacobian).sum(0).norm()
         rows.append(row)
     return torch.stack(rows).to(x.dtype)
 
@@ -157,44 +166,57 @@ def _self_attention(layer: SelfAttention, x: Tensor) -> Tensor:
 def score_gradients(
     similarity: Similarity, q: Float[Tensor, "head n d"], k: Float[Tensor, "head n d"]
 ) -> tuple[Float[Tensor, "head n n d"], Float[Tensor, "head n n d"]]:
-    """∂score_ij/∂q_i and ∂score_ij/∂k_j at [head, i, j], for any similarity: score_ij depends on no other q and k."""
+    """Return ∂score_ij/∂q_i and ∂score_ij/∂k_j at [head, i, j], for any similarity.
+
+    score_ij depends on no other q and k.
+    """
     with torch.enable_grad():
         q, k = q.detach().requires_grad_(), k.detach().requires_grad_()
-        scores, there = similarity(q, k), range(q.shape[1])
-        by_q = [torch.autograd.grad(scores[:, :, j].sum(), q, retain_graph=True)[0] for j in there]
-        by_k = [torch.autograd.grad(scores[:, i].sum(), k, retain_graph=True)[0] for i in there]
+        scores, positions = similarity(q, k), range(q.shape[1])
+        by_q = [
+            torch.autograd.grad(scores[:, :, j].sum(), q, retain_graph=True)[0] for j in positions
+        ]
+        by_k = [torch.autograd.grad(scores[:, i].sum(), k, retain_graph=True)[0] for i in positions]
     return torch.stack(by_q, dim=2), torch.stack(by_k, dim=1)
 
 
 def by_autograd(layer: Layer, x: Float[Tensor, "n d_in"], i: int) -> Float[Tensor, "n"]:
-    """‖∂y_i/∂x_j‖ for every j, by autograd through the whole layer: one backward pass for each number of y_i, all in one batch."""
+    """Return ‖∂y_i/∂x_j‖ for every j, by autograd through the whole layer.
+
+    One batched backward pass for all elements of y_i.
+    """
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         y = layer(x)[i]
-        (each,) = torch.autograd.grad(
-            y, x, torch.eye(len(y)), is_grads_batched=True
-        )  # (d_out, n, d_in)
-    return each.square().sum((0, 2)).sqrt()
+        # (d_out, n, d_in)
+        (jacobian,) = torch.autograd.grad(y, x, torch.eye(len(y)), is_grads_batched=True)
+    return jacobian.square().sum((0, 2)).sqrt()
 
 
 def by_offset(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
-    """(j − i, mean over the counted pairs with that offset, how many they are), the furthest before y_i first: −1 is the
-    token just before the output's own, +1 the one just after. Offsets without any left out."""
-    found = []
+    """Return (j − i, mean over the counted pairs with that offset, their number), ascending.
+
+    Offset −1 is the token just before the output's own, +1 the one just after. Offsets without
+    pairs are left out.
+    """
+    rows = []
     for offset in range(1 - len(values), len(values)):
-        here = values.diagonal(offset)[counted.diagonal(offset)]
-        if here.numel():
-            found.append((offset, float(here.mean()), here.numel()))
-    return found
+        norms = values.diagonal(offset)[counted.diagonal(offset)]
+        if norms.numel():
+            rows.append((offset, float(norms.mean()), norms.numel()))
+    return rows
 
 
 def norms_by_distance(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
-    """(|i − j|, mean over the counted pairs at that distance, how many they are), nearest first; distances without any left out."""
+    """Return (|i − j|, mean over the counted pairs at that distance, their number), nearest first.
+
+    Distances without pairs are left out.
+    """
     n = len(values)
     apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
-    found = []
+    rows = []
     for distance in range(n):
-        here = values[counted & (apart == distance)]
-        if here.numel():
-            found.append((distance, float(here.mean()), here.numel()))
-    return found
+        norms = values[counted & (apart == distance)]
+        if norms.numel():
+            rows.append((distance, float(norms.mean()), norms.numel()))
+    return rows

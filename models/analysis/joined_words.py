@@ -1,6 +1,9 @@
-"""Sub-words joined to words: what each word reads of each, A·W·B of the weights W from token to token. A averages over the rows
-of a word's tokens, B sums over its columns, so that a row still sums to 1. What is a word the tokenizer says; a special token, and
-one in the place of a hidden token, stands alone."""
+"""Sub-words joined to words: attention from word to word, A·W·B of the token weights W.
+
+A averages over the rows of a word's tokens, B sums over its columns, so that a row still sums to 1.
+The tokenizer defines the words; a special token, and one in place of a masked token, is a word of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,16 @@ from models.trace import AttentionSite, Trace
 from models.trace.site import Rows
 
 UNKNOWN_WORDS = "its tokenizer does not say which tokens are of one word"
-_ANY = 0.5  # the weights of a row sum to 1, or to 0 where it may read nothing
+_ANY = 0.5  # rows of weights sum to 1, or to 0 if every key is blocked
 
 
 @dataclass(frozen=True)
 class WordRow(Encoding):
-    """A row of words. `pieces` are the tokens of each, `openings` its first tokens as a row of their own; equal words have equal
-    `ids`, which are no token's."""
+    """A row of words.
+
+    `pieces` are the tokens of each, `openings` the first tokens as a row of their own. Equal words
+    have equal `ids`, which are not token ids.
+    """
 
     pieces: tuple[tuple[str, ...], ...] = ()
     openings: Encoding | None = None
@@ -36,8 +42,11 @@ class WordRow(Encoding):
 
 @dataclass(frozen=True)
 class WordSite(AttentionSite):
-    """An attention from word to word, `of` one from token to token; `rows` and `columns` are the first tokens of the words. A row
-    that may read nothing has no part in its word's mean."""
+    """Attention from word to word, derived from `of`, the one from token to token.
+
+    `rows` and `columns` are the first tokens of the words. A row without allowed keys is not part
+    of its word's mean.
+    """
 
     of: AttentionSite | None = None
     rows: tuple[int, ...] = ()
@@ -45,7 +54,7 @@ class WordSite(AttentionSite):
 
     @property
     def has_causes(self) -> bool:
-        """Between words there are weights, and no queries or keys that they would come from."""
+        """False: words have weights, but no queries or keys behind them."""
         return False
 
     @property
@@ -59,7 +68,7 @@ class WordSite(AttentionSite):
     def weights(
         self, head: int | None = None, batch: int = 0, rows: Rows = None
     ) -> Float[Tensor, "*head query key"]:
-        """A·W·B for the words of a slice, from the rows of W that it needs."""
+        """Return A·W·B for the words of a slice, from the rows of W that it needs."""
         words = range(self.n_query)[rows or slice(None)]
         edges = [*self.rows, self.of.n_query]
         tokens = slice(edges[words[0]], edges[words[-1] + 1]) if words else slice(0, 0)
@@ -78,19 +87,24 @@ class WordSite(AttentionSite):
 
 
 def knows_words(trace: Trace) -> bool:
-    """Whether the tokenizer of a run says which of its tokens are of one word."""
+    """Return True if the tokenizer of a run groups its tokens into words."""
     tokenizer = trace.model.tokenizer
     return tokenizer is not None and tokenizer.words("") is not None
 
 
 def is_joined(trace: Trace) -> bool:
-    """Whether a run's tokens have been joined to words."""
+    """Return True if a run's tokens have been joined to words."""
     return any(isinstance(row, WordRow) for row in trace.streams.values())
 
 
 def join_words(trace: Trace) -> Trace:
-    """The run with words in the place of tokens on its streams and in its attention; outputs and activations stay those of
-    tokens. Raises ValueError where the tokenizer knows no words."""
+    """Return the run with words in place of tokens on its streams and in its attention.
+
+    Outputs and activations remain those of tokens.
+
+    Raises:
+        ValueError: The tokenizer has no notion of words.
+    """
     if not knows_words(trace):
         raise ValueError(f"{trace.model.name}: {UNKNOWN_WORDS}")
     starts = {name: word_starts(row, trace.model.tokenizer) for name, row in trace.streams.items()}
@@ -102,16 +116,16 @@ def join_words(trace: Trace) -> Trace:
         rows, columns = starts[s.query_stream], starts[s.key_stream]
         if id(s.mask) not in masks:
             masks[id(s.mask)] = _joined_mask(s, rows, columns)
-        kept = {
+        fields_of_site = {
             f.name: s.deferred(f.name) if f.name in ("q", "k", "v") else getattr(s, f.name)
             for f in fields(AttentionSite)
         }
-        kept |= {
+        fields_of_site |= {
             "mask": masks[id(s.mask)],
             "query_tokens": streams[s.query_stream].tokens,
             "key_tokens": streams[s.key_stream].tokens,
         }
-        return WordSite(**kept, of=s, rows=rows, columns=columns)
+        return WordSite(**fields_of_site, of=s, rows=rows, columns=columns)
 
     return replace(
         trace, streams=streams, attention={name: site(s) for name, s in trace.attention.items()}
@@ -119,7 +133,7 @@ def join_words(trace: Trace) -> Trace:
 
 
 def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The first token of each word, and each token that stands alone."""
+    """Return the first token of each word, counting standalone tokens as words."""
     words, segments = tokenizer.words(row.text), row.segments or (0,) * len(row.ids)
     owners: list[object] = []
     for i, (token, place) in enumerate(zip(row.ids, row.offsets, strict=True)):
@@ -130,7 +144,7 @@ def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def _containing(words: Sequence[Span], place: Span) -> int | None:
-    """The number of the word in which a token stands whole."""
+    """Return the index of the word that contains a token's span, None if there is none."""
     i = bisect_right(words, place[0], key=lambda word: word[0]) - 1
     return i if i >= 0 and place[1] <= words[i][1] else None
 
@@ -156,7 +170,10 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
 
 
 def _named(row: Encoding, word: slice) -> tuple[str, Span | None]:
-    """A word as people read it, ▁ for the space before it where its first token has that, and its place in the text."""
+    """Return a word in readable form and its span in the text.
+
+    ▁ is the space before it, if its first token has one.
+    """
     tokens, places = row.tokens[word], row.offsets[word]
     if len(tokens) == 1:
         return tokens[0], places[0]
@@ -165,8 +182,10 @@ def _named(row: Encoding, word: slice) -> tuple[str, Span | None]:
 
 
 def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int]) -> Mask:
-    """A word may read another where any of its tokens may read any of the other's; where none may, each layer that forbids some
-    of it is a reason."""
+    """Return the mask between words: allowed where any pair of their tokens is.
+
+    Where none is, each layer that blocks some of it is a reason.
+    """
     allowed = _any(site.mask.allowed, site, rows, columns) if site.mask.layers else None
     layers = [
         MaskLayer(layer.name, allowed | ~_any(~layer.allowed, site, rows, columns))
@@ -178,7 +197,7 @@ def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int
 def _any(
     cells: Tensor, site: AttentionSite, rows: Sequence[int], columns: Sequence[int]
 ) -> Bool[Tensor, "batch head query key"]:
-    """Where any cell between the tokens of two words is True."""
+    """Return where any cell between the tokens of two words is True."""
     whole = cells.expand(*cells.shape[:2], site.n_query, site.n_key).numpy()
     return torch.from_numpy(
         np.logical_or.reduceat(np.logical_or.reduceat(whole, rows, axis=-2), columns, axis=-1)

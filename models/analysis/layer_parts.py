@@ -1,7 +1,7 @@
-"""What each part of a layer does to one token: what attention and feed-forward add to its residual stream, what LayerNorm makes
-of it, which numbers of the feed-forward fire, and what the model would say if it stopped there.
+"""The parts of a layer at one token: additions to its residual stream, norms, and activations.
 
-The numbers are those of a run; LayerNorm and the sums are worked out again and held against what the run recorded.
+Also the logit lens: the model's answer if it stopped there. All values are those of a run; norms
+and sums are computed again and compared with what the run recorded.
 """
 
 from collections.abc import Sequence
@@ -25,25 +25,31 @@ _FORMULAS = {
 
 @dataclass(frozen=True)
 class Firing:
-    """What the d_ff numbers inside a feed-forward are at one token, before and after the activation."""
+    """Activations inside a feed-forward at one token, before and after the non-linearity."""
 
     pre: Float[Tensor, "d_ff"]
     post: Float[Tensor, "d_ff"]
 
     @property
     def fires(self) -> Bool[Tensor, "d_ff"]:
-        """Above 0 before the activation. ReLU makes 0 of all others; GELU and SiLU leave them a little below 0 (blocks.lowest)."""
+        """True above 0 before the activation.
+
+        ReLU sets all others to 0; GELU and SiLU leave them a little below 0 (blocks.lowest).
+        """
         return self.pre > 0
 
     def strongest(self, n: int) -> Int[Tensor, "n"]:
-        """Which n are largest after the activation, the largest first."""
+        """Return the indices of the n largest values after the activation, largest first."""
         return self.post.topk(min(n, len(self.post))).indices
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one sublayer does to one token. Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is
-    LayerNorm(before + added), which is the stream behind it; without LayerNorm there is none."""
+    """Effect of one sublayer on one token.
+
+    Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is LayerNorm(before
+    + added), the stream after it; without LayerNorm it is None.
+    """
 
     sublayer: Sublayer
     before: Float[Tensor, "d_model"]
@@ -51,24 +57,24 @@ class Part:
     after: Float[Tensor, "d_model"]  # as the run recorded it
     normed: Float[Tensor, "d_model"] | None  # as the run recorded it
     firing: Firing | None = None  # of a feed-forward
-    read: Float[Tensor, "d_model"] | None = (
-        None  # what its norm is given, where that is not `before`
-    )
+    read: Float[Tensor, "d_model"] | None = None  # input of its norm, if not `before`
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
-        """The stream with what is added to it, or what takes its place."""
+        """Stream plus addition, or the output that replaces it."""
         return self.before + self.added if self.sublayer.adds else self.added
 
     @property
     def direction(self) -> float:
-        """Cosine of what is added with the stream it is added to: above 0 it strengthens what is there, at 0 it is new, below 0
-        it takes away."""
+        """Cosine of the addition with the stream.
+
+        Above 0 it strengthens the stream, at 0 it is new, below 0 it cancels.
+        """
         return cosine(self.added, self.before)
 
     @property
     def norm_input(self) -> Float[Tensor, "d_model"]:
-        """What its norm is given."""
+        """Input of its norm."""
         if self.sublayer.norm == "post":
             return self.total
         return self.before if self.read is None else self.read
@@ -77,20 +83,26 @@ class Part:
 def parts(
     model: Architecture, trace: Trace, stream: str, position: int, states: str = ""
 ) -> list[Part]:
-    """Every sublayer along a stream, or along one of its several rows of states, at one of its tokens, from the first to the last.
-    Raises ValueError for a token that is not there."""
+    """Return every sublayer along a stream, or one of its rows of states, at one token, in order.
+
+    Raises:
+        ValueError: The token does not exist.
+    """
     n = len(trace.streams[stream].ids)
     if not 0 <= position < n:
-        raise ValueError(f"token {position} is not there: this stream has {n}, counted from 0")
-    found: list[Part] = []
+        raise ValueError(f"position must be 0 to {n - 1} on this stream, not {position}")
+    result: list[Part] = []
     for sublayer in model.sublayers:
         if (sublayer.stream, sublayer.states) == (stream, states):
-            found.append(_part(trace, sublayer, position, found[-1].after if found else None))
-    return found
+            result.append(_part(trace, sublayer, position, result[-1].after if result else None))
+    return result
 
 
-def are_kept(model: Architecture, trace: Trace) -> bool:
-    """Whether a run holds all that its model's sublayers are made of: of somebody else's model, not on a long text."""
+def are_recorded(model: Architecture, trace: Trace) -> bool:
+    """Return True if a run holds all that its model's sublayers are made of.
+
+    It does not for a third-party model on a long text.
+    """
     named = {
         name
         for s in model.sublayers
@@ -101,7 +113,7 @@ def are_kept(model: Architecture, trace: Trace) -> bool:
 
 
 def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> Part:
-    """`last` is the stream behind the part before it, for one whose own the run does not hold."""
+    """Return one part; `last` is the stream after the previous one, for a run without its own."""
 
     def recorded(name: str) -> Tensor:
         return trace.activations[name].value[0, position]
@@ -133,18 +145,21 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
 
 
 def cosine(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
-    """Of the angle between two vectors; 0 where one of them has no length."""
+    """Return the cosine of the angle between two vectors; 0 if one of them is 0."""
     return float(torch.nn.functional.cosine_similarity(a, b, dim=0, eps=1e-12))
 
 
 def mean_and_spread(x: Float[Tensor, "d"]) -> tuple[float, float]:
-    """Mean and standard deviation of a vector's numbers, over all d as LayerNorm takes them."""
+    """Return mean and standard deviation over all d elements, as LayerNorm takes them."""
     return float(x.mean()), float(x.std(correction=0))
 
 
 def output_read(model: Architecture, trace: Trace, stream: str, position: int) -> str:
-    """Name the output that the model reads from a token's stream: its classes at the token that answers, the masked token at a
-    mask, elsewhere the next token if it writes that; "" if nothing is read there."""
+    """Return the name of the output that the model reads from a token's stream; "" for none.
+
+    That is its classes at the token that answers, the masked token at a mask, elsewhere the next
+    token if it generates.
+    """
     if stream != model.read_stream:
         return ""
     elsewhere = NEXT_TOKEN if stream == model.writes else ""
@@ -155,7 +170,7 @@ def output_read(model: Architecture, trace: Trace, stream: str, position: int) -
 def answering_positions(
     model: Architecture, trace: Trace, stream: str
 ) -> dict[str, tuple[int, ...]]:
-    """Name each output that the model reads from single tokens of a stream, with the positions of those tokens."""
+    """Return output → positions of the tokens that the model reads it from, on this stream."""
     found: dict[str, tuple[int, ...]] = {}
     for name, output in trace.outputs.items():
         if stream != model.read_stream or name not in model.read_outputs:
@@ -171,29 +186,35 @@ def answering_positions(
 def lens(
     model: Architecture, states: Sequence[Float[Tensor, "d_model"]], output: str = NEXT_TOKEN
 ) -> Float[Tensor, "state logit"]:
-    """log p of the next token, or of what another output says, in nats, if the model stopped at each of these states of the stream
-    that it is read from: its own output path, with its last LayerNorm if it has one, reads them."""
+    """Return log p in nats of an output if the model stopped at each of these states (logit lens).
+
+    The model's own output path reads them, with its last LayerNorm if it has one. The default
+    output is the next token.
+    """
     x = torch.stack(list(states)).to(next(model.parameters()))
     return model.readout(x, output).float().log_softmax(-1).cpu()
 
 
 def _answer(trace: Trace, output: str, position: int) -> Tensor:
-    """log p of what the run itself says there."""
-    found = trace.outputs[output]
-    if isinstance(found, ClassProbabilities):
-        return found.logits.float().log_softmax(-1)
-    row = found.positions.index(position) if isinstance(found, MaskedToken) else position
-    return found.log_probs[row]
+    """Return the run's own log p at this position."""
+    answer = trace.outputs[output]
+    if isinstance(answer, ClassProbabilities):
+        return answer.logits.float().log_softmax(-1)
+    row = answer.positions.index(position) if isinstance(answer, MaskedToken) else position
+    return answer.log_probs[row]
 
 
-def check_parts(model: Architecture, trace: Trace, found: list[Part], position: int) -> list[Check]:
-    """What is shown of a stream's parts against what the run recorded, over all its layers at this token.
+def check_parts(
+    model: Architecture, trace: Trace, layer_parts: list[Part], position: int
+) -> list[Check]:
+    """Check the parts of a stream against what the run recorded, over all layers at this token.
 
-    Limits are 1e-5 of the size of what is compared, in float32; more in half precision."""
+    Limits are 1e-5 of the size of what is compared in float32; more in half precision.
+    """
     close = rounding_in(next(model.parameters()).dtype)
-    adding = [p for p in found if p.sublayer.adds and p.sublayer.after]
-    handing = [p for p in found if not p.sublayer.adds]
-    norm, checks = next((p.sublayer.norm_name for p in found), ""), []
+    adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after]
+    handing = [p for p in layer_parts if not p.sublayer.adds]
+    norm, checks = next((p.sublayer.norm_name for p in layer_parts), ""), []
     if adding:
         checks.append(
             _check(
@@ -212,7 +233,7 @@ def check_parts(model: Architecture, trace: Trace, found: list[Part], position: 
                 "Largest difference of an attention's output from the recorded input of the next",
             )
         )
-    if normed := [p for p in found if p.normed is not None]:
+    if normed := [p for p in layer_parts if p.normed is not None]:
         checks.append(
             _check(
                 f"{norm} by hand is the recorded one",
@@ -221,8 +242,10 @@ def check_parts(model: Architecture, trace: Trace, found: list[Part], position: 
                 f"Largest difference of {_FORMULAS[norm]}, in double precision",
             )
         )
-    if found and (output := output_read(model, trace, found[-1].sublayer.stream, position)):
-        pair = lens(model, [found[-1].after], output)[0], _answer(trace, output, position)
+    if layer_parts and (
+        output := output_read(model, trace, layer_parts[-1].sublayer.stream, position)
+    ):
+        pair = lens(model, [layer_parts[-1].after], output)[0], _answer(trace, output, position)
         what = (
             "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
         )
@@ -238,7 +261,10 @@ def check_parts(model: Architecture, trace: Trace, found: list[Part], position: 
 
 
 def _handed_on(trace: Trace, found: list[Part], position: int) -> list[tuple[Tensor, Tensor]]:
-    """What parts that take the stream's place made, beside what was read of it: by the next, and by those who read the last."""
+    """Return pairs of a replacing part's output and the recorded input of its readers.
+
+    Readers are the next part, and the attentions that read the last one.
+    """
     pairs = [(one.after, following.before) for one, following in pairwise(found)]
     stream = found[-1].sublayer.stream if found else ""
     readers = [
@@ -248,18 +274,21 @@ def _handed_on(trace: Trace, found: list[Part], position: int) -> list[tuple[Ten
 
 
 def _joined(part: Part) -> Tensor:
-    """The stream behind a sublayer, by the model's own LayerNorm."""
+    """Return the stream after a sublayer, by the model's own LayerNorm."""
     norm = part.sublayer.layer_norm
-    return _own(norm, part.total) if part.sublayer.norm == "post" else part.total
+    return _apply_norm(norm, part.total) if part.sublayer.norm == "post" else part.total
 
 
 @torch.no_grad()
-def _own(norm: torch.nn.Module, x: Tensor) -> Tensor:
+def _apply_norm(norm: torch.nn.Module, x: Tensor) -> Tensor:
     return norm(x.to(norm.weight)).float().cpu()
 
 
 def _by_hand(part: Part) -> Tensor:
-    """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4) as its formula says, not by its module."""
+    """Return LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4).
+
+    It is computed from the formula, not by its module.
+    """
     x, norm = part.norm_input.double(), part.sublayer.layer_norm
     if part.sublayer.norm_name == "RMSNorm":
         return (
@@ -268,13 +297,13 @@ def _by_hand(part: Part) -> Tensor:
             * norm.weight.detach().double().cpu()
         )
     gain, bias = (t if t is None else t.detach().double().cpu() for t in (norm.weight, norm.bias))
-    middle = x - x.mean()
-    made = middle / (middle.square().mean() + norm.eps).sqrt() * (1 if gain is None else gain)
-    return made if bias is None else made + bias
+    centred = x - x.mean()
+    result = centred / (centred.square().mean() + norm.eps).sqrt() * (1 if gain is None else gain)
+    return result if bias is None else result + bias
 
 
 def _check(name: str, pairs: list[tuple[Tensor, Tensor]], rounding: float, sentence: str) -> Check:
-    """The largest difference within the pairs; NaN if one of them is none."""
+    """Return the largest difference within the pairs; NaN if one of them is NaN."""
     apart = torch.stack([(one - other).abs().max() for one, other in pairs])
     size = max(float(other.abs().max()) for _, other in pairs)
     return Check(name, float(apart.max()), rounding * max(1.0, size), sentence)

@@ -1,4 +1,7 @@
-"""Forward time of one layer of each kind against the length of its input, measured (beside Vaswani et al. 2017, Table 1)."""
+"""Measured forward time of one layer of each kind against the length of its input.
+
+To be compared with Vaswani et al. 2017, Table 1.
+"""
 
 import math
 import os
@@ -11,18 +14,18 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION
+from models.analysis.jacobian_reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION
 from models.architectures.encoder_decoder import ENCODER_SELF
 from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
-WARM_UP = 1  # passes before those that count
+WARM_UP = 1  # passes that are not counted
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The forward passes of one layer over `n` tokens, in seconds, each measured by itself."""
+    """Times of single forward passes of one layer over `n` tokens, in seconds."""
 
     layer: str
     n: int
@@ -41,8 +44,13 @@ def measure(
     lengths: Sequence[int] = LENGTHS,
     seed: int = 1,
 ) -> Iterator[Timing]:
-    """One batch row through one layer of each kind with `d` features in and out, every layer at one length before the next
-    length; a bidirectional RNN has d features in each direction. Raises ValueError for sizes there cannot be."""
+    """Yield timings of one layer of each kind with `d` features in and out, length by length.
+
+    The batch has one row; a bidirectional RNN has d features in each direction.
+
+    Raises:
+        ValueError: A size is impossible.
+    """
     if d < 1 or width % 2 == 0 or width < 1 or repetitions < 1 or min(lengths) < 1:
         raise ValueError(
             f"cannot measure d {d}, width {width}, {repetitions} repetitions, lengths {list(lengths)}"
@@ -91,16 +99,18 @@ def _timed(forward: Callable[[Tensor], Tensor], x: Tensor, repetitions: int) -> 
 
 
 def _wait(device: torch.device) -> None:
-    """Until the device has done what it was given; the CPU has already."""
+    """Wait until the device has finished; the CPU always has."""
     if device.type != "cpu":
         torch.accelerator.synchronize()
 
 
 def growth(timings: Sequence[Timing], layer: str) -> tuple[int, int, float] | None:
-    """(shortest, longest, slope) of the upper half of a layer's lengths: time ~ n^slope there, by least squares on both
-    logarithms. None with fewer than two lengths in it."""
-    mine = sorted((t for t in timings if t.layer == layer), key=lambda t: t.n)
-    upper = mine[len(mine) // 2 :]
+    """Return (shortest, longest, slope) of the upper half of a layer's lengths: time ~ n^slope.
+
+    Least squares on both logarithms; None with fewer than two lengths.
+    """
+    of_layer = sorted((t for t in timings if t.layer == layer), key=lambda t: t.n)
+    upper = of_layer[len(of_layer) // 2 :]
     if len(upper) < 2:
         return None
     slope, _ = linear_regression(
@@ -110,7 +120,7 @@ def growth(timings: Sequence[Timing], layer: str) -> tuple[int, int, float] | No
 
 
 def machine(device: torch.device) -> str:
-    """Where it is measured, in words."""
+    """Describe the machine in words."""
     threads = torch.get_num_threads()
     where = f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}"
     if device.type == "cuda":

@@ -1,8 +1,8 @@
-"""How much a decoding step computes, counted from the sizes of the model: multiply–adds of its matrix products.
+"""Work of a decoding step: multiply–adds of its matrix products, from the sizes of the model.
 
-The counts follow `decode` of each architecture line by line; LayerNorm, softmax, the gates of an RNN's cell and additions
-are left out, as is usual. A step with a cache computes one new position and keeps the rest: keys and values, or in an RNN
-the state and U h.
+The counts follow `decode` of each architecture line by line. LayerNorm, softmax, the gates of an
+RNN's cell and additions are left out, as usual. A step with a cache computes one new position and
+keeps the rest: keys and values, or in an RNN the state and U h.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,10 @@ GATES = {"tanh": 1, "gru": 3}  # matrices of an RNN's cell, each for its input a
 
 @dataclass(frozen=True)
 class MultiplyAdds:
-    """Multiply–adds of the decoder at each step of a run, with a cache and without, and of one `decode` call over all of it."""
+    """Multiply–adds of the decoder at each step of a run, with a cache and without.
+
+    `parallel` is one `decode` call over all positions.
+    """
 
     cached: tuple[int, ...]
     uncached: tuple[int, ...]
@@ -29,20 +32,25 @@ class MultiplyAdds:
 def decoder_pass(
     config: Config, new: int, keys: int, source: int, *, memory_cached: bool = False
 ) -> int:
-    """Multiply–adds of one `decode` call: `new` positions, of `keys` so far, over a source of `source` tokens, of which
-    nothing has to be computed again if `memory_cached`."""
+    """Return the multiply–adds of one `decode` call.
+
+    It computes `new` positions out of `keys` so far, over `source` tokens, whose projections are
+    reused if `memory_cached`.
+    """
     return _PASSES[type(config)](config, new, keys, source, memory_cached)
 
 
 def is_counted(config: Config) -> bool:
-    """Whether the products of a model's decoder are known here, line by line."""
+    """Return True if the decoder's products are known here."""
     return type(config) in _PASSES
 
 
 def count_multiply_adds(config: Config, source: int, steps: int, opening: int = 1) -> MultiplyAdds:
-    """The work of a run of `steps` steps over a source of `source` tokens, the first of which reads `opening` tokens: <s>, or
-    a prompt."""
-    whole = opening + steps - 1  # positions that are there at the last step
+    """Return the work of a run of `steps` steps over a source of `source` tokens.
+
+    The first step reads `opening` tokens: <s>, or a prompt.
+    """
+    whole = opening + steps - 1  # positions at the last step
     every = range(opening, whole + 1)  # and at each
     return MultiplyAdds(
         cached=tuple(
@@ -90,9 +98,8 @@ def _self_attention(
     config: TransformerConfig | AttentionOnlyConfig | GPTConfig, new: int, keys: int
 ) -> int:
     d = config.d_model
-    return (
-        4 * new * d * d + _scores(config, new, keys) + new * keys * d
-    )  # W_Q W_K W_V W_O; scores; weighted sum
+    # W_Q W_K W_V W_O; scores; weighted sum
+    return 4 * new * d * d + _scores(config, new, keys) + new * keys * d
 
 
 def _cross_attention(
@@ -100,15 +107,17 @@ def _cross_attention(
 ) -> int:
     d = config.d_model
     memory = 0 if memory_cached else 2 * source * d * d  # W_K W_V
-    return (
-        2 * new * d * d + memory + _scores(config, new, source) + new * source * d
-    )  # W_Q W_O; scores; weighted sum
+    # W_Q W_O; scores; weighted sum
+    return 2 * new * d * d + memory + _scores(config, new, source) + new * source * d
 
 
 def _scores(
     config: TransformerConfig | AttentionOnlyConfig | GPTConfig, new: int, keys: int
 ) -> int:
-    """q·k, or v·tanh, and before that q·M, or W q of the new and U k of all keys, which no cache keeps."""
+    """Return the work of q·k or v·tanh, with the projection before it.
+
+    That is q·M, or W q of the new and U k of all keys, which no cache keeps.
+    """
     d, d_head = config.d_model, config.d_model // config.n_heads
     before = {"general": new, "additive": new + keys}.get(config.similarity, 0) * d * d_head
     return before + new * keys * d

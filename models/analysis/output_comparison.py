@@ -1,4 +1,4 @@
-"""What two runs of one input say of the same things: the hidden tokens, the class, or the answer that the first of them found."""
+"""Comparison of two runs on one input: hidden tokens, class, or answer span."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,11 @@ from models.trace.outputs import (
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """Log-probabilities in nats of the same things in both runs. `what` they are in the singular; "" where there is nothing to
-    compare. `guessed` are those of `names` that nobody knows: where [MASK] was typed, it is the first run's own first guess."""
+    """Log-probabilities in nats of the same items in both runs.
+
+    `what` names an item in the singular; "" if nothing can be compared. `guessed` marks the `names`
+    without a reference: for a typed [MASK], the name is the first run's own first guess.
+    """
 
     what: str = ""
     names: tuple[str, ...] = ()
@@ -27,18 +30,18 @@ class OutputComparison:
 
 
 def compare_outputs(before: Trace, after: Trace) -> OutputComparison:
-    """Of the first output of a model that does not write that says something."""
+    """Compare the first comparable output of a model that does not generate."""
     outputs = [
         (output, after.outputs[name])
         for name, output in before.outputs.items()
         if type(output) in _OF
     ]
-    found = (_OF[type(one)](before, one, other) for one, other in outputs)
-    return next((both for both in found if both.names), OutputComparison())
+    comparisons = (_OF[type(one)](before, one, other) for one, other in outputs)
+    return next((comparison for comparison in comparisons if comparison.names), OutputComparison())
 
 
 def _hidden(trace: Trace, before: MaskedToken, after: MaskedToken) -> OutputComparison:
-    """The tokens that were hidden; where [MASK] was typed, the most probable one before."""
+    """Compare the hidden tokens; for a typed [MASK], the most probable one before."""
     row, rows = trace.streams[before.stream], range(len(before.positions))
     guessed = tuple(label is None for label in before.labels)
     tokens = [int(before.logits[i].argmax()) if guessed[i] else before.labels[i] for i in rows]
@@ -54,14 +57,14 @@ def _hidden(trace: Trace, before: MaskedToken, after: MaskedToken) -> OutputComp
 
 
 def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) -> OutputComparison:
-    """The most probable class before."""
+    """Compare the class that was most probable before."""
     best = int(before.logits.argmax())
     both = ((float(output.logits.float().log_softmax(-1)[best]),) for output in (before, after))
     return OutputComparison("class", (before.predicted,), (False,), *both)
 
 
 def _labels(trace: Trace, before: TokenClasses, after: TokenClasses) -> OutputComparison:
-    """The most probable class of each token of the text before."""
+    """Compare the class of each token that was most probable before."""
     row, best = trace.streams[before.stream], before.logits.argmax(-1)
     typed = [i for i, offset in enumerate(row.offsets) if offset is not None]
     names = tuple(f"{row.tokens[i]}: {before.predicted[i]}" for i in typed)
@@ -70,7 +73,7 @@ def _labels(trace: Trace, before: TokenClasses, after: TokenClasses) -> OutputCo
 
 
 def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:
-    """Where the answer began and ended before."""
+    """Compare the start and end that the answer had before."""
     names = tuple(
         f"{edge}: {trace.streams[before.stream].tokens[i]}"
         for edge, i in (("start", before.start), ("end", before.end))

@@ -1,4 +1,4 @@
-"""What a table of position vectors can and cannot do, in numbers: tell positions apart, and shift by a fixed step."""
+"""Measures of position tables: how well they tell positions apart, and shifts by a fixed step."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,14 @@ Table = Float[Tensor, "n d_model"]
 
 
 def rotation(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """R_k, in float64: turns each pair of dimensions by k / 10000^e, e of its even dimension; the same for all pos.
+    """R_k in float64: turns each pair of dimensions by k / 10000^e, e of its even dimension.
 
-    PE(pos+k) = R_k·PE(pos) where a pair is (sin, cos) of one angle (Vaswani et al. 2017, §3.5); "sin-sin" has no such
-    pairs, so there it fails. Raises ValueError for an odd d_model."""
+    PE(pos+k) = R_k·PE(pos) for all pos if a pair is (sin, cos) of one angle (Vaswani et al. 2017,
+    §3.5); "sin-sin" has no such pairs, so it fails there.
+
+    Raises:
+        ValueError: `d_model` is odd.
+    """
     if d_model % 2:
         raise ValueError(f"d_model must be even to pair its dimensions, not {d_model}")
     angle = k / 10000 ** exponents(formula, d_model)[0::2]
@@ -28,20 +32,25 @@ def rotation(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_mod
 
 
 def rotation_miss(formula: str, k: int, n: int, d_model: int) -> float:
-    """By how much R_k·PE(pos) misses PE(pos+k) over n positions (root mean square, 1 = their length)."""
+    """Return the error of R_k·PE(pos) as PE(pos+k) over n positions.
+
+    It is the root mean square, relative to their length.
+    """
     table = formula_table(formula, n + k, d_model)
     return _miss(table[:n] @ rotation(formula, k, d_model).T, table[k:])
 
 
 def best_linear_miss(formula: str, k: int, n: int, d_model: int) -> float:
-    """The same for the best single matrix there is, found by least squares over these n positions.
+    """Return that error for the best single matrix, by least squares over these n positions.
 
-    Raises ValueError for n < 2·d_model: with so few positions a matrix could fit anything."""
+    Raises:
+        ValueError: n < 2·d_model: with so few positions a matrix could fit anything.
+    """
     if n < 2 * d_model:
         raise ValueError(f"n ({n}) must be at least twice d_model ({d_model})")
     table = formula_table(formula, n + k, d_model)
-    here, there = table[:n], table[k:]
-    return _miss(here @ torch.linalg.lstsq(here, there, driver="gelsd").solution, there)
+    here, shifted = table[:n], table[k:]
+    return _miss(here @ torch.linalg.lstsq(here, shifted, driver="gelsd").solution, shifted)
 
 
 def _miss(predicted: Tensor, true: Tensor) -> float:
@@ -50,7 +59,7 @@ def _miss(predicted: Tensor, true: Tensor) -> float:
 
 @dataclass(frozen=True)
 class SimilarityByDistance:
-    """PE(pos)·PE(pos+k) for each distance k: its mean, least and largest value over all pos."""
+    """PE(pos)·PE(pos+k) for each distance k: mean, least and largest over all pos."""
 
     mean: Float[Tensor, "n"]
     least: Float[Tensor, "n"]
@@ -58,17 +67,17 @@ class SimilarityByDistance:
 
     @property
     def floor(self) -> float:
-        """PE·PEᵀ of the two positions least alike, as a share of the vectors' mean squared length; 1 = all the same."""
+        """PE·PEᵀ of the two least similar positions, relative to the mean squared length."""
         return float(self.least.min() / self.mean[0])
 
     @property
     def spread(self) -> float:
-        """The largest gap between two places at one distance; 0 if only the distance counts."""
+        """Largest gap between two positions at one distance; 0 if only the distance counts."""
         return float((self.largest - self.least).max())
 
 
 def similarity_by_distance(table: Table) -> SimilarityByDistance:
-    """PE·PEᵀ along its diagonals."""
+    """Return PE·PEᵀ along its diagonals."""
     products = table.double() @ table.double().T
     diagonals = [products.diagonal(k) for k in range(len(table))]
     mean, least, largest = (
@@ -79,7 +88,7 @@ def similarity_by_distance(table: Table) -> SimilarityByDistance:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """For each position, the most similar other one (the nearest by Euclidean distance), and how far it is."""
+    """For each position, the nearest other one by Euclidean distance, and that distance."""
 
     nearest: Int[Tensor, "n"]
     distance: Float[Tensor, "n"]
@@ -94,20 +103,24 @@ class Neighbours:
 
     @property
     def least(self) -> float:
-        """The distance of the closest pair."""
+        """Distance of the closest pair."""
         return float(self.distance.min())
 
     @property
     def aliased(self) -> int:
-        """How many positions resemble some position further away more than the ones just beside them."""
+        """Number of positions that resemble a distant position more than the adjacent ones."""
         here = torch.arange(len(self.nearest))
         return int(((self.nearest - here).abs() > 1).sum())
 
 
 def neighbours(table: Table) -> Neighbours:
-    """Who is nearest to whom; where an adjacent position ties with a further one to rounding, the adjacent one counts.
+    """Return the nearest neighbour of each position.
 
-    Raises ValueError for fewer than two positions."""
+    If an adjacent position ties with a further one up to rounding, the adjacent one counts.
+
+    Raises:
+        ValueError: There are fewer than two positions.
+    """
     if len(table) < 2:
         raise ValueError(f"{len(table)} position has no neighbour; at least 2 are needed")
     table = table.double()
@@ -118,20 +131,23 @@ def neighbours(table: Table) -> Neighbours:
     here = torch.arange(len(table))
     length = float(table.pow(2).sum(1).mean().sqrt())
     for beside in (here - 1, here + 1):
-        there = beside.clamp(0, len(table) - 1)
-        tie = apart[here, there] <= distance + 1e-9 * max(length, 1.0)
-        nearest = torch.where(tie, there, nearest)
+        adjacent = beside.clamp(0, len(table) - 1)
+        tie = apart[here, adjacent] <= distance + 1e-9 * max(length, 1.0)
+        nearest = torch.where(tie, adjacent, nearest)
     return Neighbours(nearest, distance, length)
 
 
 def n_varying(table: Table, least: float = 0.01) -> int:
-    """How many dimensions change by at least `least` anywhere in the table; the others say nothing about position."""
+    """Return the number of dimensions that change by at least `least` anywhere in the table."""
     return int(((table.amax(0) - table.amin(0)) >= least).sum())
 
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Added and concatenated, each projected, computed independently: (x + p)·W and [x; p]·[W; W]."""
+    """Addition and concatenation, each projected, computed independently.
+
+    (x + p)·W and [x; p]·[W; W].
+    """
 
     added: Float[Tensor, "n d_out"]
     concatenated: Float[Tensor, "n d_out"]
@@ -139,14 +155,14 @@ class Concatenated:
 
     @property
     def difference(self) -> float:
-        """The largest difference between the two."""
+        """Largest difference between the two."""
         return float((self.added - self.concatenated).abs().max())
 
 
 def add_or_concatenate(
     x: Float[Tensor, "n d_model"], p: Float[Tensor, "n d_model"], W: Float[Tensor, "d_model d_out"]
 ) -> Concatenated:
-    """Adding p to x and projecting with W is concatenating them and projecting with W stacked on itself."""
+    """Add p to x and project with W, and concatenate them and project with stacked W."""
     both = torch.cat([x, p], dim=1)  # (n, 2·d_model)
     eye = torch.eye(x.shape[1], dtype=x.dtype)
     return Concatenated((x + p) @ W, both @ torch.cat([W, W]), both @ torch.cat([eye, eye]))
@@ -154,7 +170,10 @@ def add_or_concatenate(
 
 @dataclass(frozen=True)
 class FormulaMeasures:
-    """One formula at one size, measured. Shifts are over `n_fit` positions, enough that a matrix cannot fit by luck."""
+    """Measures of one formula at one size.
+
+    Shifts are measured over `n_fit` positions, enough that a matrix cannot fit by chance.
+    """
 
     formula: str
     table: Table
@@ -168,7 +187,7 @@ class FormulaMeasures:
 
 
 def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
-    """Everything above for one of FORMULAS over n positions (at least 2), in float64."""
+    """Return all measures of one of FORMULAS over n positions (at least 2), in float64."""
     table = formula_table(formula, n, d_model)
     n_fit = max(n, 4 * d_model)
     return FormulaMeasures(

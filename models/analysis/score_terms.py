@@ -1,4 +1,4 @@
-"""A score as a sum: what a query and a key become, how they meet number by number, and the terms that add up."""
+"""A score as a sum: query and key as compared, their elementwise products, and the terms."""
 
 from dataclasses import dataclass
 
@@ -11,22 +11,20 @@ from models.layers.similarity import TIMES, Similarity
 
 @dataclass(frozen=True)
 class Comparison:
-    """One query beside every key under a similarity; the terms of a key sum to its score."""
+    """One query and every key under a similarity; the terms of a key sum to its score."""
 
     q: Float[Tensor, "d"]  # the query as it is compared: q, q/‖q‖, q·M or W q
     k: Float[Tensor, "key d"]  # the keys as they are compared: k, k/‖k‖, k or U k
-    elementwise: Float[
-        Tensor, "key d"
-    ]  # e = q∘k, number by number; for the additive one tanh(q + k)
-    terms: Float[
-        Tensor, "key d"
-    ]  # e; for the scaled dot product e/√d, the cosine t·e, the additive one v∘e
+    # e = q∘k; additive: tanh(q + k)
+    elementwise: Float[Tensor, "key d"]
+    # e; scaled dot product: e/√d; cosine: t·e; additive: v∘e
+    terms: Float[Tensor, "key d"]
 
 
 def sides(
     similarity: Similarity, q: Float[Tensor, "*query d"], k: Float[Tensor, "*key e"]
 ) -> tuple[Float[Tensor, "*query f"], Float[Tensor, "*key f"]]:
-    """Queries and keys as they are compared, vector by vector."""
+    """Return queries and keys as they are compared, vector by vector."""
     learned = similarity.learned
     if similarity.name == "additive":
         return F.linear(q, learned["W"]), F.linear(k, learned["U"])
@@ -36,7 +34,7 @@ def sides(
 
 
 def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]) -> Comparison:
-    """One query beside every key, by the readable route of models/layers/similarity.py taken apart."""
+    """Compare one query with every key, by the readable route of models/layers/similarity.py."""
     q, k = sides(similarity, q, k)
     elementwise = (q + k).tanh() if similarity.name == "additive" else q * k
     terms = {

@@ -1,4 +1,4 @@
-"""The scores of one head by how far apart query and key stand, and what turning alone makes of one query and one key."""
+"""Scores of one head by the distance between query and key, and the effect of rotation alone."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,10 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class ScoresByDistance:
-    """Scaled, before the mask: mean, least and largest over all pairs whose query stands `distance` tokens behind the key."""
+    """Scaled scores before the mask: mean, least and largest over all pairs at a distance.
+
+    `distance` is the query's position minus the key's.
+    """
 
     distance: Int[Tensor, "m"]
     mean: Float[Tensor, "m"]
@@ -23,7 +26,10 @@ class ScoresByDistance:
 
 
 def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> ScoresByDistance:
-    """Of all pairs of a text, or of those whose key does not stand behind the query. Some rows at a time."""
+    """Return the scores by distance, of all pairs or of those whose key is not after the query.
+
+    Computed some rows at a time.
+    """
     n = site.n_query
     site, size = site.read("q", "k"), 2 * n - 1
     total, pairs = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.long)
@@ -37,16 +43,20 @@ def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> Sc
         pairs.index_add_(0, place, torch.ones_like(place))
         least.scatter_reduce_(0, place, scores, "amin")
         largest.scatter_reduce_(0, place, scores, "amax")
-    kept = slice(n - 1 if back_only else 0, None)
+    selected = slice(n - 1 if back_only else 0, None)
     mean = (total / pairs).float()
     return ScoresByDistance(
-        torch.arange(1 - n, n)[kept], mean[kept], least[kept], largest[kept], pairs[kept]
+        torch.arange(1 - n, n)[selected],
+        mean[selected],
+        least[selected],
+        largest[selected],
+        pairs[selected],
     )
 
 
 @dataclass(frozen=True)
 class RotatedPair:
-    """The query and key of two tokens of a text, each (1, d_head), and the `places` where they stand there."""
+    """Query and key of two tokens of a text, each (1, d_head), and their positions, `places`."""
 
     site: AttentionSite
     rotation: Rotation
@@ -55,8 +65,11 @@ class RotatedPair:
     places: tuple[int, int]
 
     def scores(self, shift: int = 0) -> Float[Tensor, "n"]:
-        """At each distance 0, 1, …: both turned back, the key turned to `shift` and the query to so far behind it, as far as the
-        rotation goes."""
+        """Return the score at each distance 0, 1, … with both vectors rotated anew.
+
+        The key is rotated to position `shift`, the query to each later position of the rotation
+        table.
+        """
         query, key = self._unrotated()
         places = torch.arange(shift, len(self.rotation.cos))
         queries = self.rotation.rotate(query.expand(len(places), -1), places)
@@ -64,7 +77,7 @@ class RotatedPair:
 
     @property
     def miss(self) -> float:
-        """By how much both, turned back and again, differ from what they are."""
+        """Error of rotating both back and forth again."""
         pairs = zip(self._unrotated(), (self.query, self.key), self.places, strict=True)
         return max(
             float((self.rotation.rotate(bare, torch.tensor([at])) - t).abs().max())
@@ -73,7 +86,7 @@ class RotatedPair:
 
     @property
     def length(self) -> float:
-        """|q|·|k|: no score is larger."""
+        """|q|·|k|: the largest possible score."""
         return float(self.query.norm() * self.key.norm())
 
     def _unrotated(self) -> tuple[Tensor, Tensor]:
@@ -84,7 +97,7 @@ class RotatedPair:
 def rotated_pair(
     site: AttentionSite, rotation: Rotation, head: int, query: int, key: int
 ) -> RotatedPair:
-    """Of the query of one token of the text and the key of another."""
+    """Return the query of one token of the text and the key of another."""
     q, k = site.q[0, head], site.k[0, head * site.k.shape[1] // site.n_heads]
-    own = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))
-    return RotatedPair(site, rotation, *own, (query, key))
+    vectors = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))
+    return RotatedPair(site, rotation, *vectors, (query, key))

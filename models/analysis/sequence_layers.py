@@ -1,8 +1,9 @@
-"""Four layers that carry one token's vector to another: RNN, bidirectional RNN, CNN, self-attention; what each computes,
-what it can reach in how many steps, and in which order (Vaswani et al. 2017, Table 1 and §4).
+"""Four layers that carry information between tokens: RNN, bidirectional RNN, CNN, self-attention.
 
-Each is one layer from x (n, d_in) to y (n, d_out) and one sequence, without padding. `jacobian_norms.py` differentiates them;
-the RNNs stand here gate by gate for that, and tests hold them against torch's own.
+Each knows what it computes, its reach in how many steps, and in which order (Vaswani et al. 2017,
+Table 1 and §4). It maps x (n, d_in) to y (n, d_out) for one sequence without padding.
+`jacobian_norms.py` differentiates them; the RNNs are spelled out gate by gate for that, and tests
+compare them with torch's own.
 """
 
 from collections.abc import Callable
@@ -19,16 +20,23 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
 FORWARD, BACKWARD = "forward", "backward"
-_NAMES = {FORWARD: "", BACKWARD: "_reverse"}  # the ends of torch's parameter names
+_NAMES = {FORWARD: "", BACKWARD: "_reverse"}  # suffixes of torch's parameter names
 
 
-def elman(wx: Tensor, uh: Tensor, h: Tensor) -> Tensor:
+Units = Float[Tensor, "*batch d_hidden"]
+Gates = Float[Tensor, "*batch gates_hidden"]  # 3·d_hidden
+
+
+def elman(wx: Units, uh: Units, h: Units) -> Units:
     """h_t = tanh(W x_t + U h_{t−1} + b) (Elman 1990), from W x_t + b_W and U h_{t−1} + b_U."""
     return (wx + uh).tanh()
 
 
-def gru(wx: Tensor, uh: Tensor, h: Tensor) -> Tensor:
-    """h_t = (1 − z)∘n + z∘h_{t−1} (Cho et al. 2014, as torch computes it), from W x_t + b_W and U h_{t−1} + b_U of r, z and n."""
+def gru(wx: Gates, uh: Gates, h: Units) -> Units:
+    """h_t = (1 − z)∘n + z∘h_{t−1} (Cho et al. 2014, as in torch).
+
+    From W x_t + b_W and U h_{t−1} + b_U of r, z and n.
+    """
     (wx_r, wx_z, wx_n), (uh_r, uh_z, uh_n) = wx.chunk(3, dim=-1), uh.chunk(3, dim=-1)
     r, z = (wx_r + uh_r).sigmoid(), (wx_z + uh_z).sigmoid()
     n = (wx_n + r * uh_n).tanh()
@@ -37,21 +45,23 @@ def gru(wx: Tensor, uh: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of a recurrence. W (gates·d_hidden, d_in) and U (gates·d_hidden, d_hidden) hold the gates one above
-    the other, as in torch; `step` is `elman` or `gru`, a function of each unit by itself."""
+    """One direction of a recurrence.
+
+    W and U stack the gates as torch does; `step` is `elman` or `gru`, which act on each unit alone.
+    """
 
     step: Callable[[Tensor, Tensor, Tensor], Tensor]
-    W: Tensor
-    U: Tensor
-    b_W: Tensor
-    b_U: Tensor
+    W: Float[Tensor, "gates_hidden d_in"]
+    U: Float[Tensor, "gates_hidden d_hidden"]
+    b_W: Float[Tensor, "gates_hidden"]
+    b_U: Float[Tensor, "gates_hidden"]
 
     @property
     def d_hidden(self) -> int:
         return self.U.shape[1]
 
     def states(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_hidden"]:
-        """h_1 … h_n from h_0 = 0, in the order of x."""
+        """Return h_1 … h_n from h_0 = 0, in the order of x."""
         h, states = x.new_zeros(self.d_hidden), []
         for wx in F.linear(x, self.W, self.b_W):
             h = self.step(wx, F.linear(h, self.U, self.b_U), h)
@@ -67,7 +77,11 @@ class Recurrent:
 
     @classmethod
     def of(cls, module: nn.RNN | nn.GRU, *names: str) -> "Recurrent":
-        """These directions of torch's module, on the CPU. Raises ValueError for a direction it does not have."""
+        """Copy these directions of torch's module to the CPU.
+
+        Raises:
+            ValueError: The module does not have such a direction.
+        """
         if BACKWARD in names and not module.bidirectional:
             raise ValueError("this recurrence reads forward only")
         step = gru if isinstance(module, nn.GRU) else elman
@@ -89,7 +103,7 @@ class Recurrent:
         )
 
     def steps(self, n: int) -> Int[Tensor, "n n"]:
-        """One cell reads x_j, then one cell a token on the way to y_i. 0 = no way at all."""
+        """Return the steps from x_j to y_i: one cell reads x_j, then one per token. 0 = no path."""
         chain = torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-1)  # h_t reads h_{t−1}
         ways = {FORWARD: chain, BACKWARD: chain.T}
         return 1 + torch.stack([hops(ways[name]) for name in self.directions]).amax(0)
@@ -98,7 +112,7 @@ class Recurrent:
         return self.steps(n) > 0
 
     def schedule(self, n: int) -> list[list[int]]:
-        """The positions that each sequential step computes; both directions run side by side."""
+        """Return the positions of each sequential step; both directions run in parallel."""
         order = {FORWARD: range(n), BACKWARD: reversed(range(n))}
         return [
             sorted(set(step))
@@ -108,14 +122,18 @@ class Recurrent:
 
 @dataclass(frozen=True)
 class Convolutional:
-    """`depth` convolutions of odd `width` over the positions, each followed by tanh; zeros stand beyond the ends."""
+    """`depth` zero-padded convolutions of odd `width` over the positions, each with tanh."""
 
     kernels: tuple[Tensor, ...]  # each (d_out, d_in, width)
     biases: tuple[Tensor, ...]
 
     @classmethod
     def random(cls, d_in: int, d_out: int, width: int, depth: int, seed: int) -> "Convolutional":
-        """As torch initialises nn.Conv1d. Raises ValueError for an even width or no layer."""
+        """Initialise as torch does nn.Conv1d.
+
+        Raises:
+            ValueError: The width is even, or there is no layer.
+        """
         if width < 1 or width % 2 == 0 or depth < 1:
             raise ValueError(
                 f"a convolution needs an odd width and a depth of at least 1, not {width} and {depth}"
@@ -138,7 +156,7 @@ class Convolutional:
 
     @property
     def field(self) -> int:
-        """The receptive field: depth·(width − 1) + 1 tokens."""
+        """Receptive field: depth·(width − 1) + 1 tokens."""
         return self.depth * (self.width - 1) + 1
 
     def __call__(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
@@ -148,7 +166,7 @@ class Convolutional:
         return y[0].T
 
     def steps(self, n: int) -> Int[Tensor, "n n"]:
-        """How many such layers, one on the other, it takes; this stack has `depth` of them. 0 = no number is enough."""
+        """Return the number of stacked layers needed; this stack has `depth`. 0 = out of reach."""
         apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
         needed = hops(apart <= self.width // 2)
         return torch.where(needed < 0, 0, needed.clamp(min=1))
@@ -158,19 +176,22 @@ class Convolutional:
         return (needed > 0) & (needed <= self.depth)
 
     def schedule(self, n: int) -> list[list[int]]:
-        """A layer computes all its positions at once."""
+        """Return all positions for each layer: each computes them at once."""
         return [list(range(n)) for _ in range(self.depth)]
 
 
 @dataclass(frozen=True)
 class SelfAttention:
-    """Multi-head self-attention, W_O included, without mask, residual and LayerNorm."""
+    """Multi-head self-attention with W_O, without mask, residual and LayerNorm."""
 
     module: MultiHeadAttention
 
     @classmethod
     def random(cls, d_model: int, seed: int) -> "SelfAttention":
-        """As our Transformer initialises it, with as many heads, up to 8, as divide d_model."""
+        """Initialise as our Transformer does, with up to 8 heads.
+
+        Their number is the largest of 8, 4, 2, 1 that divides d_model.
+        """
         heads = next(h for h in (8, 4, 2, 1) if d_model % h == 0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -180,14 +201,14 @@ class SelfAttention:
         return self.module(x[None], x[None], Mask())[0]
 
     def steps(self, n: int) -> Int[Tensor, "n n"]:
-        """One, however far."""
+        """Return 1 for every pair."""
         return hops(torch.ones(n, n, dtype=torch.bool)).clamp(min=1)
 
     def reaches(self, n: int) -> Bool[Tensor, "n n"]:
         return self.steps(n) > 0
 
     def schedule(self, n: int) -> list[list[int]]:
-        """All positions at once."""
+        """Return all positions as a single step."""
         return [list(range(n))]
 
 
@@ -195,13 +216,16 @@ Layer = Recurrent | Convolutional | SelfAttention
 
 
 def hops(reads: Bool[Tensor, "n n"]) -> Int[Tensor, "n n"]:
-    """The least number of edges from j to i where `reads[i, j]` says that i reads j; 0 from i to i, −1 where none lead."""
+    """Return the least number of edges from j to i, where `reads[i, j]` is an edge from j to i.
+
+    0 from i to i; −1 without a path.
+    """
     n = len(reads)
-    there, found = torch.eye(n, dtype=torch.bool), torch.full((n, n), -1)
+    reached, result = torch.eye(n, dtype=torch.bool), torch.full((n, n), -1)
     for step in range(n):
-        new = there & (found < 0)
+        new = reached & (result < 0)
         if not new.any():
             break
-        found[new] = step
-        there = (reads.float() @ there.float()) > 0
-    return found
+        result[new] = step
+        reached = (reads.float() @ reached.float()) > 0
+    return result

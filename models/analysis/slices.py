@@ -1,17 +1,20 @@
-"""Some rows of an attention's weights at a time, so that a long text's are never all there."""
+"""Slices of an attention's rows, so that the weights of a long text are never all in memory."""
 
 from models.trace import AttentionSite
 
-CELLS = 2**20  # weights worked out together
+CELLS = 2**20  # weights computed together
 
 
 def row_slices(site: AttentionSite, heads: int = 1) -> list[slice]:
-    """The queries, as many at a time as CELLS weights of so many heads allow."""
+    """Return slices of the queries of at most CELLS weights over this number of heads."""
     step = max(1, CELLS // (site.n_key * heads))
     return [slice(start, min(start + step, site.n_query)) for start in range(0, site.n_query, step)]
 
 
 def slice_with(site: AttentionSite, query: int, heads: int = 1) -> tuple[slice, int]:
-    """The slice that a query is in, and its place there: worked out with the same others it has the same last digit."""
+    """Return the slice with a query, and the query's index in it.
+
+    Computed together with the same others, a row has the same last digit.
+    """
     rows = next(rows for rows in row_slices(site, heads=heads) if query < rows.stop)
     return rows, query - rows.start

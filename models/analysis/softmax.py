@@ -1,4 +1,4 @@
-"""Softmax, and what dividing the scores by √d_k does to it: how evenly a row is spread, and how strongly it answers."""
+"""Softmax, and the effect of dividing scores by √d_k: how spread out and how sensitive rows are."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,15 @@ from models.trace import AttentionSite
 
 
 def entropy(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
-    """−Σ p·ln p in nats: 0 if one key has everything, ln n if n keys share alike."""
+    """Return −Σ p·ln p in nats: 0 if one key has all the weight, ln n if n keys share it."""
     return torch.special.entr(weights).sum(-1)
 
 
 def gradient_norm(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
-    """‖∂ weights/∂ scores‖ = ‖diag(p) − p·pᵀ‖ (Frobenius), without the n × n matrix: √(Σp² − 2Σp³ + (Σp²)²), in double because
-    near a settled softmax the three terms almost cancel."""
+    """‖∂ weights/∂ scores‖ = ‖diag(p) − p·pᵀ‖ (Frobenius) = √(Σp² − 2Σp³ + (Σp²)²).
+
+    In double precision, because near a one-hot row the three terms almost cancel.
+    """
     p = weights.double()
     squares = p.square().sum(-1)
     return (squares - 2 * p.pow(3).sum(-1) + squares.square()).clamp(min=0).sqrt().to(weights.dtype)
@@ -25,8 +27,10 @@ def gradient_norm(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What dividing q·k by `divisor` makes of one or more rows. `gradient` is gradient_norm: how strongly the weights
-    answer when a score, q·k/divisor, moves."""
+    """Effect of dividing q·k by `divisor` on one or more rows.
+
+    `gradient` is gradient_norm, the sensitivity of the weights to a score q·k/divisor.
+    """
 
     divisor: float
     scores: Float[Tensor, "*rows key"]
@@ -36,8 +40,10 @@ class Scaling:
 
     @property
     def product_gradient(self) -> Float[Tensor, "*rows"]:
-        """‖∂ weights/∂(q·k)‖: how strongly the weights answer when a product q·k moves, which by the chain rule is the
-        gradient divided by the divisor. This is what reaches q and k."""
+        """‖∂ weights/∂(q·k)‖, the gradient that reaches q and k.
+
+        By the chain rule it is `gradient` divided by the divisor.
+        """
         return self.gradient / self.divisor
 
 
@@ -45,9 +51,12 @@ def scaling(
     raw: Float[Tensor, "*rows key"],
     allowed: Bool[Tensor, "*rows key"],
     divisor: float,
-    added: Tensor | float = 0.0,
+    added: Float[Tensor, "*rows key"] | float = 0.0,
 ) -> Scaling:
-    """softmax(q·k/divisor + added) over the allowed keys. √d_head is the model's own divisor, 1 leaves scaling out (§3.2.1)."""
+    """softmax(q·k/divisor + added) over the allowed keys (Vaswani et al. 2017, §3.2.1).
+
+    √d_head is the model's own divisor; 1 leaves scaling out.
+    """
     if not divisor > 0:
         raise ValueError(f"the divisor must be positive, not {divisor}")
     scores = raw / divisor + added
@@ -56,7 +65,7 @@ def scaling(
 
 
 def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
-    """q·k of one head, with the terms that are divided together with it, neither scaled nor masked."""
+    """Return q·k of one head with the terms that share its divisor, neither scaled nor masked."""
     every, key_head = torch.arange(site.n_query), head // (site.n_heads // site.k.shape[1])
     divided = (
         term.divisor * term.scores(head, every, site.n_key, batch)
@@ -67,7 +76,7 @@ def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, 
 
 
 def undivided_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
-    """What is added to one head's scores after the division; 0 in most models."""
+    """Return the terms added to one head's scores after the division; 0 in most models."""
     every = torch.arange(site.n_query)
     added = (term.scores(head, every, site.n_key, batch) for term in site.terms if not term.divisor)
     return sum(added, torch.zeros(site.n_query, site.n_key))

@@ -1,4 +1,4 @@
-"""Each step of a head's walk, held against another route to the same numbers."""
+"""Checks of each step of a head's walk against another route to the same numbers."""
 
 import torch
 from torch import Tensor
@@ -10,9 +10,11 @@ from models.trace import AttentionSite, Trace
 
 
 def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list[Check]:
-    """Each step of the walk against another route to the same numbers.
+    """Check each step of the walk against another route to the same numbers.
 
-    Limits are as in models.analysis.checks: 1e-5 of the size of what is summed, more for what a model made in half precision."""
+    Limits are as in models.analysis.checks: 1e-5 of the size of what is summed, more in half
+    precision.
+    """
     w = walk(site, query, head)
     terms = torch.cat([w.comparison.terms, *(term.products for term in w.named_terms)], -1)
     score = " + ".join([site.similarity.formula, *(term.name for term in w.named_terms)])
@@ -45,30 +47,30 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
 
 
 def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check]:
-    """Where q, k and v come from, and that the heads make up the sublayer's output."""
-    every = heads(trace, site, w.query)
-    again = torch.cat(
+    """Check the projections to q, k and v, and the sum of the heads."""
+    heads_of_query = heads(trace, site, w.query)
+    differences = torch.cat(
         [
             _projected(site, "W_Q", w.head, w.a) - w.q,
             *(
-                (_projected(site, name, w.head, w.memory) - made).flatten()
-                for name, made in (("W_K", w.k), ("W_V", w.v))
+                (_projected(site, name, w.head, w.memory) - recorded).flatten()
+                for name, recorded in (("W_K", w.k), ("W_V", w.v))
             ),
         ]
     )
-    own = trace.activations[f"{site.name}.attn_out"].value[0, w.query]
+    attn_out = trace.activations[f"{site.name}.attn_out"].value[0, w.query]
     return [
         _check(
             "projections give q, k and v",
-            again,
+            differences,
             torch.cat([w.q, w.k.flatten(), w.v.flatten()]),
             "Largest difference of W·a + bias from the q, k and v recorded in the run",
             site.dtype,
         ),
         _check(
             "the heads add up",
-            every.total - own,
-            every.added.abs().sum(0),
+            heads_of_query.total - attn_out,
+            heads_of_query.added.abs().sum(0),
             "Largest difference of Σ b·W_O + bias from the sublayer's recorded output",
             site.dtype,
         ),
@@ -76,7 +78,7 @@ def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check
 
 
 def _check_states(trace: Trace, site: AttentionSite) -> list[Check]:
-    """That an alignment reads with the state before the step, and reads the encoder's states."""
+    """Check that an alignment's queries and keys are the decoder's and encoder's states."""
     before, states = site.q[0, 0, 1:], trace.activations["decoder.states"].value[0, :-1]
     read = trace.activations["encoder.states"].value[0]
     return [

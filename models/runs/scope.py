@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models import decoding
-from models.analysis.permutation_test import without_positions
+from models.analysis.shuffle import without_positions
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint

@@ -1,7 +1,7 @@
 """Tasks: one file per data set; models.training.task defines their interface."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from models.tasks.classify import ClassifyTask
 from models.tasks.dates import DatesTask
@@ -33,13 +33,14 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
     if name == "dates":
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")
-        return DatesTask(**settings)
+        # cast: pyright does not match a cached_property with a protocol's property
+        return cast(Task, DatesTask(**settings))
     if name == "translation":
         if data is None:
             raise DataError(
                 "translation needs a tab-separated file of sentence pairs (--data FILE)"
             )
-        return TranslationTask(data, **settings)
+        return cast(Task, TranslationTask(data, **settings))
     if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
         raise DataError(
             f"{name} splits its own files; --valid and --test apply to translation only"
@@ -55,5 +56,5 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
             raise DataError(
                 f"span takes one file of questions, contexts and answers, got {len(files)}"
             )
-        return SpanTask(files[0], **settings)
+        return cast(Task, SpanTask(files[0], **settings))
     raise DataError(f"task must be one of {', '.join(NAMES)}, got {name!r}")

@@ -64,8 +64,12 @@ class Task(Protocol):
 
     name: str
     metric: str  # in models.training.evaluation.METRICS, "perplexity", or the task's own
-    tokenizer: Tokenizer
     licence: str  # attribution line in the record of a checkpoint trained on it
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Vocabulary of the task, given or learned from its training data."""
+        ...
 
     def batches(self, seed: int) -> Iterator[Sequence[Example]]:
         """Yield training batches without end, as a pure function of the seed.

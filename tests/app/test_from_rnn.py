@@ -18,18 +18,18 @@ from streamlit.util import calc_hash
 import models
 from models.analysis.divergence import jensen_shannon
 from models.analysis.fixed_vector import vector_changes
-from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
-from models.analysis.layer_timing import Timing
-from models.analysis.reach import (
+from models.analysis.jacobian_reach import (
     BIDIRECTIONAL,
     CNN,
     LAYER_KINDS,
     RNN,
     SELF_ATTENTION,
-    Choice,
+    LayerChoice,
     Reach,
     reach,
 )
+from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
+from models.analysis.layer_timing import Timing
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
 from viz_app.drawing.look import LIGHT
@@ -215,7 +215,7 @@ def test_the_maps_are_the_models_norms_and_say_whose(shipped):
     own, other = models.load("eng-fra", device="cpu"), models.load("eng-fra-bahdanau", device="cpu")
     tokens = ids(shipped / "eng-fra")
     wanted = [
-        (other, Choice(RNN)), (other, Choice(BIDIRECTIONAL)), (own, Choice(CNN, 3, 5, 2)), (own, Choice(SELF_ATTENTION)),
+        (other, LayerChoice(RNN)), (other, LayerChoice(BIDIRECTIONAL)), (own, LayerChoice(CNN, 3, 5, 2)), (own, LayerChoice(SELF_ATTENTION)),
     ]  # fmt: skip
     for i, (scope, choice) in enumerate(wanted):
         np.testing.assert_array_equal(
@@ -235,7 +235,8 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
     scope = models.load(alone / "eng-fra", device="cpu")
     for i, kind in enumerate((RNN, BIDIRECTIONAL)):
         np.testing.assert_array_equal(
-            arrays[f"map{i}"], reach(scope.model, ids(scope.path), Choice(kind, 7)).norms.numpy()
+            arrays[f"map{i}"],
+            reach(scope.model, ids(scope.path), LayerChoice(kind, 7)).norms.numpy(),
         )
         assert header["maps"][i]["note"].startswith("random weights, seed 7: untrained")
     one_way, _ = payload(page(alone / "eng-fra-rnn"), "from-rnn-maps")
@@ -282,7 +283,7 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
 
 def test_the_curve_is_the_mean_by_distance(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
     lines = {
         line.name: dict(zip(line.x, line.y, strict=True))
         for line in charts.fading(reaches, LIGHT, "t").data
@@ -300,7 +301,7 @@ def test_the_curve_is_the_mean_by_distance(shipped):
 
 def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
     outside = 36 - int(reaches[2].reaches.sum())
     said = reach_text.explanation(reaches)
     assert (
@@ -321,7 +322,7 @@ def by_hand(
     made = torch.tensor(norms, dtype=torch.float32)
     steps = torch.ones(made.shape, dtype=torch.int64)
     return Reach(
-        Choice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned
+        LayerChoice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned
     )
 
 
@@ -374,9 +375,11 @@ def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
 def test_what_attention_is_told_of_places_is_the_models(positions):
     model = random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97, positions=positions)
-    own, new = (reach(model, (4, 5, 6, 2), Choice(SELF_ATTENTION, seed)) for seed in (None, 1))
+    own, new = (reach(model, (4, 5, 6, 2), LayerChoice(SELF_ATTENTION, seed)) for seed in (None, 1))
     assert (own.positioned, new.positioned) == (positions != "none", False)
-    turned = reach(model, (6, 5, 4, 2), Choice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][:, [2, 1, 0, 3]]
+    turned = reach(model, (6, 5, 4, 2), LayerChoice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][
+        :, [2, 1, 0, 3]
+    ]
     assert torch.allclose(own.norms, turned, atol=1e-5) == (
         not own.positioned
     )  # order shows only where it is told
@@ -394,7 +397,7 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
 ])  # fmt: skip
 def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
     scope = models.load("eng-fra", device="cpu")
-    found = reach(scope.model, ids(scope.path), Choice(CNN, 1, width, depth))
+    found = reach(scope.model, ids(scope.path), LayerChoice(CNN, 1, width, depth))
     assert said in reach_text.explanation([found])
     longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
     table = cost_text.comparison_table([found], [])
@@ -409,7 +412,7 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
 
 def test_table_1_counts_on_the_graphs(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
     table = cost_text.comparison_table(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
     assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
@@ -584,7 +587,7 @@ def test_a_missing_partner_and_other_tokens_are_said(alone):
 
 def test_files_hold_every_number(shipped):
     scope = models.load("eng-fra", device="cpu")
-    found = reach(scope.model, ids(scope.path), Choice(CNN, 1))
+    found = reach(scope.model, ids(scope.path), LayerChoice(CNN, 1))
     named = [draw.LayerReach(found, "random")]
     rows = list(csv.DictReader(io.StringIO(files.influence_csv(named, [*TEXT, "[end]"]))))
     assert len(rows) == 36

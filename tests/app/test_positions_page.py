@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import models
-from models.analysis.permutation_test import ORDERS, new_order, shuffle_test, without_positions
 from models.analysis.position_measures import measure, similarity_by_distance
+from models.analysis.shuffle import ORDERS, new_order, shuffle_test, without_positions
 from models.checkpoint import save_checkpoint
 from models.decoding import greedy
 from models.layers.masks import Mask, look_ahead

@@ -20,7 +20,7 @@ from streamlit.util import calc_hash
 import models
 import viz_app
 from models import decoding
-from models.analysis import permutation_test, reach
+from models.analysis import jacobian_reach, shuffle
 from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal
 from models.checkpoint_files import snapshot_path
 from models.layers.similarity import SIMILARITIES
@@ -120,8 +120,8 @@ def shown_shuffle(app: AppTest) -> np.ndarray:
 
 def shuffled(scope: models.Scope) -> np.ndarray:
     ids = scope.encode(source=SOURCE)["source"].ids
-    return permutation_test.shuffle_test(
-        scope.model, ids, permutation_test.new_order(len(ids), "reversed")
+    return shuffle.shuffle_test(
+        scope.model, ids, shuffle.new_order(len(ids), "reversed")
     ).change.T.numpy()
 
 
@@ -174,8 +174,10 @@ def shown_reach(app: AppTest) -> np.ndarray:
 
 
 def reached(scope: models.Scope) -> np.ndarray:
-    return reach.reach(
-        scope.model, scope.encode(source=SOURCE)["source"].ids, reach.Choice(reach.SELF_ATTENTION)
+    return jacobian_reach.reach(
+        scope.model,
+        scope.encode(source=SOURCE)["source"].ids,
+        jacobian_reach.LayerChoice(reach.SELF_ATTENTION),
     ).norms.numpy()
 
 

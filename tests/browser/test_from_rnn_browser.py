@@ -9,13 +9,13 @@ from served_app import go, in_url
 from small import Reversal, random_model
 
 import models
-from models.analysis.reach import (
+from models.analysis.jacobian_reach import (
     BIDIRECTIONAL,
     CNN,
     LAYER_KINDS,
     RNN,
     SELF_ATTENTION,
-    Choice,
+    LayerChoice,
     Reach,
     reach,
 )
@@ -57,7 +57,7 @@ def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
     return reach(
         scope.model,
         scope.given_ids(text),
-        Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes),
+        LayerChoice(kind, None if kind == SELF_ATTENTION else SEED, **sizes),
     )
 
 

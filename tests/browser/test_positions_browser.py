@@ -12,8 +12,8 @@ from served_app import PATIENCE, go, in_url, rested, visit
 from small import Reversal, random_model
 
 import models
-from models.analysis.permutation_test import new_order, shuffle_test, without_positions
 from models.analysis.position_measures import measure
+from models.analysis.shuffle import new_order, shuffle_test, without_positions
 from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say

@@ -131,12 +131,10 @@ def test_an_alignment_has_no_heads_to_add(run):
         model(*padded_ids())
     _, trace = run
     with pytest.raises(
-        ValueError, match=r"^decoder\.alignment has no W_O: its context goes on as it is$"
+        ValueError, match=r"^decoder\.alignment has no W_O: its context is used as it is$"
     ):
         head_sum.heads(trace, recording.attention["decoder.alignment"], 0)
-    with pytest.raises(
-        ValueError, match=r"^query 13 is not there: this site has 13, counted from 0$"
-    ):
+    with pytest.raises(ValueError, match=r"^query must be 0 to 12 at this site, not 13$"):
         head_sum.heads(trace, recording.attention["decoder.alignment"], 13)
 
 
@@ -254,9 +252,9 @@ def test_the_checks_pass_on_a_true_run(run):
 @pytest.mark.parametrize(
     ("query", "head", "message"),
     [
-        (8, 0, r"query 8 is not there: this site has 8, counted from 0"),
-        (-1, 0, r"query -1 is not there"),
-        (0, 3, r"head 3 is not there: this site has 3"),
+        (8, 0, r"query must be 0 to 7 at this site, not 8"),
+        (-1, 0, r"query must be 0 to 7 at this site, not -1"),
+        (0, 3, r"head must be 0 to 2 at this site, not 3"),
     ],
 )
 def test_what_is_not_there_is_named(run, query, head, message):

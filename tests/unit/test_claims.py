@@ -10,10 +10,18 @@ from torch import nn
 from models.analysis import jacobian_norms
 from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
-from models.analysis.permutation_test import ShuffleTest
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CHECKED,
+    CNN,
+    RNN,
+    SELF_ATTENTION,
+    LayerChoice,
+    reach,
+)
 from models.analysis.position_measures import add_or_concatenate, measure, similarity_by_distance
-from models.analysis.reach import BIDIRECTIONAL, CHECKED, CNN, RNN, SELF_ATTENTION, Choice, reach
 from models.analysis.sequence_layers import Recurrent, SelfAttention
+from models.analysis.shuffle import ShuffleTest
 from models.layers.masks import Mask, MaskLayer
 from models.layers.positions import formula_table, sinusoidal
 from models.runs.masked_comparison import run_masked
@@ -240,8 +248,8 @@ LEAK, OWN, AUTOGRAD = (
 
 def test_the_claims_of_reach():
     model, ids = recurrence()
-    found = [reach(model, ids, Choice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [
-        reach(model, ids, Choice(CNN, 1))
+    found = [reach(model, ids, LayerChoice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [
+        reach(model, ids, LayerChoice(CNN, 1))
     ]
     checks = reach_text.checks(found)
     assert [(c.name, c.passed, c.limit) for c in checks] == [
@@ -281,7 +289,7 @@ def test_a_layer_that_is_not_what_the_model_computes_shows_a_gap(monkeypatch, ki
         "__call__",
         lambda self, x: call(self, x) * torch.tensor([1, 1, 1, 1.25, 1])[: len(x), None],
     )
-    found = reach(model, (5, 6, 7, 8, 9), Choice(kind, seed), gap=0.0)
+    found = reach(model, (5, 6, 7, 8, 9), LayerChoice(kind, seed), gap=0.0)
     if kind == SELF_ATTENTION and seed is not None:
         assert found.output_gap == 0  # of a new one there is no other pass
         return
@@ -317,18 +325,18 @@ def test_norms_that_are_not_autograds_show_a_gap(monkeypatch, kind):
         return norms(layer, x) * torch.tensor([1.0, 1.5, 1.0, 1.0, 1.0])[: len(x), None]
 
     monkeypatch.setattr(jacobian_norms, "norms", forged)
-    assert reach(model, ids, Choice(kind, 1)).autograd_gap == pytest.approx(0.5, rel=1e-3)
+    assert reach(model, ids, LayerChoice(kind, 1)).autograd_gap == pytest.approx(0.5, rel=1e-3)
     assert rows == [5, CHECKED] == [5, 3]
-    assert reach(model, ids, Choice(kind, 1), gap=0.125).autograd_gap == 0.125  # known already
+    assert reach(model, ids, LayerChoice(kind, 1), gap=0.125).autograd_gap == 0.125  # known already
 
 
 def test_norms_where_a_layer_cannot_reach_are_a_leak(monkeypatch):
     norms = jacobian_norms.norms
     monkeypatch.setattr(jacobian_norms, "norms", lambda layer, x: norms(layer, x) + 1e-6)
     model, ids = recurrence()
-    assert reach(model, ids, Choice(RNN), gap=0.0).leak == pytest.approx(1e-6)
-    assert reach(model, ids, Choice(CNN, 1, 3, 1), gap=0.0).leak == pytest.approx(1e-6)
-    assert reach(model, ids, Choice(BIDIRECTIONAL), gap=0.0).leak == 0
+    assert reach(model, ids, LayerChoice(RNN), gap=0.0).leak == pytest.approx(1e-6)
+    assert reach(model, ids, LayerChoice(CNN, 1, 3, 1), gap=0.0).leak == pytest.approx(1e-6)
+    assert reach(model, ids, LayerChoice(BIDIRECTIONAL), gap=0.0).leak == 0
 
 
 # Two alignments

@@ -11,16 +11,16 @@ from drawn import letters, mixed, rgb
 from PIL import Image
 
 from models import Scope
-from models.analysis.layer_timing import Timing
-from models.analysis.reach import (
+from models.analysis.jacobian_reach import (
     BIDIRECTIONAL,
     CNN,
     LAYER_KINDS,
     RNN,
     SELF_ATTENTION,
-    Choice,
+    LayerChoice,
     Reach,
 )
+from models.analysis.layer_timing import Timing
 from models.tokenizers.base import Encoding
 from viz_app.drawing import states
 from viz_app.drawing.labels import Label
@@ -50,7 +50,7 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
     norms = torch.where(reaches, top / (1 + (i - j).abs()), 0.0)
     steps = torch.where(reaches, 1 + i - j, 0)
     return Reach(
-        Choice(kind, width=width, depth=depth),
+        LayerChoice(kind, width=width, depth=depth),
         norms,
         reaches,
         steps,

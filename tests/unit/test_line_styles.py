@@ -12,9 +12,9 @@ import torch
 from drawn import letters
 
 import viz_app
+from models.analysis.jacobian_reach import LAYER_KINDS, LayerChoice, Reach
 from models.analysis.layer_timing import Timing
 from models.analysis.position_measures import similarity_by_distance
-from models.analysis.reach import LAYER_KINDS, Choice, Reach
 from models.layers.positions import formula_table
 from viz_app.drawing.frame import larger
 from viz_app.drawing.look import LIGHT
@@ -33,7 +33,7 @@ TELLING = ("strokeDash", "shape", "facet")
 def reaches() -> list[Reach]:
     ones = torch.ones(3, 3)
     return [
-        Reach(Choice(kind), ones, ones.bool(), ones.long(), [[0], [1, 2]], 5, 5, 0.0, 0.0)
+        Reach(LayerChoice(kind), ones, ones.bool(), ones.long(), [[0], [1, 2]], 5, 5, 0.0, 0.0)
         for kind in LAYER_KINDS
     ]
 

@@ -8,14 +8,6 @@ import pytest
 import torch
 from small import N_CTX, random_attention_only, random_ids, random_model, random_seq2seq, words_of
 
-from models.analysis.permutation_test import (
-    ORDERS,
-    movable,
-    new_order,
-    reordered,
-    shuffle_test,
-    without_positions,
-)
 from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
@@ -25,6 +17,14 @@ from models.analysis.position_measures import (
     rotation,
     rotation_miss,
     similarity_by_distance,
+)
+from models.analysis.shuffle import (
+    ORDERS,
+    movable,
+    new_order,
+    reordered,
+    shuffle_test,
+    without_positions,
 )
 from models.layers.masks import Mask, padding
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
@@ -342,7 +342,7 @@ def test_positions_are_switched_off_on_a_view_only():
 
 
 def test_an_order_must_fit_the_text():
-    with pytest.raises(ValueError, match=r"each of the 3 places once, not \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"each of the 3 positions once, not \(0, 1\)"):
         shuffle_test(random_model(), [4, 5, 2], (0, 1))
 
 

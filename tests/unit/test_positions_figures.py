@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import (
     Concatenated,
     SimilarityByDistance,
     measure,
     similarity_by_distance,
 )
+from models.analysis.shuffle import ShuffleTest
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from viz_app.drawing import frame

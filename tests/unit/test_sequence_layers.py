@@ -12,18 +12,18 @@ from torch import nn
 
 from models.analysis import jacobian_norms, layer_timing
 from models.analysis.divergence import jensen_shannon
-from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
-from models.analysis.reach import (
+from models.analysis.jacobian_reach import (
     BIDIRECTIONAL,
     CNN,
     D_NEW,
     LAYER_KINDS,
     RNN,
     SELF_ATTENTION,
-    Choice,
+    LayerChoice,
     has_layer,
     reach,
 )
+from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
 from models.analysis.sequence_layers import (
     BACKWARD,
     FORWARD,
@@ -209,9 +209,9 @@ def test_a_schedule_computes_every_position_and_lasts_as_long_as_the_longest_way
 
 
 def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers():
-    assert (Choice(CNN).seed, Choice(CNN).width, Choice(CNN).depth) == (None, 3, 3)
+    assert (LayerChoice(CNN).seed, LayerChoice(CNN).width, LayerChoice(CNN).depth) == (None, 3, 3)
     model, ids = random_model(), tuple(random_ids(1, 6)[0].tolist())
-    found = reach(model, ids, Choice(CNN, 2))
+    found = reach(model, ids, LayerChoice(CNN, 2))
     with torch.no_grad():
         x = model.embedding(torch.tensor(ids)) * model.config.d_model**0.5
     torch.testing.assert_close(
@@ -247,14 +247,14 @@ def test_what_a_model_holds(model, kinds):
     assert {kind for kind in LAYER_KINDS if has_layer(model, kind)} == kinds
     for kind in set(LAYER_KINDS) - kinds:
         with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
-            reach(model, (5, 6), Choice(kind))
+            reach(model, (5, 6), LayerChoice(kind))
 
 
 @pytest.mark.parametrize("changes", [{}, {"cell": "tanh"}, {"attention": "none"}])
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL])
 def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, kind):
     model, ids = recurrent_model(**changes), random_ids(1, N)
-    found = reach(model, tuple(ids[0].tolist()), Choice(kind))
+    found = reach(model, tuple(ids[0].tolist()), LayerChoice(kind))
     x = (model.embedding(ids)[0] * model.config.d_model**0.5).detach().requires_grad_()
     y = model.encoder(x[None], torch.ones(1, N, dtype=torch.bool))[0]
     side = y if kind == BIDIRECTIONAL else y[:, : model.config.d_hidden]
@@ -274,7 +274,7 @@ def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, ki
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it(norm):
     model, ids = random_model(norm=norm, n_encoder_layers=2), random_ids(1, N)
-    found = reach(model, tuple(ids[0].tolist()), Choice(SELF_ATTENTION))
+    found = reach(model, tuple(ids[0].tolist()), LayerChoice(SELF_ATTENTION))
     first = model.encoder.layers[0]
     x = model._embed_scaled(ids, "source")[0].detach()
     x = (first.add_norm_1.layer_norm(x) if norm == "pre" else x).detach()
@@ -291,7 +291,7 @@ def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it
 def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, kind):
     ids = tuple(random_ids(1, N)[0].tolist())
     before = torch.get_rng_state()
-    one, same, other = (reach(model, ids, Choice(kind, seed)) for seed in (1, 1, 2))
+    one, same, other = (reach(model, ids, LayerChoice(kind, seed)) for seed in (1, 1, 2))
     assert torch.equal(one.norms, same.norms)
     assert not torch.equal(one.norms, other.norms)
     assert torch.equal(torch.get_rng_state(), before)
@@ -304,16 +304,16 @@ def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, k
 
 
 def test_a_single_token_and_an_unknown_kind():
-    found = reach(random_model(), (5,), Choice(SELF_ATTENTION))
+    found = reach(random_model(), (5,), LayerChoice(SELF_ATTENTION))
     assert found.norms.shape == (1, 1)
     assert found.norms_by_distance()[0][0] == 0
     with pytest.raises(
         ValueError,
         match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$",
     ):
-        reach(random_model(), (5,), Choice("LSTM", 1))
+        reach(random_model(), (5,), LayerChoice("LSTM", 1))
     with pytest.raises(ValueError, match="odd width"):
-        reach(random_model(), (5,), Choice(CNN, 1, width=4))
+        reach(random_model(), (5,), LayerChoice(CNN, 1, width=4))
 
 
 # Time

@@ -8,10 +8,17 @@ import torch
 from drawn import letters
 from small import random_attention_only, random_gpt, random_model, random_seq2seq
 
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CNN,
+    RNN,
+    SELF_ATTENTION,
+    LayerChoice,
+    Reach,
+)
 from models.analysis.layer_timing import Timing
-from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import measure
-from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION, Choice, Reach
+from models.analysis.shuffle import ShuffleTest
 from models.architectures.base import BY_MASK, BY_VECTORS
 from models.architectures.transformer import Transformer
 from models.layers.masks import Mask
@@ -37,7 +44,9 @@ def reach(kind: str, norms: list[list[float]], **more: object) -> Reach:
     made = torch.tensor(norms)
     of = {name: more.pop(name) for name in ("width", "depth") if name in more}
     steps = torch.ones(made.shape, dtype=torch.int64)
-    return Reach(Choice(kind, 1, **of), made, made > 0, steps, [[0], [1]], 1, 1, 0.0, 0.0, **more)
+    return Reach(
+        LayerChoice(kind, 1, **of), made, made > 0, steps, [[0], [1]], 1, 1, 0.0, 0.0, **more
+    )
 
 
 BEFORE = [[9.0, 0, 0], [4.0, 9.0, 0], [1.0, 2.0, 9.0]]
@@ -164,20 +173,20 @@ def test_whose_weights_and_which_cell() -> None:
         (BIDIRECTIONAL, "both directions (GRU, 7"),
     ):
         assert (
-            reach_text.weights(recurrent, Choice(kind))
+            reach_text.weights(recurrent, LayerChoice(kind))
             == f"trained, mine encoder, {cell} states each)"
         )
     plain = named(random_seq2seq(cell="tanh"), 1)
     assert (
-        reach_text.weights(plain, Choice(RNN))
+        reach_text.weights(plain, LayerChoice(RNN))
         == "trained, mine encoder, forward direction (tanh, 7 states each)"
     )
-    assert reach_text.weights(transformer, Choice(SELF_ATTENTION)) == (
+    assert reach_text.weights(transformer, LayerChoice(SELF_ATTENTION)) == (
         f"mine encoder, training not recorded, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
     )
     for kind, sizes in ((CNN, " as any CNN here (tanh, 64 channels)"), (RNN, " (tanh, 64 states)"),
                         (BIDIRECTIONAL, " (tanh, 64 states each way)"), (SELF_ATTENTION, "")):  # fmt: skip
-        assert reach_text.weights(transformer, Choice(kind, 5)) == (
+        assert reach_text.weights(transformer, LayerChoice(kind, 5)) == (
             f"random weights, seed 5: untrained{sizes}, on the embeddings of mine"
         )
     assert (

@@ -6,10 +6,10 @@ import torch
 
 from models import Scope, Trace
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
-from models.analysis.permutation_test import ShuffleTest, shuffle_test
+from models.analysis.jacobian_reach import CHECKED, LayerChoice, Reach, autograd_gap
+from models.analysis.jacobian_reach import reach as reach_of
 from models.analysis.position_measures import FormulaMeasures, measure
-from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
-from models.analysis.reach import reach as reach_of
+from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
 from models.decoding.greedy_sample import greedy_batch
 from models.tokenizers.base import Encoding
@@ -18,7 +18,7 @@ from viz_app.session.cache import store
 from viz_app.session.cache.store import Value, cached
 
 
-def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
+def reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
     """What one layer over these source tokens lets reach what."""
 
     def work_out() -> Reach:

@@ -7,8 +7,8 @@ import altair as alt
 import pandas as pd
 import plotly.graph_objects as go
 
+from models.analysis.jacobian_reach import LAYER_KINDS, Reach
 from models.analysis.layer_timing import LENGTHS, Timing
-from models.analysis.reach import LAYER_KINDS, Reach
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 from viz_app.drawing.look import Look
 

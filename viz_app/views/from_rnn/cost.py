@@ -7,8 +7,8 @@ from time import perf_counter
 import streamlit as st
 import torch
 
+from models.analysis.jacobian_reach import LAYER_KINDS
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
-from models.analysis.reach import LAYER_KINDS
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import bound, get

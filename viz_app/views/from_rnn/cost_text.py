@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CNN,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Reach,
+)
 from models.analysis.layer_timing import LENGTHS, Timing, growth
-from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Reach
 
 # Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
 TABLE_1 = {

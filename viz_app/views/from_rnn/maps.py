@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from models.analysis.divergence import MOST, jensen_shannon
-from models.analysis.reach import Reach
+from models.analysis.jacobian_reach import Reach
 from models.tokenizers.base import Encoding
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from models.analysis.reach import CNN, LAYER_KINDS, Choice, has_layer
+from models.analysis.jacobian_reach import CNN, LAYER_KINDS, LayerChoice, has_layer
 from models.tokenizers.base import Encoding
 from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
@@ -80,7 +80,7 @@ def _layer_reach(run: CurrentRun, kind: str, width: int, depth: int, seed: int) 
         if kind == CNN
         else reference_models.one_that(run, lambda scope: has_layer(scope.model, kind))
     )
-    choice = Choice(kind, seed if host is None else None, width, depth)
+    choice = LayerChoice(kind, seed if host is None else None, width, depth)
     scope = host or run.scope
     return LayerReach(
         cache.reach(scope, run.trace.streams["source"].ids, choice),

@@ -4,11 +4,19 @@ from collections.abc import Sequence
 
 from models import Scope
 from models.analysis.checks import Check
-from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, RNN, SELF_ATTENTION, Choice, Reach
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CNN,
+    D_NEW,
+    RNN,
+    SELF_ATTENTION,
+    LayerChoice,
+    Reach,
+)
 from viz_app import words
 
 
-def weights(scope: Scope, choice: Choice) -> str:
+def weights(scope: Scope, choice: LayerChoice) -> str:
     """Whose weights a layer has, for over its picture."""
     if choice.seed is not None:
         sizes = {

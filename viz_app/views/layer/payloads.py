@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from models import InputError
-from models.analysis.layer_parts import Part, are_kept, check_parts, mean_and_spread
+from models.analysis.layer_parts import Part, are_recorded, check_parts, mean_and_spread
 from models.hub.anatomy import LARGEST
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
@@ -51,7 +51,7 @@ def unkept(run: CurrentRun) -> str:
     longest = max(len(row.ids) for row in run.trace.streams.values())
     return (
         ""
-        if are_kept(run.scope.model, run.trace)
+        if are_recorded(run.scope.model, run.trace)
         else text.too_long(longest, LARGEST // run.scope.config.d_model)
     )
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import Concatenated, FormulaMeasures, SimilarityByDistance
+from models.analysis.shuffle import ShuffleTest
 from viz_app.views.positions.text import NAMES
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from torch import Tensor
 
-from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
 from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance
+from models.analysis.shuffle import ShuffleTest
 from models.layers.rotation import Rotation
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file

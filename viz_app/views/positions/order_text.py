@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from models.analysis.permutation_test import ShuffleTest
+from models.analysis.shuffle import ShuffleTest
 from models.architectures import Model
 from models.architectures.base import (
     BY_MASK,

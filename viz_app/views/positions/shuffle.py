@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from models.analysis.permutation_test import ShuffleTest
+from models.analysis.shuffle import ShuffleTest
 from models.tokenizers.base import Encoding
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack

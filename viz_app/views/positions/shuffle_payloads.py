@@ -7,7 +7,7 @@ import torch
 from models import Scope
 from models.analysis.checks import Check
 from models.analysis.output_comparison import compare_outputs
-from models.analysis.permutation_test import (
+from models.analysis.shuffle import (
     ShuffleTest,
     encoder_stages,
     movable,

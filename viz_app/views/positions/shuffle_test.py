@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from models import Scope
-from models.analysis.permutation_test import ORDERS
+from models.analysis.shuffle import ORDERS
 from models.architectures import Model
 from models.decoding import greedy
 from viz_app import ui, words

@@ -1,8 +1,8 @@
-"""The shuffle test: is the encoder's output the same when its input tokens change places?
+"""Shuffle test: does the encoder's output change when its input tokens change places?
 
-Self-attention alone is permutation equivariant (Vaswani et al. 2017, §3.5): without position vectors, shuffled tokens
-give the same vectors, shuffled. With them, each vector changes, and by how much can be measured layer by layer. In an
-RNN there is nothing to switch off: h_t is made from h_{t−1}, so the order is in every state.
+Self-attention alone is permutation equivariant (Vaswani et al. 2017, §3.5): without position
+vectors, shuffled tokens give the same vectors, shuffled. With them each vector changes, by an
+amount measured layer by layer. An RNN cannot do without order: h_t is computed from h_{t−1}.
 """
 
 import copy
@@ -23,8 +23,11 @@ ORDERS = ("shuffled", "reversed", "two swapped")
 
 
 def without_positions(model: Model) -> Model:
-    """A second model that shares every weight with the first but has zero position vectors. Nothing is written onto
-    the first (torch.func.functional_call would, while it runs, and other threads would see it)."""
+    """Return a model that shares every weight with the first but has zero position vectors.
+
+    The first model is not modified: torch.func.functional_call would modify it while running,
+    visibly to other threads.
+    """
     config = replace(model.config, positions="none")
     bare = copy.copy(model)
     zero = Positions("none", config.n_ctx, config.d_model).to(model.embedding.weight)
@@ -36,11 +39,15 @@ def without_positions(model: Model) -> Model:
 def new_order(
     n: int, how: str, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
 ) -> tuple[int, ...]:
-    """Which of n tokens stands at each place. Tokens change places within each of `groups`, which are places in order; by default
-    all but the last, </s>, which marks the end and is no word.
+    """Return which of n tokens comes at each position.
 
-    "shuffled" draws an order other than the original (where there is one), "two swapped" exchanges two neighbours in
-    the middle of the longest group. Raises ValueError for another name."""
+    Tokens change places within each of `groups` of positions; by default all but the last, </s>.
+    "shuffled" draws an order other than the original (if there is one), "two swapped" exchanges two
+    neighbours in the middle of the longest group.
+
+    Raises:
+        ValueError: `how` is not one of ORDERS.
+    """
     if how not in ORDERS:
         raise ValueError(f"the order must be one of {', '.join(ORDERS)}, not {how!r}")
     groups = [range(n - 1)] if groups is None else groups
@@ -66,14 +73,17 @@ def _moved(places: list[int], how: str, rng: random.Random) -> list[int]:
 
 
 def movable(row: Encoding) -> list[list[int]]:
-    """The places of each text of a row; special tokens belong to none."""
+    """Return the positions of each text of a row, without special tokens."""
     segments = row.segments or (0,) * len(row.ids)
     places = [(segment, i) for i, segment in enumerate(segments) if row.offsets[i] is not None]
     return [[i for own, i in places if own == segment] for segment in sorted(set(segments))]
 
 
 def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
-    """The row with token order[i] at place i, as a text of its own: its tokens with spaces between. Segments keep their places."""
+    """Return the row with token order[i] at position i, as a text with spaces between tokens.
+
+    Segments keep their positions.
+    """
     tokens, offsets, text = tuple(row.tokens[i] for i in order), [], ""
     for i, token in zip(order, tokens, strict=True):
         if row.offsets[i] is None:
@@ -91,10 +101,11 @@ def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
 
 @dataclass(frozen=True)
 class ShuffleTest:
-    """One encoder run on a text and on its reordered tokens, the second put back into the first's order.
+    """Encoder states of a text and of its reordered tokens, the latter put back into order.
 
-    Stages: the encoder's input, each layer's output, and under pre-LN the output of the last LayerNorm; of an RNN the
-    states of each direction."""
+    Stages: the encoder's input, each layer's output, and under pre-LN the output of the last
+    LayerNorm; for an RNN the states of each direction.
+    """
 
     order: tuple[int, ...]
     stages: tuple[str, ...]
@@ -103,17 +114,20 @@ class ShuffleTest:
 
     @property
     def change(self) -> Float[Tensor, "stage n"]:
-        """How far each token's vector has moved, as a share of its length; √2 is a right angle at equal lengths."""
+        """Change of each token's vector, relative to its length.
+
+        √2 is a right angle at equal lengths.
+        """
         return (self.restored - self.original).norm(dim=-1) / self.original.norm(dim=-1)
 
     @property
     def largest(self) -> Float[Tensor, "stage"]:
-        """The largest change at each stage."""
+        """Largest change at each stage."""
         return self.change.amax(1)
 
     @property
     def mean(self) -> Float[Tensor, "stage"]:
-        """The mean change over the tokens at each stage."""
+        """Mean change over the tokens at each stage."""
         return self.change.mean(1)
 
 
@@ -121,12 +135,17 @@ class ShuffleTest:
 def shuffle_test(
     model: Model, source: Sequence[int], order: Sequence[int], segments: Sequence[int] = ()
 ) -> ShuffleTest:
-    """Encode `source` (token ids, </s> last) as it is and with token order[i] at place i. Without
-    positions: give it `without_positions(model)`. `segments` say to which text each place belongs, in a model that marks that.
-    Raises ValueError if `order` does not name each place once."""
+    """Encode `source` (token ids, </s> last) as it is and with token order[i] at position i.
+
+    To test without positions, pass `without_positions(model)`. `segments` is the text each position
+    belongs to, in a model that marks it.
+
+    Raises:
+        ValueError: `order` is not a permutation of the positions.
+    """
     if sorted(order) != list(range(len(source))):
         raise ValueError(
-            f"the order must name each of the {len(source)} places once, not {tuple(order)}"
+            f"the order must name each of the {len(source)} positions once, not {tuple(order)}"
         )
     ids = torch.tensor(
         [list(source), [source[i] for i in order]], device=model.embedding.weight.device
@@ -147,7 +166,7 @@ def shuffle_test(
 def encoder_stages(
     model: Model, activations: Mapping[str, Activation]
 ) -> dict[str, Float[Tensor, "batch n d"]]:
-    """What a run of the encoder passed through, by the names a ShuffleTest has for it, but for the last LayerNorm."""
+    """Return the stages of an encoder's run by name, except the last LayerNorm."""
     if model.is_recurrent:
         names = ("forwards", "backwards") if model.config.bidirectional else ("states",)
         return dict(
@@ -157,9 +176,11 @@ def encoder_stages(
                 strict=True,
             )
         )
-    made = "resid_post" if "encoder.layers.0.resid_post" in activations else "self_attn.attn_out"
+    output_name = (
+        "resid_post" if "encoder.layers.0.resid_post" in activations else "self_attn.attn_out"
+    )
     layers = {
-        f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value
+        f"layer {i + 1}": activations[f"encoder.layers.{i}.{output_name}"].value
         for i in range(len(model.encoder.layers))
     }
     if "encoder.embedded" in activations:  # LayerNorm comes between the sum and the first layer

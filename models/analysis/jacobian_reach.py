@@ -1,5 +1,7 @@
-"""What can reach what in a sentence: ‖∂y_i/∂x_j‖ of each kind of layer, as a model holds it or newly initialised, at the
-model's own embedded tokens."""
+"""Jacobian reach in a sentence: ‖∂y_i/∂x_j‖ of each kind of layer at the model's embedded tokens.
+
+A layer is the model's own, or newly initialised.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -27,13 +29,13 @@ RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = (
     "self-attention",
 )
 DIRECTIONS = {RNN: (FORWARD,), BIDIRECTIONAL: (FORWARD, BACKWARD)}
-D_NEW = 64  # outputs of a newly initialised RNN, in each direction, and of a CNN
-CHECKED = 3  # so many tokens go through plain autograd too, which takes long for more
+D_NEW = 64  # outputs of a new RNN, in each direction, and of a new CNN
+CHECKED = 3  # tokens that also go through plain autograd, which is slow for more
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which layer: a kind of LAYER_KINDS, the model's own (`seed` None) or one newly initialised; width and depth of a CNN."""
+class LayerChoice:
+    """A kind of LAYER_KINDS, the model's own (`seed` None) or new; width and depth of a CNN."""
 
     kind: str
     seed: int | None = None
@@ -43,11 +45,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Reach:
-    """One layer over one sentence. `norms[i, j]` = ‖∂y_i/∂x_j‖; `steps[i, j]` the least number of steps from x_j to y_i,
-    0 = no way; `schedule` the positions each sequential step computes; the gaps are largest differences, relative to the
-    largest value: of y from what the model's own pass made of it, and of the first tokens' norms from plain autograd."""
+    """One layer over one sentence.
 
-    choice: Choice
+    `norms[i, j]` is ‖∂y_i/∂x_j‖, `steps[i, j]` the least number of steps from x_j to y_i (0 = no
+    path), and `schedule` the positions that each sequential step computes. The gaps are largest
+    differences relative to the largest value: of y from the model's own pass, and of the first
+    tokens' norms from plain autograd.
+    """
+
+    choice: LayerChoice
     norms: Float[Tensor, "n n"]
     reaches: Bool[Tensor, "n n"]
     steps: Int[Tensor, "n n"]
@@ -56,25 +62,25 @@ class Reach:
     d_out: int
     output_gap: float
     autograd_gap: float
-    positioned: bool = False  # whether position vectors are in x
+    positioned: bool = False  # True if x includes position vectors
 
     @property
     def leak(self) -> float:
-        """The largest norm where the layer cannot reach, which must be 0."""
+        """Largest norm outside the layer's reach, which must be 0."""
         outside = self.norms[~self.reaches]
         return float(outside.max()) if outside.numel() else 0.0
 
     def norms_by_distance(self) -> list[tuple[int, float, int]]:
-        """jacobian_norms.norms_by_distance over the pairs that can reach each other."""
+        """Return jacobian_norms.norms_by_distance over the pairs within reach."""
         return jacobian_norms.norms_by_distance(self.norms, self.reaches)
 
     def by_offset(self) -> list[tuple[int, float, int]]:
-        """jacobian_norms.by_offset over the pairs that can reach each other."""
+        """Return jacobian_norms.by_offset over the pairs within reach."""
         return jacobian_norms.by_offset(self.norms, self.reaches)
 
 
 def has_layer(model: Model, kind: str) -> bool:
-    """Whether the model has a trained layer of this kind in its encoder."""
+    """Return True if the model's encoder has a trained layer of this kind."""
     if model.is_recurrent:
         return kind == RNN or (kind == BIDIRECTIONAL and model.config.bidirectional)
     return kind == SELF_ATTENTION and any(
@@ -82,42 +88,53 @@ def has_layer(model: Model, kind: str) -> bool:
     )
 
 
-def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | None = None) -> Reach:
-    """The layer at the encoder's embeddings of these source tokens. A model's own self-attention is that of its first
-    encoder layer, at what enters it. `gap` is the `autograd_gap` of this layer at these tokens, if it is known already.
+def reach(
+    model: Model, ids: tuple[int, ...], choice: LayerChoice, *, gap: float | None = None
+) -> Reach:
+    """Return the reach of the layer at the encoder's embeddings of these source tokens.
 
-    Raises ValueError for a layer the model does not hold, and for an impossible CNN."""
-    layer, x, again = _layer(model, ids, choice)
+    A model's own self-attention is that of its first encoder layer, at that layer's input. `gap` is
+    the `autograd_gap` of this layer at these tokens, if already known.
+
+    Raises:
+        ValueError: The model has no such layer, or a CNN is impossible.
+    """
+    layer, x, reference = _layer(model, ids, choice)
     with torch.no_grad():
-        y, found, n = layer(x), jacobian_norms.norms(layer, x), len(x)
+        y, norms, n = layer(x), jacobian_norms.norms(layer, x), len(x)
     return Reach(
         choice,
-        found,
+        norms,
         layer.reaches(n),
         layer.steps(n),
         layer.schedule(n),
         x.shape[1],
         y.shape[1],
-        0.0 if again is None else _gap(y, again),
+        0.0 if reference is None else _gap(y, reference),
         autograd_gap(model, ids, choice) if gap is None else gap,
         choice.kind == SELF_ATTENTION and choice.seed is None and model.config.positions != "none",
     )
 
 
-def autograd_gap(model: Model, ids: tuple[int, ...], choice: Choice) -> float:
-    """The first CHECKED tokens taken alone, the norms of one row by both routes: their largest difference, relative to the
-    largest norm. The other tokens do not matter to it. Raises what `reach` raises."""
+def autograd_gap(model: Model, ids: tuple[int, ...], choice: LayerChoice) -> float:
+    """Return the largest relative difference of one row of norms between both routes.
+
+    Only the first CHECKED tokens are used.
+
+    Raises:
+        ValueError: As for `reach`.
+    """
     layer, x, _ = _layer(model, ids[:CHECKED], choice)
     i = len(x) // 2
     with torch.no_grad():
-        found = jacobian_norms.norms(layer, x)[i]
-    return _gap(found, jacobian_norms.by_autograd(layer, x, i))
+        norms = jacobian_norms.norms(layer, x)[i]
+    return _gap(norms, jacobian_norms.by_autograd(layer, x, i))
 
 
 def _layer(
-    model: Model, ids: tuple[int, ...], choice: Choice
+    model: Model, ids: tuple[int, ...], choice: LayerChoice
 ) -> tuple[Layer, Tensor, Tensor | None]:
-    """The layer, what it reads, and what the model's own pass or torch's own module makes of that, if there is one."""
+    """Return the layer, its input, and the output of the model's pass or torch's module, if any."""
     if choice.kind not in LAYER_KINDS:
         raise ValueError(f"kind must be one of {', '.join(LAYER_KINDS)}, not {choice.kind!r}")
     if choice.seed is None and not has_layer(model, choice.kind):
@@ -132,12 +149,12 @@ def _layer(
         )
     if choice.kind == SELF_ATTENTION:
         return _self_attention(model, recording, x, choice.seed)
-    layer, again = _recurrent(model, recording, x, choice)
-    return layer, x, again
+    layer, reference = _recurrent(model, recording, x, choice)
+    return layer, x, reference
 
 
 def _encoded(model: Model, ids: tuple[int, ...]) -> Recording:
-    """What the encoder marks when it reads these tokens."""
+    """Return a recording of the encoder reading these tokens."""
     source = torch.tensor([ids], device=next(model.parameters()).device)
     with torch.no_grad(), record() as recording:
         model.encode(source, model.masks(source, source))
@@ -145,9 +162,9 @@ def _encoded(model: Model, ids: tuple[int, ...]) -> Recording:
 
 
 def _recurrent(
-    model: Model, recording: Recording, x: Tensor, choice: Choice
+    model: Model, recording: Recording, x: Tensor, choice: LayerChoice
 ) -> tuple[Recurrent, Tensor]:
-    """The recurrence, and the states that torch's own module makes: those of the model's pass, if it is the model's."""
+    """Return the recurrence, and the states of the model's own pass or of torch's module."""
     names = DIRECTIONS[choice.kind]
     if choice.seed is None:
         layer = Recurrent.of(model.encoder.recurrence, *names)
@@ -165,19 +182,19 @@ def _recurrent(
 def _self_attention(
     model: Model, recording: Recording, x: Tensor, seed: int | None
 ) -> tuple[SelfAttention, Tensor, Tensor | None]:
-    """The layer, what enters it, and what left it in the model's pass, if it is the model's."""
+    """Return the layer, its input, and its output in the model's pass if it is the model's."""
     if seed is not None:
         return SelfAttention.random(x.shape[1], seed), x, None
     first = model.encoder.layers[0].self_attn
-    left = recording.activations[f"{first.path}.attn_out"].value[0].to("cpu", torch.float32)
-    entered = recording.attention[first.path].x[0].to("cpu", torch.float32)
-    return SelfAttention(_on_cpu(first)), entered, left
+    layer_output = recording.activations[f"{first.path}.attn_out"].value[0].to("cpu", torch.float32)
+    layer_input = recording.attention[first.path].x[0].to("cpu", torch.float32)
+    return SelfAttention(_on_cpu(first)), layer_input, layer_output
 
 
 def _on_cpu(module: nn.Module) -> nn.Module:
-    """The module itself if it is there already, else a copy: nothing is written onto a shared model."""
+    """Return the module itself if on the CPU, else a copy: a shared model is never modified."""
     return module if next(module.parameters()).device.type == "cpu" else deepcopy(module).cpu()
 
 
-def _gap(found: Tensor, again: Tensor) -> float:
-    return float((found - again).abs().max() / again.abs().max().clamp(min=1e-30))
+def _gap(values: Tensor, reference: Tensor) -> float:
+    return float((values - reference).abs().max() / reference.abs().max().clamp(min=1e-30))
