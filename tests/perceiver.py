@@ -21,8 +21,16 @@ THINKING = SiteKind("self", "encoder", "self", "latents", "latents")
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """An answer of a type that no page knows."""
+
+    stream: str
+    best: str
+
+
+@dataclass(frozen=True)
 class PerceiverConfig:
-    """The sizes of a Perceiver, and the role of the attention that reads the text."""
+    """The sizes of a Perceiver, the role of the attention that reads the text, and how it answers."""
 
     vocab_size: int
     d_model: int = 15
@@ -32,6 +40,7 @@ class PerceiverConfig:
     n_ctx: int = 37
     d_ff: int = 23
     role: str = "cross"
+    ranks: bool = False
     positions: str = "learned"
     pad_id: int = 0
 
@@ -86,9 +95,10 @@ class Perceiver(Architecture):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        return {CLASSES: ClassProbabilities("latents", 0, CLASS_NAMES, answers[CLASSES])}
+        classes = ClassProbabilities("latents", 0, CLASS_NAMES, answers[CLASSES])
+        return {CLASSES: Ranking("latents", classes.predicted) if self.config.ranks else classes}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[CLASSES].predicted
+        return outputs[CLASSES].best if self.config.ranks else outputs[CLASSES].predicted

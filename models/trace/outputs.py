@@ -3,10 +3,21 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+
+@runtime_checkable
+class Output(Protocol):
+    """An answer of a model, as far as every page needs to know it. Its type picks the picture; any other type is named in words."""
+
+    @property
+    def stream(self) -> str:
+        """The stream whose tokens the answer lines up with."""
+        ...
 
 
 def first_choices(logits: Float[Tensor, "n vocab"]) -> list[int]:
@@ -167,15 +178,3 @@ class Numbers:
 
     stream: str
     shape: tuple[int, ...]
-
-
-Output = (
-    NextToken
-    | MaskedToken
-    | TokenInOrder
-    | ClassProbabilities
-    | ChoiceProbabilities
-    | TokenClasses
-    | Span
-    | Numbers
-)

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
-from app_parts import picture, said
+from app_parts import picture, prose, said
 from hub_models import own_module_of_readme
-from perceiver import Perceiver, PerceiverConfig
+from perceiver import CLASS_NAMES, Perceiver, PerceiverConfig
 from small import randomised
 from streamlit.testing.v1 import AppTest
 
 from models.architectures import ARCHITECTURES
 from models.architectures.base import Field
 from models.checkpoint import save_checkpoint
+from models.opening import load
 from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 from viz_app.navigation import VIEWS
@@ -32,18 +33,33 @@ def opened(checkpoint: str, name: str, **asked: str) -> AppTest:
     return app.run()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _registered() -> None:
+    ARCHITECTURES["perceiver"] = Perceiver, PerceiverConfig
+    yield
+    del ARCHITECTURES["perceiver"]
+
+
+def saved(folder: Path, **sizes: object) -> Path:
+    tokenizer = Tokenizer.characters("abcdefgh ")
+    model = randomised(Perceiver(PerceiverConfig(tokenizer.vocab_size, **sizes)))
+    save_checkpoint(folder, model, tokenizer, {"step": 0, "examples": ["a bad cab"]})
+    return folder
+
+
 @pytest.fixture(scope="module", params=["cross", "retrieval"])
 def perceiver(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
     """The role of the attention by which it reads, and its folder."""
-    role, folder = request.param, tmp_path_factory.mktemp("perceiver") / request.param
-    tokenizer = Tokenizer.characters("abcdefgh ")
-    ARCHITECTURES["perceiver"] = Perceiver, PerceiverConfig
-    model = randomised(Perceiver(PerceiverConfig(tokenizer.vocab_size, role=role)))
-    save_checkpoint(folder, model, tokenizer, {"step": 0, "examples": ["a bad cab"]})
-    yield role, folder
-    del ARCHITECTURES["perceiver"]
+    folder = tmp_path_factory.mktemp("perceiver") / request.param
+    return request.param, saved(folder, role=request.param)
+
+
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose answer is of a type that the app does not know."""
+    return saved(tmp_path_factory.mktemp("perceiver") / "ranking", ranks=True)
 
 
 @pytest.mark.parametrize("name", list(VIEWS))
@@ -82,3 +98,15 @@ def test_every_page_opens_with_an_own_module_that_names_its_text(
     box.set_value("hi").run()
     assert not app.exception
     assert "2 of" in said(app, f"note {parameter}")["rows"][0][1]
+
+
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_every_page_opens_with_an_output_of_a_new_type(ranking: Path, name: str) -> None:
+    app = opened(str(ranking), name, text="a bad cab")
+    assert not app.exception
+    if name == "task":
+        answer = load(ranking).run("a bad cab").output
+        assert answer in CLASS_NAMES
+        rows = dict(said(app, "written")["rows"])
+        assert (rows["label-out"], rows["output"]) == ("the model answers", answer)
+        assert "There is no picture of this kind of answer** (Ranking)" in prose(app)

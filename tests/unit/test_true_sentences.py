@@ -22,7 +22,8 @@ from viz_app.views.decoding.text import does_not_write
 from viz_app.views.inside.text import missing
 from viz_app.views.positions.distance_payloads import Choices, DistanceView
 from viz_app.views.positions.rotation_text import distances
-from viz_app.views.task.explanation import EXPLANATIONS, explanation, no_picture
+from viz_app.views.task.explanation import no_picture
+from viz_app.views.task.presentations import presentation
 
 TERMS = words.terms("")
 HUB = [
@@ -157,10 +158,11 @@ def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
 def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name: str) -> None:
     run = runs(name)
     for output in run.trace.outputs.values():
-        if type(output) not in EXPLANATIONS:
-            said = no_picture(run.trace)
+        presented = presentation(output)
+        if presented is None:
+            said = no_picture(run.trace, output)
         else:
-            said = explanation(run.trace, output, run.scope.model.of_two)
+            said = presented.explanation(run.trace, output, run.scope.model.of_two)
         if isinstance(output, ClassProbabilities):
             row = labels(run.trace.streams[output.stream])
             token = row[output.position]
@@ -169,7 +171,7 @@ def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name
             assert ("the last token" in said) == (output.position == len(row) - 1)
         if isinstance(output, MaskedToken):
             assert ("whether one text follows another" in said) == bool(run.scope.model.of_two)
-        if isinstance(output, MaskedToken) or type(output) not in EXPLANATIONS:
+        if isinstance(output, MaskedToken) or presented is None:
             weights = [site.weights() for site in sites(run.trace)]
             everything = all(bool((w > 0).all()) for w in weights)
             assert ("reads every other" in said) == everything

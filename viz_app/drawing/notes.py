@@ -72,9 +72,9 @@ def read_text(trace: Trace) -> str:
 
 
 def answer_line(trace: Trace) -> tuple[str, str]:
-    """What the model's answer is, in words, and the answer; the picture of words follows from the type of its first output."""
+    """Return what kind of answer the model gives, in words, and the answer, by the type of its first output."""
     output = first_output(trace)
-    return _ANSWERED[type(output)](trace, output)
+    return _ANSWERED.get(type(output), _other)(trace, output)
 
 
 def first_output(trace: Trace) -> Output:
@@ -147,6 +147,10 @@ def arrows(order: Sequence[int]) -> str:
 
 def _made(trace: Trace, output: Numbers) -> tuple[str, str]:
     return "the model makes", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
+
+
+def _other(trace: Trace, output: Output) -> tuple[str, str]:
+    return "the model answers", trace.output
 
 
 _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {

@@ -1,20 +1,15 @@
 """What the page Task explains of an output: from which token's vector it is read, and what that token could read, both of the run."""
 
-from collections.abc import Callable
-
 from models.trace import Trace
 from models.trace.outputs import (
-    ChoiceProbabilities,
     ClassProbabilities,
     MaskedToken,
-    NextToken,
+    Numbers,
     Output,
-    Span,
     TokenClasses,
-    TokenInOrder,
 )
 from viz_app.drawing.labels import labels, quoted
-from viz_app.views.task.text import CHOICE, IN_ORDER, NEXT, ROW, SPAN
+from viz_app.views.task.text import ROW
 from viz_app.words.allowed import blocking
 
 _MASK = (
@@ -35,25 +30,26 @@ _TOKENS = (
 _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
 
-def explanation(trace: Trace, output: Output, of_two: str = "") -> str:
-    """Explain an output of a run; `of_two` is the output that the model gives of two texts, if there is one."""
-    return EXPLANATIONS[type(output)](trace, output, of_two)
-
-
-def no_picture(trace: Trace) -> str:
-    """Why a model that neither writes nor answers has no picture here, and what it reads."""
+def no_picture(trace: Trace, output: Output) -> str:
+    """Explain why there is no picture of an answer."""
+    if not isinstance(output, Numbers):
+        return (
+            f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. What the "
+            "model's tokens read is on the page Attention."
+        )
+    reads = _reads(trace)
     return (
-        f"**This model does not write**, so there is no next token to be surprised by: {_reads(trace)[:1].lower()}{_reads(trace)[1:]} "
+        f"**This model does not write**, so there is no next token to be surprised by: {reads[:1].lower()}{reads[1:]} "
         "What it makes of the text is above. What its tokens read of each other is on the page Attention. To see a text token by "
         "token, open **gpt**; to see one written, **eng-fra**."
     )
 
 
-def _masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
+def masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
     return _MASK.format(reads=_reads(trace), pairs=_PAIRS if of_two else "")
 
 
-def _classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
+def classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(
@@ -63,7 +59,7 @@ def _classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
     return _CLASSES.format(token=quoted(token), place=place, special=special)
 
 
-def _token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
+def token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
     marked = any(name.startswith(("B-", "I-")) for name in output.names)
     return _TOKENS.format(names=_BEGIN_INSIDE * marked)
 
@@ -78,14 +74,3 @@ def _reads(trace: Trace) -> str:
         return "Every token reads every other, so what is made of it comes from both sides (Devlin et al. 2019, §3.1)."
     names = ", ".join(dict.fromkeys(name for site in narrow for name in blocking(site)))
     return f"It is read from both sides; in {len(narrow)} of {len(sites)} layers a token cannot read all others ({names})."
-
-
-EXPLANATIONS: dict[type[Output], Callable[[Trace, Output, str], str]] = {
-    NextToken: lambda trace, output, of_two: NEXT,
-    MaskedToken: _masked,
-    ClassProbabilities: _classes,
-    Span: lambda trace, output, of_two: SPAN,
-    TokenInOrder: lambda trace, output, of_two: IN_ORDER,
-    ChoiceProbabilities: lambda trace, output, of_two: CHOICE,
-    TokenClasses: _token_classes,
-}

@@ -1,19 +1,9 @@
 """The numbers of the page Task to take away, with what they were computed by: a table for each kind of answer. Positions are
 counted from 0, and a token stands with its own ("3 cat"); probabilities are float32, every digit kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from models.analysis.distributions import entropy, expectation
-from models.trace.outputs import (
-    ChoiceProbabilities,
-    ClassProbabilities,
-    MaskedToken,
-    NextToken,
-    Output,
-    Span,
-    TokenClasses,
-    TokenInOrder,
-)
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
@@ -140,17 +130,6 @@ def in_order_csv(run: CurrentRun, choices: Choices) -> str:
         "its probability",
     )
     return _csv(run, columns, rows)
-
-
-TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
-    NextToken: ("All positions, CSV", next_token_csv),
-    MaskedToken: ("All guesses, CSV", masked_csv),
-    ClassProbabilities: ("All classes, CSV", classes_csv),
-    Span: ("The spans, CSV", span_csv),
-    TokenInOrder: ("The predictions, CSV", in_order_csv),
-    ChoiceProbabilities: ("All choices, CSV", classes_csv),
-    TokenClasses: ("All tokens, CSV", token_classes_csv),
-}
 
 
 def _csv(run: CurrentRun, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -16,11 +16,12 @@ from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.task import files, text
+from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
-from viz_app.views.task.explanation import explanation, no_picture
+from viz_app.views.task.explanation import no_picture
 from viz_app.views.task.payloads import has_picture, payloads
+from viz_app.views.task.presentations import presentation
 
 # the components of the page in their order, with the handlers of their events
 COMPONENTS: dict[Component, dict[str, Callable]] = {
@@ -39,7 +40,7 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not has_picture(run.trace):
         ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
-            st.markdown(no_picture(run.trace))
+            st.markdown(no_picture(run.trace, first_output(run.trace)))
         return None
     choices, strip = choose(run)
     _lay_out(payloads(run, choices), run, choices, strip)
@@ -54,14 +55,15 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
             show(component, drawn[component.name], **handlers)
     left, right = st.columns([1.2, 1], gap="medium")
     output = first_output(run.trace)
+    presented = presentation(output)
     with left, st.container(key="explanation"):
-        st.markdown(explanation(run.trace, output, run.scope.model.of_two))
-        session, (label, table) = live.session(), files.TABLES[type(output)]
+        st.markdown(presented.explanation(run.trace, output, run.scope.model.of_two))
+        session = live.session()
         with st.container(horizontal=True, gap="small", key="downloads"):
             about = lambda: facts(session.shown.trace)  # noqa: E731
             ui.download(
-                label,
-                lambda: table(session.shown, choices),
+                presented.table_label,
+                lambda: presented.table(session.shown, choices),
                 f"{file_name(run.trace, 'task')}.csv",
                 "text/csv",
                 about,
