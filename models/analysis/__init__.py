@@ -1,1 +1,1 @@
-"""What is worked out from a run and from a model's weights: measures, comparisons, checks."""
+"""Analyses of a run and of a model's weights: measures, comparisons and checks."""
