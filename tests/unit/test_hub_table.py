@@ -143,15 +143,18 @@ def test_greedy_text_is_what_generate_writes(opened: Opened, name: str) -> None:
     assert own == row[len(given) if isinstance(scope.model, CausalLM) else 1 :][:13]
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if name not in GIVEN])
+@pytest.mark.parametrize("name", WRITERS)
 def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
     scope = opened[name]
     given = scope.given_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
     whole = runs.single_pass(scope.model, given, written.taken)
     assert (written.log_probs - whole.log_probs).abs().max() < 1e-4
-    assert max(written.cached) > 0
-    assert written.kernel_error < 1e-5
+    assert (max(written.cached) > 0) is scope.model.can_cache
+    if name in GIVEN:
+        assert written.kernel_error is None
+    else:
+        assert written.kernel_error < 1e-5
 
 
 def painted(scope: Scope) -> tuple[Edits, str]:

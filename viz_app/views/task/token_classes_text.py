@@ -30,9 +30,9 @@ def fact(name: str, probability: float) -> str:
 
 
 def rest(n_shown: int, n_classes: int, mass: float) -> str:
-    """The listed classes among all."""
+    """How much of the probability the listed classes hold; "" if they are all there are."""
     if n_shown == n_classes:
-        return f"These are all {n_classes} classes."
+        return ""
     return (
         f"These {n_shown} of {n_classes} classes hold {words.percent(mass, 1)} of the probability."
     )
