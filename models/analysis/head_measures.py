@@ -4,6 +4,7 @@ a(i,j) is the weight that query i gives key j, counted from 1; means are over th
 text.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +22,8 @@ class Measure:
     """Name, formula (_{…}: subscript, ^{…}: superscript), meaning and unit of a measure.
 
     With `least_first`, heads with the smallest value come first; with `of_one_text`, it applies to
-    self-attention only.
+    self-attention only. `per_query` takes weights (query, key) and the positions of their queries;
+    the measure is its mean over all queries. A measure without one is worked out in `measures`.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Measure:
     unit: str = "mean weight"
     least_first: bool = False
     of_one_text: bool = False
+    per_query: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 MEASURES = {
@@ -37,6 +40,7 @@ MEASURES = {
         "Entropy", "−(1/n) Σ_{i,j} a(i,j) ln a(i,j)",
         "How widely a query spreads its attention: 0 if one token has all of it (or none may be read), ln n if n tokens share "
         "alike. The most decided head comes first.", "nats", least_first=True,
+        per_query=lambda weights, queries: entropy(weights),
     ),
     "previous": Measure(
         "Previous token", "1/(n−1) Σ_{i>1} a(i,i−1)", "How much a token reads of the one right before it.", of_one_text=True,
@@ -45,7 +49,10 @@ MEASURES = {
         "Diagonal", "(1/m) Σ_{i≤m} a(i,i),  m = min(n, keys)",
         "How much is read at the reader's own place: of itself, or of the token at the same place in the other text.",
     ),
-    "first": Measure("First token", "(1/n) Σ_{i} a(i,1)", "How much the first token is read, whoever reads."),
+    "first": Measure(
+        "First token", "(1/n) Σ_{i} a(i,1)", "How much the first token is read, whoever reads.",
+        per_query=lambda weights, queries: weights[:, 0],
+    ),
     "same": Measure(
         "Same token", "1/|S| Σ_{i∈S} Σ_{j≠i, t(j)=t(i)} a(i,j)",
         "How much a token reads of others like it, as a mean over the set S of those that may read one.",
@@ -75,8 +82,10 @@ def measures(
                 torch.arange(rows.start, min(rows.stop, site.n_query)),
             )
             n = i - rows.start  # the rows of `weights`
-            values_by_name["entropy"][head] += entropy(weights).sum() / site.n_query
-            values_by_name["first"][head] += weights[:, 0].sum() / site.n_query
+            for name, measure in MEASURES.items():
+                if measure.per_query is not None:
+                    of_queries = measure.per_query(weights, i)
+                    values_by_name[name][head] += of_queries.sum() / site.n_query
             on_diagonal, has_previous = i < diagonal, i > 0
             values_by_name["diagonal"][head] += (
                 weights[n[on_diagonal], i[on_diagonal]].sum() / diagonal

@@ -21,11 +21,9 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 
 
 def name_of(config: Config) -> str:
-    """The architecture a configuration belongs to; a model of others says its own."""
-    return (
-        next((name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read)), "")
-        or config.architecture
-    )
+    """Return the architecture that a configuration belongs to; a configuration of no registered one names its own."""
+    found = next((name for name, (_, read) in ARCHITECTURES.items() if type(config) is read), "")
+    return found or config.architecture
 
 
 def family_of(config: Config) -> Family:
