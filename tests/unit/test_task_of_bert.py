@@ -27,11 +27,17 @@ from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.payloads import has_picture, payloads
+from viz_app.words import percent
 
 FIRST, SECOND = "Mary went to the garden.", "John took the milk."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took milk."
 SITE, HEAD = "encoder.layers.1.self_attn", 2
 CHOICES = Choices(None, Focus(SITE, HEAD))
+
+
+def digits(p: float) -> str:
+    """A probability as the page writes it."""
+    return percent(float(p), 1)
 
 
 @cache
@@ -135,7 +141,7 @@ def test_what_is_expected_there_is_the_softmax_of_the_logits_sorted() -> None:
         at += len(listed)
         name = tokenizer.token(hidden[position])
         assert mask["fact"] == (
-            f"Hidden: “{name}”, probability {text.percent(p[hidden[position]])}, rank {rank} of {tokenizer.vocab_size}, "
+            f"Hidden: “{name}”, probability {digits(p[hidden[position]])}, rank {rank} of {tokenizer.vocab_size}, "
             f"{-math.log2(p[hidden[position]]):.2f} bits."
         )
         assert mask["rest"] == text.rest(5, np.sort(p)[-5:].sum(), -(p * np.log2(p)).sum())
@@ -247,7 +253,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
     best = int(p.argmax())
     assert [bool(mark) for *_, mark in header["rows"]] == [best == 0, best == 1]
     assert arrays["ranks"].tolist() == [1 + best, 2 - best]
-    said = f"P(next) = {text.percent(p[0])}, P(not next) = {text.percent(p[1])}: most probable is “{('next', 'not next')[best]}”."
+    said = f"P(next) = {digits(p[0])}, P(not next) = {digits(p[1])}: most probable is “{('next', 'not next')[best]}”."
     assert header["fact"] == said
     assert header["title"] == "Does the second text follow the first?"
     row = row_by_hand(run, 0)
@@ -343,7 +349,7 @@ def test_the_map_is_the_sum_of_two_log_probabilities_over_the_context() -> None:
     )
     p, q = math.exp(arrays["start"][best[0] - first]), math.exp(arrays["end"][best[1] - first])
     assert header["fact"] == (
-        f"“{run.trace.output}”: p(start) {text.percent(p)} · p(end) {text.percent(q)} = {text.percent(p * q)}."
+        f"“{run.trace.output}”: p(start) {digits(p)} · p(end) {digits(q)} = {digits(p * q)}."
     )
     assert "".join(header["context"]) == CONTEXT
     assert header["context"][1] == run.trace.output == words[0]
