@@ -4,6 +4,7 @@
 from drawn import letters
 from test_parts import Session, session
 
+from viz_app.controls import tile
 from viz_app.drawing.scale import Scale
 from viz_app.session import url_state
 from viz_app.session.focus import LOCK, lock_token
@@ -23,25 +24,25 @@ def test_how_strongly_weights_are_drawn(session: Session) -> None:
 
 
 def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
-    assert session.run(controls.tile) is None
-    controls.choose_tile((1200, 37))
-    assert session.run(controls.tile) == (1200, 37)
+    assert session.run(tile.tile) is None
+    tile.choose_tile((1200, 37))
+    assert session.run(tile.tile) == (1200, 37)
     assert session.says == {"tile": "1200.37"}
-    controls.choose_tile(None)
-    assert session.run(controls.tile) is None
+    tile.choose_tile(None)
+    assert session.run(tile.tile) is None
     assert session.says == {}
     for unfit in ("7", "1.2.3", "-1.4", "a.b", "123456.1"):
-        assert session.run(controls.tile, tile=unfit) is None
-    controls.choose_tile((-3, 4))  # of a forged message
-    assert session.run(controls.tile) is None
+        assert session.run(tile.tile, tile=unfit) is None
+    tile.choose_tile((-3, 4))  # of a forged message
+    assert session.run(tile.tile) is None
 
 
 def test_sub_words_are_joined_and_parted(session: Session) -> None:
     assert session.run(controls.joins) is False
-    controls.choose_tile((1200, 37))
+    tile.choose_tile((1200, 37))
     lock_token("q30")
     controls.choose_words(True)
-    assert session.run(lambda: (controls.joins(), controls.tile(), url_state.get(LOCK))) == (
+    assert session.run(lambda: (controls.joins(), tile.tile(), url_state.get(LOCK))) == (
         True,
         None,
         "",
@@ -56,7 +57,7 @@ def test_sub_words_are_joined_and_parted(session: Session) -> None:
 
 
 def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
-    assert controls.TILE.is_step
+    assert tile.TILE.is_step
     assert not controls.SCALE.is_step
     assert not controls.HIDES.is_step
 

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from viz_app import command
 from viz_app.session import cache
 from viz_app.session.byte_cache import MEGABYTE, ByteCache, budget, parts
 from viz_app.session.cache import store
+from viz_app.session.current_run import CurrentRun
 
 KB = 1024
 
@@ -310,10 +311,12 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(
         trace = cache.trace(scope, (text, text[:50]))
         assert len(trace.streams["source"].ids) == 1000
         source, target = (row.ids for row in trace.streams.values())
+        run = CurrentRun(scope, trace)
+        swapped = replace(run.spec, model=replace(run.spec.model, similarity="dot"))
         runs = [
             trace,
-            cache.single_pass(scope, source, target[1:9]),
-            cache.swapped_trace(scope, "dot", trace),
+            cache.single_pass(run, source, target[1:9]),
+            cache.changed_run(run, swapped).trace,
         ]
         made += size(trace)
         assert size(runs) > MEGABYTE

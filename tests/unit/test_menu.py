@@ -73,7 +73,7 @@ def test_a_line_says_what_a_model_is_for_what_it_is_and_how_good_it_is(
     )  # nothing was measured of it
     assert lines["own"] == "own — chess; RNN; exact match 12 %"
     assert lines["no-task"] == "no-task — Transformer"
-    assert lines["broken"] == "broken"
+    assert lines["broken"] == "broken — cannot be read"
 
 
 def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:

@@ -380,6 +380,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
     said = {
         kind.name: words.where_from(
             SimpleNamespace(
+                site_kind=kind,
                 stack=kind.stack,
                 role=kind.role,
                 query_stream=kind.query_stream,
