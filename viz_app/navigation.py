@@ -39,6 +39,7 @@ _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</st
 View = Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]
 
 UNCHANGED = (from_rnn, models)  # pages that compare models as they were trained
+NAMED_THERE = {masks: ("edits",)}  # page → changes that it shows and undoes itself
 
 # address → (title, page); the first is where a newcomer lands
 VIEWS: dict[str, tuple[str, View]] = {
@@ -113,7 +114,8 @@ def _pictures(
 ) -> Callable[[CurrentRun], Pictures] | None:
     """Draw a page of the run with the session's changes; where the model fails in what only this page asks of it, say so."""
     try:
-        return view(changed_run(session, own, is_changed=view not in UNCHANGED))
+        is_changed, named = view not in UNCHANGED, NAMED_THERE.get(view, ())
+        return view(changed_run(session, own, is_changed=is_changed, named=named))
     except InputError as error:
         ui.note(st.empty(), checkpoints.error_message(error), bad=True, key="failed")
         return None

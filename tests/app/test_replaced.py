@@ -177,7 +177,7 @@ def reached(scope: models.Scope) -> np.ndarray:
     return jacobian_reach.reach(
         scope.model,
         scope.encode(source=SOURCE)["source"].ids,
-        jacobian_reach.LayerChoice(reach.SELF_ATTENTION),
+        jacobian_reach.LayerChoice(jacobian_reach.SELF_ATTENTION),
     ).norms.numpy()
 
 

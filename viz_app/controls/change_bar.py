@@ -1,5 +1,6 @@
 """What is changed about the run, above every page, each change with a button that undoes it."""
 
+from collections.abc import Collection
 from functools import partial
 
 import streamlit as st
@@ -13,9 +14,11 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 
 
-def changed_run(session: LiveSession, own: CurrentRun, *, is_changed: bool = True) -> CurrentRun:
-    """Name the session's changes, and return the run with them: the unchanged run on a page that is not `is_changed`, and if a
-    change cannot be made."""
+def changed_run(
+    session: LiveSession, own: CurrentRun, *, is_changed: bool = True, named: Collection[str] = ()
+) -> CurrentRun:
+    """Name the session's changes, except those that the page itself shows as `named`, and return the run with them: the unchanged
+    run on a page that is not `is_changed`, and if a change cannot be made."""
     if not is_changed:
         session.change = _unchanged
         return own
@@ -28,7 +31,7 @@ def changed_run(session: LiveSession, own: CurrentRun, *, is_changed: bool = Tru
         session.change = _unchanged
         return own
     session.change = change
-    _name_changes(run, spec)
+    _name_changes(run, spec, named)
     return run
 
 
@@ -41,10 +44,11 @@ def _unchanged(own: CurrentRun) -> CurrentRun:
     return own
 
 
-def _name_changes(run: CurrentRun, spec: RunSpec) -> None:
+def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> None:
     trained_with = run.unchanged.scope.model.similarity
     kinds = {kind: words.kind_short(sites[0]) for kind, sites in by_kind(run.unchanged.trace)}
-    if not (names := words.changes(spec, trained_with, kinds)):
+    names = words.changes(spec, trained_with, kinds)
+    if not (names := {change: name for change, name in names.items() if change not in named}):
         return
     with st.container(horizontal=True, gap="small", key="changes"):
         for change, name in names.items():

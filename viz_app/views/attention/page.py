@@ -43,7 +43,7 @@ def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     drawn = payloads(run, choices)
     with strip:
         show(PLAIN, drawn["written"], key="written")
-        if run.trace.unrecorded:
+        if "unrecorded" in drawn:
             show(PLAIN, drawn["unrecorded"], key="unrecorded")
     note_similarity(drawn)
     _lay_out(drawn, run, choices, site.name)

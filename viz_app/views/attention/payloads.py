@@ -38,7 +38,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         **step_notes(run),
         **similarity_text.note(run, focus.site, focus.head),
-        "unrecorded": unrecorded(run.trace),
+        **unrecorded(run.trace),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": check_rows(
@@ -49,10 +49,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def unrecorded(trace: Trace) -> dict:
-    """The attentions of the run that are not shown, each with the reason."""
+def unrecorded(trace: Trace) -> Pictures:
+    """Return the note on the attentions of the run that are not shown, each with the reason; nothing if all are."""
     lines = [("line", f"Not shown: {name}, {why}.") for name, why in trace.unrecorded.items()]
-    return rows("note", *lines or [("line", "")])
+    return {"unrecorded": rows("note", *lines)} if lines else {}
 
 
 def words_joined(trace: Trace, joins: bool) -> Trace:
