@@ -87,7 +87,10 @@ FINE = """() => {
 @pytest.fixture(scope="module")
 def phone(browser: Browser) -> Page:
     context = browser.new_context(
-        viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
+        bypass_csp=True,  # wait_for_function evaluates text
+        viewport={"width": 420, "height": 800},
+        has_touch=True,
+        is_mobile=True,
     )
     page = context.new_page()
     yield page
