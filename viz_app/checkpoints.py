@@ -87,7 +87,7 @@ def folder(name: str) -> str:
 
 
 def is_there(name: str) -> bool:
-    """Whether a name is that of something to open."""
+    """Return True if a name is that of something to open."""
     try:
         folder(name)
     except CheckpointError:
@@ -124,14 +124,14 @@ def _found() -> dict[str, Path]:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether this is the name of what lies under the folder of --models and is not offered for a link out of it."""
+    """Return True if this is the name of what lies under the folder of --models and is not offered for a link out of it."""
     return name in (found := _found()) and not _is_within(
         found[name], Path(os.environ[MODELS]).resolve()
     )
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether its configuration says what kind of model this is. One that cannot be read is said to be so when it is picked."""
+    """Return True if its configuration says what kind of model this is. One that cannot be read is said to be so when it is picked."""
     try:
         return bool(config(folder).keys() & KINDS)
     except CheckpointError:

@@ -157,7 +157,7 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def order_from(self) -> str:
-        """What tells it the order of its tokens."""
+        """The means by which it tells the order of its tokens."""
         if self.is_recurrent:
             return BY_STATES
         if self.relative_positions:
@@ -186,7 +186,7 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def can_write(self) -> bool:
-        """Whether it predicts the next token of a stream that is open behind, and so can write one."""
+        """Return True if it predicts the next token of a stream that is open behind, and so can write one."""
         return bool(self.writes)
 
     @property
@@ -210,7 +210,7 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def continues(self) -> bool:
-        """Whether what it writes goes on on the stream of what was asked, as a language model's does."""
+        """Return True if what it writes goes on on the stream of what was asked, as a language model's does."""
         return self.fields[0].stream == self.writes
 
     @property
@@ -221,12 +221,12 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def translates(self) -> bool:
-        """Whether it reads one text and writes another."""
+        """Return True if it reads one text and writes another."""
         return self.can_write and not self.continues
 
     @property
     def first_reads_sum(self) -> bool:
-        """Whether what the first layer's W_Q, W_K and W_V read is embedding + position and nothing else."""
+        """Return True if what the first layer's W_Q, W_K and W_V read is embedding + position and nothing else."""
         return getattr(self.config, "norm", "post") == "post"
 
     @property

@@ -126,7 +126,7 @@ class GPT(Architecture):
 
     @property
     def can_write(self) -> bool:
-        """Whether its text is open behind."""
+        """Return True if its text is open behind."""
         return self.config.head != CLASSES
 
     @property

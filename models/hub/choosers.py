@@ -25,7 +25,7 @@ ROWS = tuple(f"row of choice {i}" for i in range(1, 5))
 
 
 class NextSentence(Classifier):
-    """Whether the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
+    """Return True if the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
 
     fields = (ONE_TEXT, replace(SECOND_TEXT, optional=False))
     of_two = output_name = NEXT_SENTENCE

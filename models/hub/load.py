@@ -89,7 +89,7 @@ def _read(
 
 @dataclass(frozen=True)
 class Plan:
-    """How a folder is opened: its configuration, the name of its class, transformers' class for it, and ours."""
+    """The way a folder is opened: its configuration, the name of its class, transformers' class for it, and ours."""
 
     config: Any
     name: str

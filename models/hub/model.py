@@ -91,7 +91,7 @@ class HubModel(Architecture):
 
     @property
     def order_from(self) -> str:
-        """As a run of equal tokens shows it."""
+        """The means that a run of equal tokens shows."""
         return self.seen_order
 
     @property

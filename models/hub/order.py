@@ -39,13 +39,13 @@ def told_by(model: HubModel) -> str:
 
 
 def _equal(values: Tensor, axis: int, close: float) -> bool:
-    """Whether values are the same along an axis but for rounding."""
+    """Return True if values are the same along an axis but for rounding."""
     apart = (values - values.narrow(axis, 0, 1)).abs().max()
     return float(apart) <= 10 * close * max(1.0, float(values.abs().max()))
 
 
 def _varies(site: AttentionSite, close: float) -> bool:
-    """Whether what is added to the scores differs from key to key."""
+    """Return True if what is added to the scores differs from key to key."""
     rows = torch.arange(site.n_query)
     return any(
         not _equal(term.scores(None, rows, site.n_key).float(), -1, close) for term in site.terms
@@ -53,7 +53,7 @@ def _varies(site: AttentionSite, close: float) -> bool:
 
 
 def _uneven(site: AttentionSite, close: float) -> bool:
-    """Whether a query prefers one of the keys that it reads."""
+    """Return True if a query prefers one of the keys that it reads."""
     weights = site.weights().float()
     most, reads = weights.amax(-1), weights > 0
     least = weights.masked_fill(~reads, torch.inf).amin(-1)

@@ -24,7 +24,7 @@ FIRST, SECOND = "first text", "second text"
 
 @dataclass(frozen=True)
 class Given:
-    """What one text gives a module, batch axis first, and how many tokens it has."""
+    """The inputs that one text gives a module, batch axis first, and its number of tokens."""
 
     tensors: tuple[Tensor, ...]
     n_tokens: int

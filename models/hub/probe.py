@@ -41,7 +41,7 @@ PLACES = (
 
 @torch.no_grad()
 def looks_ahead(model: HubModel) -> bool:
-    """Whether in a short run any token reads one that stands after it."""
+    """Return True if in a short run any token reads one that stands after it."""
     with record() as recording:
         model(*model.repeated(short_text(model.module, model.config)))
     return any(bool(site.weights().triu(1).any()) for site in recording.attention.values())
@@ -185,7 +185,7 @@ def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
 
 
 def _adds_up(model: HubModel) -> bool:
-    """Whether each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
+    """Return True if each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))
     held = recording.activations

@@ -88,7 +88,7 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
 
 
 def reads_joined(linear: Linear, out: Tensor) -> bool:
-    """Whether this product is of the heads' outputs (batch, head, token, d_head), side by side."""
+    """Return True if this product is of the heads' outputs (batch, head, token, d_head), side by side."""
     batch, n_heads, n, d_head = out.shape
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False

@@ -74,7 +74,7 @@ class MaskLayer:
 
     @cached_property
     def blocks(self) -> bool:
-        """Whether it forbids anything."""
+        """Return True if it forbids anything."""
         return not self.allowed.all()
 
 

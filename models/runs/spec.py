@@ -65,7 +65,7 @@ class RunSpec:
 
     @property
     def own(self) -> RunSpec:
-        """The same fields, read by the checkpoint as it was trained, with nothing edited or forced."""
+        """This spec without changes: the fields read by the checkpoint as it was trained."""
         return RunSpec(self.model.own, self.fields)
 
     @property

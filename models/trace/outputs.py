@@ -53,7 +53,7 @@ class NextToken:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the last label is the end of the text, as a decoder's is; a language model's text goes on."""
+        """Return True if the last label is the end of the text, as a decoder's is; a language model's text goes on."""
         return len(self.labels) == len(self.logits)
 
 

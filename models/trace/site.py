@@ -65,7 +65,7 @@ class AttentionSite:
 
     @property
     def has_causes(self) -> bool:
-        """Whether q, k, v and scores are known; if not, its weights are all there is."""
+        """Return True if q, k, v and scores are known; if not, its weights are all there is."""
         return self.given_weights is None
 
     @property

@@ -1,4 +1,4 @@
-"""What is changed about the run, above every page, each change with a button that undoes it."""
+"""The bar above every page: each change of the run, with a button that undoes it."""
 
 from collections.abc import Collection
 from functools import partial

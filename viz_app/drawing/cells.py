@@ -42,7 +42,7 @@ class Cells:
 
 
 def is_long(site: AttentionSite) -> bool:
-    """Whether its weights have more rows or columns than a picture has room for."""
+    """Return True if its weights have more rows or columns than a picture has room for."""
     return block_of(site.n_query, site.n_key) > 1
 
 

@@ -64,7 +64,7 @@ def axes_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[La
 
 
 def writes(trace: Trace, site: AttentionSite) -> bool:
-    """Whether a site's queries stand on the stream that the model writes."""
+    """Return True if a site's queries stand on the stream that the model writes."""
     return _written(trace, site) is not None
 
 

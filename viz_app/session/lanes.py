@@ -18,7 +18,7 @@ Texts = tuple[str, ...]  # what stands in the boxes of the model's fields, in th
 
 
 def is_long(texts: Sequence[object]) -> bool:
-    """Whether these texts have more than LONG bytes together; what is no text counts for nothing."""
+    """Return True if these texts have more than LONG bytes together; what is no text counts for nothing."""
     return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG
 
 
@@ -51,7 +51,7 @@ class Lanes:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a short request waits or is being answered."""
+        """Return True if a short request waits or is being answered."""
         return self._short.is_busy
 
     async def answer(self, session: Hashable, texts: Texts) -> bytes | None:

@@ -245,7 +245,7 @@ def under_base(name: str) -> str:
 
 
 def is_served() -> bool:
-    """Whether the app runs in its server, which has the routes."""
+    """Return True if the app runs in its server, which has the routes."""
     return _served.is_set()
 
 

@@ -26,7 +26,7 @@ _SPAN = r"(\d{1,4})(?:-(\d{1,4}))?"
 
 
 def hides_the_future(kind: SiteKind) -> bool:
-    """Whether the model's own mask is look-ahead: where a decoder reads the stream it stands on."""
+    """Return True if the model's own mask is look-ahead: where a decoder reads the stream it stands on."""
     return kind.stack == "decoder" and kind.role == "self"
 
 

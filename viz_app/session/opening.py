@@ -56,7 +56,7 @@ class Opening:
         return f"{done:,} of {total:,} {what}"
 
     def ready(self, seconds: float) -> bool:
-        """Whether it is opened, or has failed, after at most so long."""
+        """Return True if it is opened, or has failed, after at most so long."""
         is_ready = bool(wait([self.future], seconds).done)
         self.took_long |= not is_ready
         return is_ready

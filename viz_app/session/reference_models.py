@@ -82,7 +82,7 @@ def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
 
 
 def same_tokens(scope: Scope, run: CurrentRun) -> bool:
-    """Whether this model reads the shown source as the same row of tokens, under the same ids."""
+    """Return True if this model reads the shown source as the same row of tokens, under the same ids."""
     own, there = (
         scope.encode(source=run.trace.streams["source"].text)["source"],
         run.trace.streams["source"],

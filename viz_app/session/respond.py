@@ -81,7 +81,7 @@ def answering(
 
 
 def _stands(session: LiveSession) -> bool:
-    """Whether the page's model is still the one its files hold. If not, the rerun will open that, or say what is wrong."""
+    """Return True if the page's model is still the one its files hold. If not, the rerun will open that, or say what is wrong."""
     try:
         return cache.scope(session.name).fingerprint == session.scope.fingerprint
     except CheckpointError:

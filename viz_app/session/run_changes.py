@@ -1,4 +1,4 @@
-"""What a session has changed about its run: the one way from the URL to a RunSpec and back.
+"""The changes of a session to its run: the one way from the URL to a RunSpec and back.
 
 Every page shows the run of this spec, so changes made on different pages compose, and one link holds them all.
 """

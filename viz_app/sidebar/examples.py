@@ -103,7 +103,7 @@ def suited(scope: Scope) -> list[str]:
 
 
 def holds_lines(scope: Scope) -> bool:
-    """Whether a text of this model may have several lines: whether a line break comes back from its tokens."""
+    """Return True if a text of this model may have several lines: whether a line break comes back from its tokens."""
     tokenizer = scope.tokenizer
     return tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 

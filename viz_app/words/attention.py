@@ -15,7 +15,7 @@ JOINED = "sub-words joined to words: a word's row is the mean of its tokens' row
 
 
 def is_alignment(site: AttentionSite) -> bool:
-    """Whether this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
+    """Return True if this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
     return site.role == "alignment"
 
 

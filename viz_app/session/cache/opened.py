@@ -26,7 +26,7 @@ def opened_as(name: str) -> Hashable:
 
 
 def is_open(name: str) -> bool:
-    """Whether `scope` has it without opening it."""
+    """Return True if `scope` has it without opening it."""
     return opened_as(name) in store.kept
 
 

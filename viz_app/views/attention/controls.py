@@ -25,7 +25,7 @@ def choose_scale(name: str, hides_sinks: bool) -> None:
 
 
 def joins() -> bool:
-    """Whether sub-words are joined to words."""
+    """Return True if sub-words are joined to words."""
     return url_state.get(WORDS)
 
 

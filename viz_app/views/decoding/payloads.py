@@ -122,7 +122,7 @@ def given_ids(run: CurrentRun) -> tuple[int, ...]:
 
 
 def has_room(run: CurrentRun) -> bool:
-    """Whether what is given leaves the model room to write."""
+    """Return True if what is given leaves the model room to write."""
     return run.scope.model.longest(len(given_ids(run))) > 0
 
 

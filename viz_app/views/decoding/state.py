@@ -64,7 +64,7 @@ def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -
 
 
 def cleared() -> bool:
-    """Whether forced tokens were let go because the source changed, and none has been forced since."""
+    """Return True if forced tokens were let go because the source changed, and none has been forced since."""
     return bool(st.session_state.get(_CLEARED))
 
 

@@ -13,12 +13,12 @@ from viz_app.views.from_rnn.maps import AlignmentMap
 
 
 def has_alignment(scope: Scope) -> bool:
-    """Whether it is recurrent with Bahdanau's alignment."""
+    """Return True if it is recurrent with Bahdanau's alignment."""
     return any(kind.role == "alignment" for kind in scope.model.kinds)
 
 
 def has_heads(scope: Scope) -> bool:
-    """Whether it is a Transformer with cross-attention."""
+    """Return True if it is a Transformer with cross-attention."""
     roles = [(kind.stack, kind.role) for kind in scope.model.kinds]
     return not scope.model.is_recurrent and {("decoder", "self"), ("decoder", "cross")} <= set(
         roles
@@ -34,7 +34,7 @@ def cross(trace: Trace) -> list[AttentionSite]:
 
 
 def same_rows(first: Trace, second: Trace) -> bool:
-    """Whether both runs stand on the same tokens, source and target."""
+    """Return True if both runs stand on the same tokens, source and target."""
     return all(
         first.streams[name].tokens == second.streams[name].tokens for name in ("source", "target")
     )

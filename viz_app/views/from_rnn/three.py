@@ -21,12 +21,12 @@ from viz_app.views.from_rnn.pair_maps import cross, has_alignment
 
 
 def attends_without_recurrence(scope: Scope) -> bool:
-    """Whether its decoder attends to the source and nothing in it is recurrent."""
+    """Return True if its decoder attends to the source and nothing in it is recurrent."""
     return not scope.model.is_recurrent and any(k.role == "cross" for k in scope.model.kinds)
 
 
 def has_fixed_vector(scope: Scope) -> bool:
-    """Whether it is recurrent and its decoder reads nothing of the source but one vector."""
+    """Return True if it is recurrent and its decoder reads nothing of the source but one vector."""
     return scope.model.is_recurrent and not scope.model.kinds
 
 

@@ -50,7 +50,7 @@ def pieces(text: str, whole: bool) -> list[str]:
 
 
 def in_words(*texts: str) -> bool:
-    """Whether texts are compared word by word: those without a space, such as dates, are not."""
+    """Return True if texts are compared word by word: those without a space, such as dates, are not."""
     return any(" " in text.strip() for text in texts)
 
 

@@ -298,7 +298,7 @@ def _term(array: str, name: str, transposed: bool = False) -> dict[str, Any]:
 
 
 def _reads_itself(site: AttentionSite) -> bool:
-    """Whether queries, keys and values are made of the same vectors."""
+    """Return True if queries, keys and values are made of the same vectors."""
     return site.role in ("self", "content")
 
 

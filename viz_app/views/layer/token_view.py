@@ -66,7 +66,7 @@ class TokenView:
 
     @property
     def guesses_masks(self) -> bool:
-        """Whether the model can be asked at the masks of this stream."""
+        """Return True if the model can be asked at the masks of this stream."""
         model = self.run.scope.model
         return self.choices.stream == model.read_stream and MASKED in model.read_outputs
 

@@ -130,7 +130,7 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own: list[str
 
 
 def _padding_control(kind: SiteKind, change: MaskChange) -> None:
-    """Whether padding is masked."""
+    """Return True if padding is masked."""
     padded = _PADDED.format(kind.name)
     st.session_state[padded] = PADDING not in change.lifted
     st.toggle(

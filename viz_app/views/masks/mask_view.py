@@ -85,7 +85,7 @@ def _same_mask(one: AttentionSite, other: AttentionSite) -> bool:
 
 
 def is_written(trace: Trace, site: AttentionSite) -> bool:
-    """Whether the model predicts the next token of the stream that the site's queries are on."""
+    """Return True if the model predicts the next token of the stream that the site's queries are on."""
     outputs = (output for output in trace.outputs.values() if isinstance(output, NextToken))
     return any(output.stream == site.query_stream for output in outputs)
 

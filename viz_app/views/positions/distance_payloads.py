@@ -88,7 +88,7 @@ class DistanceView:
 
     @property
     def hidden(self) -> bool:
-        """Whether the look-ahead mask blocks a key of this run."""
+        """Return True if the look-ahead mask blocks a key of this run."""
         return any(layer.name == LOOK_AHEAD and layer.blocks for layer in self.site.mask.layers)
 
     @property
