@@ -17,13 +17,15 @@ class Answers {
       this.strip.mark(position);
       send({ position });
     });
-    if (this.waiting !== undefined && this.waiting < picture.places.length) this.strip.mark(this.waiting);    // on its way to Python
+    if (this.waiting !== undefined && this.waiting < picture.places.length) this.strip.mark(this.waiting); // on its way to Python
     const [least, most, how] = picture.scale;
     write(".least", least);
     write(".most", most);
     write(".how", how);
     write(".summary", picture.summary);
-    root.querySelector(".ramp").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
+    root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
+      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
+    })`;
     this.answer(picture, write);
     this.row.show(picture.reading, picture.arrays.weights, picture.arrays.allowed, theme);
     Object.assign(root.dataset, { position: picture.position, kind: picture.kind, painted: (Number(root.dataset.painted) || 0) + 1 });

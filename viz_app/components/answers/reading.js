@@ -38,7 +38,9 @@ class ReadRow {
       box.children[1].textContent = open ? weight.toFixed(2) : "\u00a0";
       if (open) paint(box, weight, theme);
       else box.style.background = box.style.color = "";
-      box.title = open ? `${label[0]}: weight ${exact(weight)}${label[1] ? `; ${label[1]}` : ""}` : `${label[0]}: masked (${reading.blocked[k].join(", ")})`;
+      box.title = open
+        ? `${label[0]}: weight ${exact(weight)}${label[1] ? `; ${label[1]}` : ""}`
+        : `${label[0]}: masked (${reading.blocked[k].join(", ")})`;
     });
   }
 }

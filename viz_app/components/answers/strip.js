@@ -21,7 +21,8 @@ class Strip {
     if (this.kind !== picture.kind) this.box.replaceChildren();
     this.kind = picture.kind;
     this.box.classList.toggle("cards", this.kind === "alternatives");
-    const before = picture.opening ? 1 : 0, all = children(this.box, picture.places.length + before, picture.kind === "alternatives" ? card : plainPlace);
+    const before = picture.opening ? 1 : 0,
+      all = children(this.box, picture.places.length + before, picture.kind === "alternatives" ? card : plainPlace);
     if (before) this.open(all[0], picture.opening);
     this.before = before;
     this.buttons = all.slice(before);
@@ -30,7 +31,9 @@ class Strip {
       button.disabled = false;
       button.onclick = () => this.choose(i);
       button.dataset.position = i;
-      button.className = `place${picture.kind === "alternatives" ? " card" : ""}${picture.places[i] === null ? " unknown" : picture.places[i][2] ? " special" : ""}`;
+      button.className = `place${picture.kind === "alternatives" ? " card" : ""}${
+        picture.places[i] === null ? " unknown" : picture.places[i][2] ? " special" : ""
+      }`;
       FILL[picture.kind](button, picture, i, theme);
     });
     this.mark(picture.position);
@@ -38,7 +41,12 @@ class Strip {
 
   // What stands before the first place: nobody expected it.
   open(button, label) {
-    Object.assign(button, { type: "button", disabled: true, className: `place${label[2] ? " special" : ""}`, title: `${label[0]}: nothing stands before it` });
+    Object.assign(button, {
+      type: "button",
+      disabled: true,
+      className: `place${label[2] ? " special" : ""}`,
+      title: `${label[0]}: nothing stands before it`,
+    });
     delete button.dataset.position;
     button.style.background = button.style.color = "";
     button.children[0].textContent = label[0];
@@ -55,11 +63,13 @@ class Strip {
     const chosen = this.buttons[position];
     if (!chosen) return;
     const top = chosen.offsetTop - this.box.offsetTop;
-    if (top < this.box.scrollTop || top + chosen.offsetHeight > this.box.scrollTop + this.box.clientHeight)
+    if (top < this.box.scrollTop || top + chosen.offsetHeight > this.box.scrollTop + this.box.clientHeight) {
       this.box.scrollTop = top - this.box.clientHeight / 2;
+    }
     const left = chosen.offsetLeft - this.box.offsetLeft;
-    if (left < this.box.scrollLeft || left + chosen.offsetWidth > this.box.scrollLeft + this.box.clientWidth)
+    if (left < this.box.scrollLeft || left + chosen.offsetWidth > this.box.scrollLeft + this.box.clientWidth) {
       this.box.scrollLeft = left - this.box.clientWidth / 2;
+    }
   }
 }
 
@@ -71,7 +81,7 @@ function plainPlace(parent) {
 
 function fillPlace(button, { places, arrays, most }, i, theme) {
   const [name, value] = button.children, label = places[i];
-  if (label === null) {      // what follows the last token is not known
+  if (label === null) { // what follows the last token is not known
     [name.textContent, value.textContent] = ["?", "next"];
     button.style.background = button.style.color = button.dataset.surprisal = "";
     button.title = "What comes next?";
@@ -81,7 +91,9 @@ function fillPlace(button, { places, arrays, most }, i, theme) {
   [name.textContent, value.textContent] = [shorten(label[0], 18), bits(surprisal)];
   paint(button, surprisal / most, theme);
   button.dataset.surprisal = exact(surprisal);
-  button.title = `${label[0]}: ${exact(surprisal)} bits, probability ${exact(arrays.probability[i])}, rank ${arrays.rank[i]}${label[1] ? `; ${label[1]}` : ""}`;
+  button.title = `${label[0]}: ${exact(surprisal)} bits, probability ${exact(arrays.probability[i])}, rank ${arrays.rank[i]}${
+    label[1] ? `; ${label[1]}` : ""
+  }`;
 }
 
 // A token over its most probable class.

@@ -12,7 +12,10 @@ class Beam {
     this.self = new Chips(read, "self");
     this.watcher = new ResizeObserver(() => this.resized());
     this.watcher.observe(root);
-    offer(root.querySelector(".files"), () => [this.tree.svg, "Beam search: the hypotheses kept at each step, with their scores", this.picture, this.theme]);
+    offer(
+      root.querySelector(".files"),
+      () => [this.tree.svg, "Beam search: the hypotheses kept at each step, with their scores", this.picture, this.theme],
+    );
   }
 
   // A presentation begins or ends.
@@ -31,7 +34,9 @@ class Beam {
     this.say(node, step, rank);
     this.follow(step);
     const { ids, p, cross, self } = picture.arrays;
-    this.bars.show(Array.from(ids, (id, n) => ({ id, label: picture.candidates[n], p: p[n], mark: id === picture.taken ? "this node" : "", rank: 0 })));
+    this.bars.show(
+      Array.from(ids, (id, n) => ({ id, label: picture.candidates[n], p: p[n], mark: id === picture.taken ? "this node" : "", rank: 0 })),
+    );
     this.cross.hide(!cross);
     this.self.hide(!self);
     if (cross) this.cross.show(`${picture.cross}: what it read from ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
@@ -52,7 +57,11 @@ class Beam {
     say(`Step ${step + 1}, place ${rank + 1}: `);
     say(node.text || "(no text yet)", "token");
     say(node.ended ? " [end]. " : " … ");
-    say(`Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}; score ${signed(node.score)} = log-probability / ((5 + ${node.n}) / 6)`);
+    say(
+      `Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}; score ${
+        signed(node.score)
+      } = log-probability / ((5 + ${node.n}) / 6)`,
+    );
     put(this.lead, "sup", "", `α = ${this.picture.alpha}`);
     say(".");
     if (node.carried) say(" It had ended before this step and only waits in the beam.", "quiet");

@@ -1,6 +1,6 @@
 // The tree itself: a column a step, the best hypothesis at the top; a line joins each to the one it grew from.
-const NODE = { wide: 74, tall: window.innerWidth <= 760 ? 40 : 34, across: 104, down: 44, left: 8, top: 24 };      // px: as tall as a finger on a phone
-const CLOSE = 92;       // px: across, where all is drawn larger
+const NODE = { wide: 74, tall: window.innerWidth <= 760 ? 40 : 34, across: 104, down: 44, left: 8, top: 24 }; // px: as tall as a finger on a phone
+const CLOSE = 92; // px: across, where all is drawn larger
 
 class Tree {
   constructor(svg, choose) {
@@ -13,7 +13,7 @@ class Tree {
     this.scale = scaleOf();
     this.across = this.scale > 1 ? CLOSE : NODE.across;
     const width = NODE.left * 2 + (steps.length - 1) * this.across + NODE.wide, height = NODE.top + most * NODE.down;
-    const held = this.svg.contains(this.svg.getRootNode().activeElement);      // the keyboard stays in a tree that is drawn anew
+    const held = this.svg.contains(this.svg.getRootNode().activeElement); // the keyboard stays in a tree that is drawn anew
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("width", width);
@@ -43,9 +43,12 @@ class Tree {
     const from = [this.x(step - 1) + NODE.wide, this.y(node.parent) + NODE.tall / 2], to = [this.x(step), this.y(rank) + NODE.tall / 2];
     const bend = (this.across - NODE.wide) / 2;
     this.draw("path", {
-      d: `M${from}C${from[0] + bend} ${from[1]} ${to[0] - bend} ${to[1]} ${to}`, fill: "none",
-      stroke: node.best ? this.theme.accent : this.theme.quiet, "stroke-width": node.best ? 3 : 1.2,
-      "stroke-opacity": node.best ? 1 : 0.6, ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
+      d: `M${from}C${from[0] + bend} ${from[1]} ${to[0] - bend} ${to[1]} ${to}`,
+      fill: "none",
+      stroke: node.best ? this.theme.accent : this.theme.quiet,
+      "stroke-width": node.best ? 3 : 1.2,
+      "stroke-opacity": node.best ? 1 : 0.6,
+      ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
     });
   }
 
@@ -59,20 +62,62 @@ class Tree {
 
   node(node, step, rank) {
     const { theme, picture } = this, chosen = picture.node[0] === step && picture.node[1] === rank;
-    const group = this.draw("g", { class: "node", tabindex: chosen ? 0 : -1, role: "button", "data-step": step + 1, "data-rank": rank + 1, "data-score": node.score });
+    const group = this.draw("g", {
+      class: "node",
+      tabindex: chosen ? 0 : -1,
+      role: "button",
+      "data-step": step + 1,
+      "data-rank": rank + 1,
+      "data-score": node.score,
+    });
     const x = this.x(step), y = this.y(rank), shade = node.best ? theme.accent : theme.line;
-    this.draw("rect", {
-      x, y, width: NODE.wide, height: NODE.tall, rx: 6, fill: chosen ? theme.accent : theme.background, stroke: shade,
-      "stroke-width": node.best || chosen ? 2 : 1.2, ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
-    }, undefined, group);
+    this.draw(
+      "rect",
+      {
+        x,
+        y,
+        width: NODE.wide,
+        height: NODE.tall,
+        rx: 6,
+        fill: chosen ? theme.accent : theme.background,
+        stroke: shade,
+        "stroke-width": node.best || chosen ? 2 : 1.2,
+        ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
+      },
+      undefined,
+      group,
+    );
     const ink = chosen ? theme.background : theme.text, centre = x + NODE.wide / 2;
     const label = node.carried ? "ended" : node.label[0];
-    this.draw("text", { x: centre, y: y + 14, "text-anchor": "middle", "font-size": 13, fill: ink, opacity: node.carried ? 0.6 : 1, style: "unicode-bidi: plaintext" }, fit(label, NODE.wide - 8, widthIn(`13px ${theme.font}`)), group);
+    this.draw(
+      "text",
+      {
+        x: centre,
+        y: y + 14,
+        "text-anchor": "middle",
+        "font-size": 13,
+        fill: ink,
+        opacity: node.carried ? 0.6 : 1,
+        style: "unicode-bidi: plaintext",
+      },
+      fit(label, NODE.wide - 8, widthIn(`13px ${theme.font}`)),
+      group,
+    );
     this.draw("text", { x: centre, y: y + 28, "text-anchor": "middle", "font-size": 12, fill: ink, opacity: 0.8 }, signed(node.score), group);
-    this.draw("title", {}, `${node.text || "(nothing yet)"}\nlog-probability ${node.logProb.toFixed(4)} nats, score ${node.score.toFixed(4)}${node.ended ? "\nended" : ""}`, group);
+    this.draw(
+      "title",
+      {},
+      `${node.text || "(nothing yet)"}\nlog-probability ${node.logProb.toFixed(4)} nats, score ${node.score.toFixed(4)}${
+        node.ended ? "\nended" : ""
+      }`,
+      group,
+    );
     group.onclick = () => this.choose(step, rank);
     useKeys(group, {
-      Enter: group.onclick, " ": group.onclick, ArrowUp: () => this.go(step, rank - 1), ArrowDown: () => this.go(step, rank + 1),
+      Enter: group.onclick,
+      " ": group.onclick,
+      ArrowUp: () => this.go(step, rank - 1),
+      ArrowDown: () => this.go(step, rank + 1),
       ArrowLeft: () => this.go(step - 1, node.parent),
       ArrowRight: () => this.go(step + 1, Math.min(rank, (picture.steps[step + 1]?.length ?? 0) - 1)),
     });

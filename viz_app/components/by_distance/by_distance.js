@@ -1,6 +1,6 @@
 // A number at each distance as a line; a band from the least to the largest where there are several, one distance marked. The picture
 // has one height whatever the text, so that nothing moves while someone types.
-const ROOM = { left: 62, right: 12, top: 8, bottom: 42 }, HEIGHT = 280, POINT = 3, PLACE = 5.5;     // px
+const ROOM = { left: 62, right: 12, top: 8, bottom: 42 }, HEIGHT = 280, POINT = 3, PLACE = 5.5; // px
 const MARKED = HEAD_COLOURS[5];
 
 // A few round numbers from the least to the most, the first and the last just beyond them; none nearer to each other than `apart`.
@@ -33,7 +33,10 @@ class ByDistance extends Fitted {
 
   draw(width) {
     const { svg, theme, picture: { arrays: { distance, value, least, largest }, domain, marked } } = this, last = distance.length - 1;
-    const ticks = rounds(...domain, 5), [low, high] = [ticks[0], ticks.at(-1)], wide = width - ROOM.left - ROOM.right, floor = HEIGHT - ROOM.bottom;
+    const ticks = rounds(...domain, 5),
+      [low, high] = [ticks[0], ticks.at(-1)],
+      wide = width - ROOM.left - ROOM.right,
+      floor = HEIGHT - ROOM.bottom;
     this.x = (i) => ROOM.left + (last ? i / last : 0.5) * wide;
     this.y = (v) => floor - ((v - low) / (high - low)) * (floor - ROOM.top);
     svg.setAttribute("height", HEIGHT);
@@ -42,7 +45,14 @@ class ByDistance extends Fitted {
     const along = (values, order) => order.map((i) => `${this.x(i)} ${this.y(values[i])}`), forwards = [...distance.keys()];
     if (least) {
       const band = [...along(largest, forwards), ...along(least, [...forwards].reverse())].join("L");
-      putSvg(svg, "path", { class: "band", d: `M${band}Z`, fill: theme.accent, "fill-opacity": 0.28, stroke: theme.accent, "stroke-opacity": 0.28 });
+      putSvg(svg, "path", {
+        class: "band",
+        d: `M${band}Z`,
+        fill: theme.accent,
+        "fill-opacity": 0.28,
+        stroke: theme.accent,
+        "stroke-opacity": 0.28,
+      });
     }
     putSvg(svg, "path", { class: "line", d: `M${along(value, forwards).join("L")}`, fill: "none", stroke: theme.accent, "stroke-width": 2.2 });
     if (!last) putSvg(svg, "circle", { cx: this.x(0), cy: this.y(value[0]), r: POINT, fill: theme.accent });
@@ -58,15 +68,18 @@ class ByDistance extends Fitted {
       putSvg(svg, "line", { x1: ROOM.left, x2: ROOM.left + wide, y1: this.y(tick), y2: this.y(tick), stroke: theme.line });
       write(String(Number(tick.toPrecision(6))), ROOM.left - 7, this.y(tick) + 4, { "text-anchor": "end", fill: theme.quiet });
     }
-    for (const tick of rounds(near, far, wide / 70, 1).filter((tick) => near <= tick && tick <= far))
+    for (const tick of rounds(near, far, wide / 70, 1).filter((tick) => near <= tick && tick <= far)) {
       write(String(tick), this.x(tick - near), floor + 17, { "text-anchor": "middle", fill: theme.quiet });
+    }
     const room = widthIn(`12px ${theme.font}`);
     write(fit(axes[0], wide + ROOM.right, room), ROOM.left + wide / 2, HEIGHT - 6, { "text-anchor": "middle" });
     write(axes[1], 0, 0, { "text-anchor": "middle", transform: `translate(12 ${(ROOM.top + floor) / 2}) rotate(-90)` });
   }
 
   point({ clientX, clientY }) {
-    const { tip, picture: { arrays: { distance } } } = this, box = this.root.getBoundingClientRect(), wide = this.width - ROOM.left - ROOM.right;
+    const { tip, picture: { arrays: { distance } } } = this,
+      box = this.root.getBoundingClientRect(),
+      wide = this.width - ROOM.left - ROOM.right;
     const share = (clientX - box.left - ROOM.left) / wide, i = Math.round(Math.min(1, Math.max(0, share)) * (distance.length - 1));
     this.rule.setAttribute("x1", this.x(i));
     this.rule.setAttribute("x2", this.x(i));
@@ -80,7 +93,9 @@ class ByDistance extends Fitted {
   sentence(i) {
     const { marked, arrays: { distance, value, least, largest, pairs } } = this.picture, at = `distance ${distance[i]}: `;
     if (!least) return `${at}score ${exact(value[i])}${distance[i] === marked ? ", where they stand in the text" : ""}`;
-    return `${at}mean ${exact(value[i])}, least ${exact(least[i])}, largest ${exact(largest[i])} of ${pairs[i]} ${pairs[i] === 1 ? "pair" : "pairs"}`;
+    return `${at}mean ${exact(value[i])}, least ${exact(least[i])}, largest ${exact(largest[i])} of ${pairs[i]} ${
+      pairs[i] === 1 ? "pair" : "pairs"
+    }`;
   }
 
   leave() {

@@ -30,7 +30,9 @@ function fill(root, picture, theme, tell) {
   made.forEach((button, j) => {
     const blocked = picture.blocked[j], weight = picture.arrays.weights[j];
     shade(button, weight, blocked, theme);
-    button.title = [blocked.length ? `blocked by: ${blocked.join(", ")}` : `weight ${exact(weight)}`, picture.keys[j][1]].filter(Boolean).join("; ");
+    button.title = [blocked.length ? `blocked by: ${blocked.join(", ")}` : `weight ${exact(weight)}`, picture.keys[j][1]].filter(Boolean).join(
+      "; ",
+    );
   });
   for (const parent of [queries, keys]) {
     const on = parent.querySelector('[aria-pressed="true"]');

@@ -9,5 +9,8 @@ function useKeys(element, actions) {
 
 // The four arrows, as `move` takes them: rows down and columns to the right.
 const arrows = (move) => ({
-  ArrowLeft: () => move(0, -1), ArrowRight: () => move(0, 1), ArrowUp: () => move(-1, 0), ArrowDown: () => move(1, 0),
+  ArrowLeft: () => move(0, -1),
+  ArrowRight: () => move(0, 1),
+  ArrowUp: () => move(-1, 0),
+  ArrowDown: () => move(1, 0),
 });

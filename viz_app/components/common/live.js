@@ -1,7 +1,7 @@
 // A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py).
 // Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
-const themes = new WeakMap();       // element → its colours, until Streamlit shows it anew, as it does when they change
-const pictures = (window.attnscopePictures ??= new Map());      // key → { edition, data, show } of each component on the page
+const themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
+const pictures = (window.attnscopePictures ??= new Map()); // key → { edition, data, show } of each component on the page
 
 function show(component) {
   const { data } = component, { key, edition } = stampOf(data);

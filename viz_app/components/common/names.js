@@ -1,6 +1,6 @@
 // The tokens of a matrix whose cells are `wide` × `tall` and begin at (left, top): queries down its side, keys over it, every
 // n-th where there is no room for all; keys of several letters are turned where they would touch. A label is [text, note, special].
-const LEAST_LETTERS = 12;      // px
+const LEAST_LETTERS = 12; // px
 
 function nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest = 13 }) {
   const measure = (text) => context.measureText(text).width;
@@ -17,7 +17,7 @@ function nameTokens(context, queries, keys, { left, top, wide, tall, theme, larg
   context.font = `${size(wide)}px ${theme.font}`;
   const flat = keys.every((label) => measure(label[0]) < wide - 4), slant = wide * Math.SQRT1_2 >= LEAST_LETTERS - 0.5;
   const upright = (label) => flat || [...label[0]].length === 1, single = keys.every((label) => label[2] || upright(label));
-  const turn = flat ? 0 : slant ? Math.PI / 4 : Math.PI / 2, across = flat ? wide : wide * Math.sin(turn);     // from line to line
+  const turn = flat ? 0 : slant ? Math.PI / 4 : Math.PI / 2, across = flat ? wide : wide * Math.sin(turn); // from line to line
   const letters = flat ? size(wide) : Math.max(LEAST_LETTERS, Math.min(size(wide), across));
   context.font = `${letters}px ${theme.font}`;
   const step = single ? Math.ceil((letters * 0.7) / wide) : every(letters, across);

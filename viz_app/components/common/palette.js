@@ -1,7 +1,17 @@
 // Colours with one meaning everywhere: a weight goes from the page's background (0) to the accent (1), evenly in OKLab.
 const HEAD_COLOURS = [
-  "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933",
-  "#882255", "#44AA99", "#AA4499", "#117733",
+  "#0072B2",
+  "#E69F00",
+  "#009E73",
+  "#CC79A7",
+  "#56B4E9",
+  "#D55E00",
+  "#8C6BB1",
+  "#999933",
+  "#882255",
+  "#44AA99",
+  "#AA4499",
+  "#117733",
 ];
 const headColour = (head) => HEAD_COLOURS[head % HEAD_COLOURS.length];
 
@@ -20,8 +30,14 @@ function readTheme(element) {
   const ramp = rampOf(background, accent);
   const mix = (share) => css(background.map((b, i) => b + (text[i] - b) * share));
   return {
-    ramp, background: css(background), accent: css(accent), text: css(text), quiet: mix(0.62), line: mix(0.18),
-    hatch: background.map((b, i) => Math.round(b + (text[i] - b) * 0.38)), paper: background,
+    ramp,
+    background: css(background),
+    accent: css(accent),
+    text: css(text),
+    quiet: mix(0.62),
+    line: mix(0.18),
+    hatch: background.map((b, i) => Math.round(b + (text[i] - b) * 0.38)),
+    paper: background,
     font: style.getPropertyValue("--st-font").trim() || "sans-serif",
     on: (code) => (contrast(ramp[code], background) > contrast(ramp[code], text) ? css(background) : css(text)),
   };

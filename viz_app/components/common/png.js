@@ -1,5 +1,5 @@
 // A PNG with a text inside: as an iTXt chunk, UTF-8 and not compressed, right behind the header (PNG, third edition, 11.3.3).
-const HEADER = 33;      // bytes: the signature and IHDR
+const HEADER = 33; // bytes: the signature and IHDR
 
 async function described(blob, text) {
   const bytes = new Uint8Array(await blob.arrayBuffer()), content = new TextEncoder().encode(`iTXtDescription\0\0\0\0\0${text}`);

@@ -7,7 +7,7 @@ function paintCodes(context, codes, rows, cols, x0, y0, width, height, theme, pe
   const paper = pack32(theme.paper), hatch = pack32(theme.hatch);
   const [tops, lefts] = [spans(rows, height), spans(cols, width)], line = new Uint8Array(width);
   for (let y = 0; y < height; y++) {
-    if (!y || tops[2 * y] !== tops[2 * y - 2] || tops[2 * y + 1] !== tops[2 * y - 1]) {      // else as the line above
+    if (!y || tops[2 * y] !== tops[2 * y - 2] || tops[2 * y + 1] !== tops[2 * y - 1]) { // else as the line above
       for (let x = 0; x < width; x++) {
         let code = 0;
         for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
@@ -59,7 +59,7 @@ const scaleOf = () => Number(getComputedStyle(document.documentElement).getPrope
 function sized(canvas, width, height, scale = 1) {
   const ratio = pixelRatio() * scale, context = canvas.getContext("2d");
   const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
-  if (canvas.width === wide && canvas.height === tall) context.reset();      // costs less than new memory of the same size
+  if (canvas.width === wide && canvas.height === tall) context.reset(); // costs less than new memory of the same size
   else Object.assign(canvas, { width: wide, height: tall });
   canvas.style.width = `${width * scale}px`;
   canvas.style.height = `${height * scale}px`;

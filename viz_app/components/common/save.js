@@ -1,6 +1,6 @@
 // Pictures as files. A `picture` has the file's name, a `caption` to stand under it and, `about` it, all that is known of its
 // numbers (drawing/stamp.py).
-const BAND = 30, EDGE = 8;      // px: the title's line, the room beside words
+const BAND = 30, EDGE = 8; // px: the title's line, the room beside words
 const NOTE = { size: 12, line: 17 }, KEY = { wide: 120, tall: 10, line: 22 };
 
 // Hands a file to the user.
@@ -70,8 +70,11 @@ function blankAs(element, theme) {
 
 // The buttons that take a drawing away in every form; `of` gives the SVG element, a title, its picture and its theme.
 function offer(place, of) {
-  const forms = { SVG: [saveSvg, "Download this picture as SVG"], PNG: [saveSvgAsPng, "Download this picture as PNG"],
-                  PDF: [printSvg, "Print this picture on a page of its size: choose “Save as PDF” there"] };
+  const forms = {
+    SVG: [saveSvg, "Download this picture as SVG"],
+    PNG: [saveSvgAsPng, "Download this picture as PNG"],
+    PDF: [printSvg, "Print this picture on a page of its size: choose “Save as PDF” there"],
+  };
   for (const [name, [take, title]] of Object.entries(forms)) {
     const button = put(place, "button", `save ${name.toLowerCase()}`, name);
     Object.assign(button, { type: "button", title, onclick: () => take(...of()) });
@@ -100,7 +103,8 @@ function printSvg(svg, title, picture, theme) {
   frame.style.cssText = "position: fixed; width: 0; height: 0; border: 0";
   frame.srcdoc = "<!doctype html>";
   frame.onload = () => {
-    const { contentDocument: sheet, contentWindow: view } = frame, size = `${drawing.getAttribute("width")}px ${drawing.getAttribute("height")}px`;
+    const { contentDocument: sheet, contentWindow: view } = frame,
+      size = `${drawing.getAttribute("width")}px ${drawing.getAttribute("height")}px`;
     sheet.title = picture.file;
     put(sheet.head, "style", "", `@page { size: ${size}; margin: 0 } body { margin: 0; print-color-adjust: exact } svg { display: block }`);
     sheet.body.append(drawing);

@@ -32,7 +32,7 @@ function shorten(text, limit) {
   return characters.slice(0, limit - 1 - tail).join("") + "…" + characters.slice(characters.length - tail).join("");
 }
 
-const ARROW = " → ";      // of drawing/labels.py: between what a row has read and what it writes
+const ARROW = " → "; // of drawing/labels.py: between what a row has read and what it writes
 
 // Shortened in the middle until `measure(text)` is at most `room`; of a step what is longer, so that both its tokens stay.
 function fit(text, room, measure) {

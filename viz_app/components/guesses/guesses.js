@@ -16,7 +16,7 @@ class Guesses {
 
   show(picture, theme, send) {
     const { root } = this, names = JSON.stringify(picture.tokens), own = picture.states.flatMap((state, i) => (state === "hidden" ? [i] : []));
-    if (names !== this.names || String(own) === String(this.pending)) this.pending = undefined;      // another text, or it has come
+    if (names !== this.names || String(own) === String(this.pending)) this.pending = undefined; // another text, or it has come
     Object.assign(this, { picture, names, send });
     this.hidden = new Set(this.pending ?? own);
     root.querySelector("h3").textContent = picture.title;
@@ -49,7 +49,12 @@ class Guesses {
     button.children[1].textContent = hidden ? shorten(label[0], 12) : "\u00a0";
     if (button.disabled) button.removeAttribute("aria-pressed");
     else button.setAttribute("aria-pressed", hidden);
-    const how = { fixed: "", mask: "typed; take it out of the text to see a word there", open: "click to hide it", hidden: "hidden; click to show it again" };
+    const how = {
+      fixed: "",
+      mask: "typed; take it out of the text to see a word there",
+      open: "click to hide it",
+      hidden: "hidden; click to show it again",
+    };
     button.title = [label[0], how[hidden ? "hidden" : states[i] === "hidden" ? "open" : states[i]], label[1]].filter(Boolean).join(": ");
   }
 

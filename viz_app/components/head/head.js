@@ -10,12 +10,13 @@ class Head extends Fitted {
     useKeys(root, { Escape: () => (this.lock ? this.hold(null) : false) });
     this.switches = new Switches(root, (look) => {
       this.send("look", look);
-      this.show({ ...this.picture, scale: "" }, this.theme);      // the same numbers; Python has not answered yet
+      this.show({ ...this.picture, scale: "" }, this.theme); // the same numbers; Python has not answered yet
     });
     this.whole = root.querySelector(".whole");
     this.whole.onclick = () => this.send("tile", {});
     const drawn = () => (this.map.show(this.picture, this.theme), this.focus());
-    root.querySelector(".map .save").onclick = () => sharply(drawn, () => saveCanvas(this.map.cells, this.heading(), this.picture, this.theme));
+    root.querySelector(".map .save").onclick = () =>
+      sharply(drawn, () => saveCanvas(this.map.cells, this.heading(), this.picture, this.theme));
     offer(root.querySelector(".files"), () => [this.lines.svg, this.heading(), this.picture, this.theme]);
   }
 
@@ -36,14 +37,23 @@ class Head extends Fitted {
     const { site, head, rows, cols, lock } = picture, another = this.picture?.site !== site || this.picture.head !== head;
     Object.assign(this, { picture, theme });
     if (another || this.waiting === lock) this.waiting = undefined;
-    this.lock = this.spotOf(this.waiting ?? lock);     // a lock on its way to Python is not undone by an older answer
+    this.lock = this.spotOf(this.waiting ?? lock); // a lock on its way to Python is not undone by an older answer
     this.root.querySelector(".title").textContent = picture.title;
     this.whole.hidden = picture.block > 1 || (rows === picture.size[0] && cols === picture.size[1]);
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.hovered = null;
     this.tip.hidden = true;
     this.fit();
-    Object.assign(this.root.dataset, { site, head, rows, cols, block: picture.block, first: picture.first.join(" "), scale: picture.scale, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, {
+      site,
+      head,
+      rows,
+      cols,
+      block: picture.block,
+      first: picture.first.join(" "),
+      scale: picture.scale,
+      painted: (Number(this.root.dataset.painted) || 0) + 1,
+    });
   }
 
   // Its height follows the window's.
@@ -53,9 +63,15 @@ class Head extends Fitted {
   }
 
   draw(width, other) {
-    if (other) for (const part of [this.map, this.lines]) part.measure();
+    if (other) { for (const part of [this.map, this.lines]) part.measure(); }
     this.map.show(this.picture, this.theme);
-    Object.assign(this.map.cells.dataset, { left: this.map.left, top: this.map.top, right: this.map.right, wide: this.map.wide, tall: this.map.tall });     // where the cells are
+    Object.assign(this.map.cells.dataset, {
+      left: this.map.left,
+      top: this.map.top,
+      right: this.map.right,
+      wide: this.map.wide,
+      tall: this.map.tall,
+    }); // where the cells are
     this.lines.show(this.picture, this.theme);
     this.focus();
   }
@@ -98,7 +114,8 @@ class Head extends Fitted {
   // The exact weights round the middle of a block; of a row or a column round its strongest.
   enlarge({ query, key }) {
     const { block, rows, cols, weights, size } = this.picture;
-    const strongest = (n, cell) => Array.from({ length: n }, (_, i) => i).reduce((best, i) => (weights[cell(i)] > weights[cell(best)] ? i : best), 0);
+    const strongest = (n, cell) =>
+      Array.from({ length: n }, (_, i) => i).reduce((best, i) => (weights[cell(i)] > weights[cell(best)] ? i : best), 0);
     const q = query ?? strongest(rows, (i) => i * cols + key), k = key ?? strongest(cols, (i) => q * cols + i);
     const middle = (i, n) => Math.min(n - 1, Math.floor((i + 0.5) * block));
     this.send("tile", { query: middle(q, size[0]), key: middle(k, size[1]) });
@@ -117,7 +134,9 @@ class Head extends Fitted {
     this.reading.replaceChildren();
     const say = (text, className) => put(this.reading, "span", className, text);
     const { rows, cols, queries, keys, weights, block } = this.picture;
-    if (!spot) return void say(`Point at a token to see only its lines; click to ${block > 1 ? "see its exact weights" : "keep it"}.`, "quiet");
+    if (!spot) {
+      return void say(`Point at a token to see only its lines; click to ${block > 1 ? "see its exact weights" : "keep it"}.`, "quiet");
+    }
     const byQuery = spot.query !== undefined;
     const self = byQuery ? queries[spot.query] : keys[spot.key];
     const all = Array.from({ length: byQuery ? cols : rows }, (_, i) => [weights[byQuery ? spot.query * cols + i : i * cols + spot.key], i]);

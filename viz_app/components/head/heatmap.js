@@ -1,8 +1,8 @@
 // The weights of one head as cells, query tokens down the side and key tokens along the top, both by their text. The cells grow
 // to fill the room there is.
-const MARGIN = { side: 24, head: 22, edge: 8, foot: 30 };      // px round names and cells: the axes' own words, the scale
+const MARGIN = { side: 24, head: 22, edge: 8, foot: 30 }; // px round names and cells: the axes' own words, the scale
 const LARGEST_CELL = 120, NAME = 13, LEAST_CELL = 24;
-const WIDEST = 2, TALLEST = 2;       // of a cell, times its other side
+const WIDEST = 2, TALLEST = 2; // of a cell, times its other side
 
 class Heatmap {
   constructor(figure, on) {
@@ -31,8 +31,16 @@ class Heatmap {
     context.fillRect(0, 0, this.cells.width, this.cells.height);
     const across = (v) => Math.round(v * ratio);
     paintCodes(
-      context, picture.codes, rows, cols, across(left), across(top),
-      Math.max(1, across(cols * this.wide)), Math.max(1, across(rows * this.tall)), theme, Math.round(6 * ratio),
+      context,
+      picture.codes,
+      rows,
+      cols,
+      across(left),
+      across(top),
+      Math.max(1, across(cols * this.wide)),
+      Math.max(1, across(rows * this.tall)),
+      theme,
+      Math.round(6 * ratio),
     );
     context.scale(ratio, ratio);
     this.hide(context);
@@ -53,7 +61,7 @@ class Heatmap {
     this.top = Math.round(MARGIN.head + tilted + 12);
     this.size(rows, cols);
     if (widest >= this.wide - 4) return;
-    Object.assign(this, { right: MARGIN.edge, top: MARGIN.head + 18 });     // the names lie flat
+    Object.assign(this, { right: MARGIN.edge, top: MARGIN.head + 18 }); // the names lie flat
     this.size(rows, cols);
   }
 
@@ -65,9 +73,12 @@ class Heatmap {
 
   // What a cell stands for, and where to find what it does not show.
   explain(pixels) {
-    const { block, rows, cols, size, first, joins } = this.picture, pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
+    const { block, rows, cols, size, first, joins } = this.picture,
+      pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
     if (block > 1) {
-      this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}, and which tokens it joins. Click for the exact weights.${pooled}`;
+      this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; hidden: the other ${
+        block * block - 1
+      }, and which tokens it joins. Click for the exact weights.${pooled}`;
     } else if (rows < size[0] || cols < size[1]) {
       const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
       this.note.textContent = `Exact weights: queries ${span(first[0], rows, size[0])}, keys ${span(first[1], cols, size[1])}.`;
@@ -153,7 +164,18 @@ class Heatmap {
     const masked = picture.codes.includes(0), swatches = 70 * (masked + (picture.hidden.size > 0));
     write(SCALES[picture.scale].says, this.width - end - swatches - 8);
     if (masked) {
-      paintCodes(context, [0], 1, 1, Math.round(end * ratio), Math.round(y * ratio), Math.round(12 * ratio), Math.round(10 * ratio), theme, Math.round(6 * ratio));
+      paintCodes(
+        context,
+        [0],
+        1,
+        1,
+        Math.round(end * ratio),
+        Math.round(y * ratio),
+        Math.round(12 * ratio),
+        Math.round(10 * ratio),
+        theme,
+        Math.round(6 * ratio),
+      );
       end += 17;
       write("masked", 60);
     }
@@ -196,7 +218,8 @@ class Heatmap {
     const { picture, theme, wide, tall, left, top } = this;
     Object.assign(context, { font: `600 12px ${theme.font}`, textBaseline: "middle" });
     const write = (text, x, y, align) => {
-      const width = context.measureText(text).width, from = Math.max(2, Math.min(align === "right" ? x - width : x - width / 2, this.width - width - 2));
+      const width = context.measureText(text).width,
+        from = Math.max(2, Math.min(align === "right" ? x - width : x - width / 2, this.width - width - 2));
       Object.assign(context, { fillStyle: theme.background, textAlign: "left" });
       context.fillRect(from - 2, y - 8, width + 4, 16);
       context.fillStyle = theme.text;

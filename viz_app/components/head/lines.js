@@ -1,6 +1,6 @@
 // The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its cell.
 const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26, MOST_LINES = 300, MOST_A_ROW = 2, WIDEST_PITCH = 32, ROOMY = 16, LARGEST_NAME = 14;
-const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30;      // of the width, at most, for a column of tokens where both want more than that together; px, for the weights beside it
+const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30; // of the width, at most, for a column of tokens where both want more than that together; px, for the weights beside it
 
 class Lines {
   constructor(figure, on) {
@@ -73,7 +73,12 @@ class Lines {
 
   stroke(group, d, strength) {
     const width = (0.8 + 2.4 * strength) * Math.min(1, Math.min(this.pitch.query, this.pitch.key) / ROOMY);
-    this.draw("path", { d, fill: "none", stroke: this.theme.accent, "stroke-opacity": strength.toFixed(3), "stroke-width": width.toFixed(2) }, undefined, group);
+    this.draw(
+      "path",
+      { d, fill: "none", stroke: this.theme.accent, "stroke-opacity": strength.toFixed(3), "stroke-width": width.toFixed(2) },
+      undefined,
+      group,
+    );
   }
 
   write(side, labels) {
@@ -82,13 +87,24 @@ class Lines {
     const wide = left ? this.column.query : this.width - this.column.key;
     return labels.map((label, i) => {
       const text = this.draw("text", {
-        x: this.column[side], y: this.y(side, i), "text-anchor": left ? "end" : "start", "dominant-baseline": "middle",
-        "font-size": size, fill: this.theme.text, class: `token${label[2] ? " special" : ""}`, "data-side": side, "data-index": i,
+        x: this.column[side],
+        y: this.y(side, i),
+        "text-anchor": left ? "end" : "start",
+        "dominant-baseline": "middle",
+        "font-size": size,
+        fill: this.theme.text,
+        class: `token${label[2] ? " special" : ""}`,
+        "data-side": side,
+        "data-index": i,
       }, fit(label[0], wide - NUMBER_ROOM, measure));
       if (i % every) text.setAttribute("visibility", "hidden");
       this.draw("rect", {
-        x: left ? 0 : this.column.key - 6, y: this.y(side, i) - pitch / 2, width: wide + 6, height: pitch,
-        fill: "transparent", style: "cursor: pointer",
+        x: left ? 0 : this.column.key - 6,
+        y: this.y(side, i) - pitch / 2,
+        width: wide + 6,
+        height: pitch,
+        fill: "transparent",
+        style: "cursor: pointer",
       }).onpointerenter = () => this.on.hover({ [side]: i });
       const pad = this.svg.lastChild;
       pad.onpointerleave = () => this.on.hover(null);
@@ -125,9 +141,20 @@ class Lines {
 
   weigh(side, index, weight) {
     const x = side === "key" ? this.width - 2 : 2;
-    this.draw("text", {
-      x, y: this.y(side, index), "text-anchor": side === "key" ? "end" : "start", "dominant-baseline": "middle",
-      "font-size": 12, fill: this.theme.quiet, "font-variant-numeric": "tabular-nums", "pointer-events": "none",
-    }, weight.toFixed(2), this.near);
+    this.draw(
+      "text",
+      {
+        x,
+        y: this.y(side, index),
+        "text-anchor": side === "key" ? "end" : "start",
+        "dominant-baseline": "middle",
+        "font-size": 12,
+        fill: this.theme.quiet,
+        "font-variant-numeric": "tabular-nums",
+        "pointer-events": "none",
+      },
+      weight.toFixed(2),
+      this.near,
+    );
   }
 }

@@ -11,7 +11,7 @@ function strengthsOf({ arrays, rows, cols, scale, hidden }) {
   const { weights, largest } = arrays, found = new Float32Array(rows * cols), { of } = SCALES[scale];
   for (let q = 0; q < rows; q++) {
     let most = largest ? largest[q] : 0;
-    if (!largest) for (let k = 0; k < cols; k++) if (!hidden.has(k)) most = Math.max(most, weights[q * cols + k]);
+    if (!largest) { for (let k = 0; k < cols; k++) if (!hidden.has(k)) most = Math.max(most, weights[q * cols + k]); }
     for (let k = 0; k < cols; k++) if (!hidden.has(k)) found[q * cols + k] = of(weights[q * cols + k], most);
   }
   return found;
@@ -25,7 +25,7 @@ class Switches {
     this.box = root.querySelector(".sinks input");
     this.label = root.querySelector(".sinks");
     this.note = root.querySelector(".sunk");
-    this.select.onchange = this.box.onchange = () => choose((this.waiting = { scale: this.select.value, hides: this.box.checked }));
+    this.select.onchange = this.box.onchange = () => choose(this.waiting = { scale: this.select.value, hides: this.box.checked });
   }
 
   // Sets the picture's scale and its hidden columns.

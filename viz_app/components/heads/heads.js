@@ -4,7 +4,10 @@ class Heads {
   constructor(root) {
     this.root = root;
     this.tip = root.querySelector(".tip");
-    this.table = new Table(root.querySelector(".stage"), { hover: (spot, event) => this.point(spot, event), click: (index) => this.tell({ head: index }) });
+    this.table = new Table(root.querySelector(".stage"), {
+      hover: (spot, event) => this.point(spot, event),
+      click: (index) => this.tell({ head: index }),
+    });
     root.querySelector(".save").onclick = () => this.table.save(this.picture.title, this.picture);
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
@@ -28,9 +31,11 @@ class Heads {
     const { arrays, n_heads, title } = this.picture, rows = headRows(this.picture), n = this.picture.queries.length;
     rows.slice(0, n_heads).forEach((row, h) =>
       Object.assign(row.cells, {
-        along_total: arrays.along_total[h], ...(arrays.along_residual && { along_residual: arrays.along_residual[h] }),
-        between: arrays.between.subarray(h * n_heads, (h + 1) * n_heads), lengths: arrays.lengths.subarray(h * n, (h + 1) * n),
-      }),
+        along_total: arrays.along_total[h],
+        ...(arrays.along_residual && { along_residual: arrays.along_residual[h] }),
+        between: arrays.between.subarray(h * n_heads, (h + 1) * n_heads),
+        lengths: arrays.lengths.subarray(h * n, (h + 1) * n),
+      })
     );
     const longest = Math.max(...rows.map((row) => row.cells.norm));
     this.table.show({ columns: this.columns(longest), rows, names: "head", chosen: this.picture.head, label: title }, this.theme);
@@ -42,13 +47,53 @@ class Heads {
   columns(longest) {
     const { headScales, n_heads, d_head, d_model, longest: peak, queries, arrays } = this.picture;
     const all = [
-      { id: "head_out", title: "Concat: b", note: `${d_head} numbers, ±${brief(headScales.head_out)}`, kind: "strip", scale: headScales.head_out, min: 80, grow: 1, max: 240, drop: 3 },
-      { id: "added", title: "b · W_O", note: `${d_model} numbers, ±${brief(headScales.added)}`, kind: "strip", scale: headScales.added, min: 100, grow: 2, max: 520, drop: 1 },
+      {
+        id: "head_out",
+        title: "Concat: b",
+        note: `${d_head} numbers, ±${brief(headScales.head_out)}`,
+        kind: "strip",
+        scale: headScales.head_out,
+        min: 80,
+        grow: 1,
+        max: 240,
+        drop: 3,
+      },
+      {
+        id: "added",
+        title: "b · W_O",
+        note: `${d_model} numbers, ±${brief(headScales.added)}`,
+        kind: "strip",
+        scale: headScales.added,
+        min: 100,
+        grow: 2,
+        max: 520,
+        drop: 1,
+      },
       { id: "norm", title: "length", note: "what it adds", kind: "length", scale: longest, min: 96 },
       { id: "along_total", title: "with output", note: "cosine", kind: "number", scale: 1, min: 74 },
       { id: "along_residual", title: "with stream", note: "cosine", kind: "number", scale: 1, min: 74 },
-      { id: "between", title: "other heads", note: "cosine", kind: "strip", scale: 1, min: Math.min(120, 20 * n_heads), drop: 4, size: n_heads },
-      { id: "lengths", title: "at each token", note: `length, 0 to ${brief(peak)}`, kind: "strip", colours: "weights", scale: peak, min: Math.min(160, 8 * queries.length), grow: 1, max: 300, drop: 2 },
+      {
+        id: "between",
+        title: "other heads",
+        note: "cosine",
+        kind: "strip",
+        scale: 1,
+        min: Math.min(120, 20 * n_heads),
+        drop: 4,
+        size: n_heads,
+      },
+      {
+        id: "lengths",
+        title: "at each token",
+        note: `length, 0 to ${brief(peak)}`,
+        kind: "strip",
+        colours: "weights",
+        scale: peak,
+        min: Math.min(160, 8 * queries.length),
+        grow: 1,
+        max: 300,
+        drop: 2,
+      },
     ];
     return all.filter(({ id }) => id !== "along_residual" || arrays.along_residual);
   }
@@ -59,8 +104,10 @@ class Heads {
     if (tip.hidden) return;
     const { row, column, cell } = spot;
     const what = {
-      between: () => `${row.label[0]} with head ${cell + 1}, cosine`, lengths: () => `${row.label[0]} at ${picture.queries[cell][0]}: length of what it adds`,
-      along_total: () => `${row.label[0]} with the sublayer's output, cosine`, along_residual: () => `${row.label[0]} with the residual stream, cosine`,
+      between: () => `${row.label[0]} with head ${cell + 1}, cosine`,
+      lengths: () => `${row.label[0]} at ${picture.queries[cell][0]}: length of what it adds`,
+      along_total: () => `${row.label[0]} with the sublayer's output, cosine`,
+      along_residual: () => `${row.label[0]} with the residual stream, cosine`,
       norm: () => `${row.label[0]}: length`,
     }[column.id];
     tip.querySelector(".what").textContent = what ? what() : `${row.label[0]}, ${column.title}, number ${cell + 1}`;

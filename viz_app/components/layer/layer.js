@@ -8,7 +8,10 @@ class Layer {
     this.vectors = new Vectors(root.querySelector(".one"), on);
     for (const [view, part] of [[this.stops, "layers"], [this.vectors, "layer"]]) {
       const title = () => `${this.picture.title}. ${view.root.querySelector("h4").textContent}`;
-      offer(view.root.querySelector(".files"), () => [view.svg, title(), { ...this.picture, file: `${this.picture.file}.${part}` }, this.theme]);
+      offer(
+        view.root.querySelector(".files"),
+        () => [view.svg, title(), { ...this.picture, file: `${this.picture.file}.${part}` }, this.theme],
+      );
     }
   }
 
@@ -20,7 +23,11 @@ class Layer {
     this.tokens();
     this.stops.show(picture, theme);
     this.vectors.show(picture, theme);
-    Object.assign(this.root.dataset, { position: picture.position, layer: picture.oneTitle, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, {
+      position: picture.position,
+      layer: picture.oneTitle,
+      painted: (Number(this.root.dataset.painted) || 0) + 1,
+    });
   }
 
   // In the same buttons, so that the one with the focus keeps it.
@@ -29,7 +36,13 @@ class Layer {
     while (line.children.length > tokens.length) line.lastChild.remove();
     tokens.forEach(([text, note, special], i) => {
       const button = line.children[i] ?? put(line, "button");
-      Object.assign(button, { type: "button", textContent: text, className: special ? "special" : "", title: note, onclick: () => this.tell({ token: i }) });
+      Object.assign(button, {
+        type: "button",
+        textContent: text,
+        className: special ? "special" : "",
+        title: note,
+        onclick: () => this.tell({ token: i }),
+      });
       button.setAttribute("aria-pressed", i === position);
     });
     const chosen = line.children[position];

@@ -1,13 +1,16 @@
 // What both panels draw with: an SVG of rows of one height, in which each number has a place to be pointed at.
 const LINE = 22, TOP_ROOM = 24, SMALL = 12, GAP = 8;
-const WIDE = [950, 1600], LARGER = 1.35;      // px of both panels together, and how much larger all is drawn at the second
-
+const WIDE = [950, 1600], LARGER = 1.35; // px of both panels together, and how much larger all is drawn at the second
 
 const EXPLAINED = {
-  adds: "Length of the vector that the part adds to the stream", makes: "Length of the vector that takes the stream's place",
+  adds: "Length of the vector that the part adds to the stream",
+  makes: "Length of the vector that takes the stream's place",
   cosine: "Direction of that vector: cosine with the stream the part read. 1: more of what is there, 0: something new, −1: takes it away",
-  stream: "Length of the token's vector after the part", length: "Euclidean length of the vector", mean: "Mean of the vector's numbers",
-  spread: "Standard deviation of the vector's numbers", "±": "The largest number of the vector, by size: the end of its colours",
+  stream: "Length of the token's vector after the part",
+  length: "Euclidean length of the vector",
+  mean: "Mean of the vector's numbers",
+  spread: "Standard deviation of the vector's numbers",
+  "±": "The largest number of the vector, by size: the end of its colours",
 };
 
 class Rows extends Fitted {
@@ -44,10 +47,22 @@ class Rows extends Fitted {
 
   write(x, y, text, room, { anchor = "start", bold = false, quiet = false, size = 12.5 * this.grown, parent = this.svg, ink } = {}) {
     const shown = fit(text, room, (t) => ((this.measure(t) * size) / 12.5) * (bold ? 1.06 : 1));
-    return this.put("text", {
-      x, y, "text-anchor": anchor, "dominant-baseline": "central", "font-size": size, "font-weight": bold ? 600 : 400,
-      fill: ink ?? (quiet ? this.theme.quiet : this.theme.text), "font-variant-numeric": "tabular-nums", style: "unicode-bidi: plaintext; pointer-events: none; white-space: pre",
-    }, shown, parent);
+    return this.put(
+      "text",
+      {
+        x,
+        y,
+        "text-anchor": anchor,
+        "dominant-baseline": "central",
+        "font-size": size,
+        "font-weight": bold ? 600 : 400,
+        fill: ink ?? (quiet ? this.theme.quiet : this.theme.text),
+        "font-variant-numeric": "tabular-nums",
+        style: "unicode-bidi: plaintext; pointer-events: none; white-space: pre",
+      },
+      shown,
+      parent,
+    );
   }
 
   // The heading of a column, explained on hover.
@@ -59,8 +74,25 @@ class Rows extends Fitted {
 
   // A bar as long as the share of a number in the largest, with the number on it.
   bar(x, y, wide, value, largest, parent, text = brief(value)) {
-    this.put("rect", { x, y: y + 3, width: wide, height: this.line - 6, fill: this.theme.background, stroke: this.theme.line }, undefined, parent);
-    this.put("rect", { x, y: y + 3, width: (wide * Math.min(1, largest ? value / largest : 0)).toFixed(1), height: this.line - 6, fill: this.theme.accent, "fill-opacity": 0.28 }, undefined, parent);
+    this.put(
+      "rect",
+      { x, y: y + 3, width: wide, height: this.line - 6, fill: this.theme.background, stroke: this.theme.line },
+      undefined,
+      parent,
+    );
+    this.put(
+      "rect",
+      {
+        x,
+        y: y + 3,
+        width: (wide * Math.min(1, largest ? value / largest : 0)).toFixed(1),
+        height: this.line - 6,
+        fill: this.theme.accent,
+        "fill-opacity": 0.28,
+      },
+      undefined,
+      parent,
+    );
     this.write(x + wide - 4, y + this.line / 2, text, wide, { anchor: "end", parent });
   }
 
@@ -80,7 +112,15 @@ class Rows extends Fitted {
     const { packed } = signedRamp(this.theme);
     for (let i = 0; i < n; i++) out[i] = packed[signedCode(strongest(values, ends[2 * i], ends[2 * i + 1]), peak)];
     context.putImageData(image, 0, 0);
-    this.put("image", { x, y: y + 3, width: wide, height: this.line - 6, href: canvas.toDataURL(), preserveAspectRatio: "none", style: "image-rendering: pixelated" });
+    this.put("image", {
+      x,
+      y: y + 3,
+      width: wide,
+      height: this.line - 6,
+      href: canvas.toDataURL(),
+      preserveAspectRatio: "none",
+      style: "image-rendering: pixelated",
+    });
     this.put("rect", { x, y: y + 3, width: wide, height: this.line - 6, fill: "none", stroke: this.theme.line });
   }
 

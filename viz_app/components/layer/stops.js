@@ -2,7 +2,7 @@
 // is, and what the model would say if it stopped there. A row is a button that chooses its layer.
 class Stops extends Rows {
   get least() {
-    return window.innerWidth <= 760 ? 40 : 0;       // a finger hits it on a phone
+    return window.innerWidth <= 760 ? 40 : 0; // a finger hits it on a phone
   }
 
   show(picture, theme) {
@@ -32,7 +32,12 @@ class Stops extends Rows {
     const { picture } = this, { stops } = picture, held = this.svg.querySelector(":focus")?.dataset.line;
     this.begin(width, stops.length);
     const { name, placed, tokens } = this.columns(width), peak = (id) => Math.max(...stops.map((stop) => stop[id] ?? 0));
-    const heads = { added: picture.adds ? "adds" : "makes", direction: "cosine", length: "stream", answer: picture.answer && `p(${picture.answer[0]})` };
+    const heads = {
+      added: picture.adds ? "adds" : "makes",
+      direction: "cosine",
+      length: "stream",
+      answer: picture.answer && `p(${picture.answer[0]})`,
+    };
     this.head(0, "layer", name);
     for (const [id, { x, wide }] of Object.entries(placed)) this.head(x, heads[id], wide + GAP - 2);
     if (tokens) this.head(tokens.x, tokens.wide < 140 ? "it says" : "stopping here, it says", tokens.wide);
@@ -43,9 +48,25 @@ class Stops extends Rows {
 
   stop(stop, line, { name, placed, tokens, largest, width }) {
     const { picture, theme } = this, y = TOP_ROOM + line * this.line, first = line && stop.layer !== picture.stops[line - 1].layer;
-    const row = this.put("g", stop.site ? { tabindex: 0, role: "button", "aria-pressed": stop.chosen, "aria-label": `layer ${stop.layer}, ${stop.name}` } : {});
+    const row = this.put(
+      "g",
+      stop.site ? { tabindex: 0, role: "button", "aria-pressed": stop.chosen, "aria-label": `layer ${stop.layer}, ${stop.name}` } : {},
+    );
     row.dataset.line = line;
-    this.put("rect", { class: "hit", x: 0.5, y, width: width - 1, height: this.line, fill: stop.chosen ? theme.accent : "transparent", "fill-opacity": stop.chosen ? 0.09 : 0 }, undefined, row);
+    this.put(
+      "rect",
+      {
+        class: "hit",
+        x: 0.5,
+        y,
+        width: width - 1,
+        height: this.line,
+        fill: stop.chosen ? theme.accent : "transparent",
+        "fill-opacity": stop.chosen ? 0.09 : 0,
+      },
+      undefined,
+      row,
+    );
     if (first) this.put("line", { x1: 0, x2: width, y1: y, y2: y, stroke: theme.line }, undefined, row);
     if (first && Number(stop.layer)) this.write(2, y + this.line / 2, stop.layer, 20, { bold: true, parent: row });
     this.write(stop.site ? 24 : 2, y + this.line / 2, stop.name, name - (stop.site ? 24 : 0), { parent: row, bold: stop.chosen });
@@ -55,10 +76,18 @@ class Stops extends Rows {
       draw(placed[id]);
       pads.push(this.place(placed[id].x, y, placed[id].wide, () => [say, stop[id], id, line], row));
     };
-    cell("added", `${where}: length of what it ${picture.adds ? "adds" : "makes"}`, ({ x, wide }) => this.bar(x, y, wide, stop.added, largest.added, row));
+    cell(
+      "added",
+      `${where}: length of what it ${picture.adds ? "adds" : "makes"}`,
+      ({ x, wide }) => this.bar(x, y, wide, stop.added, largest.added, row),
+    );
     cell("direction", `${where}: cosine with the stream it read`, ({ x, wide }) => this.signed(x, y, wide, stop.direction, row));
     cell("length", `${where}: length of the stream after it`, ({ x, wide }) => this.bar(x, y, wide, stop.length, largest.length, row));
-    cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, tight(stop.answer)));
+    cell(
+      "answer",
+      `${where}: probability of ${picture.answer?.[0]}, the model's answer`,
+      ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, tight(stop.answer)),
+    );
     if (tokens) this.predictions(stop, line, y, tokens, where, row);
     if (!stop.site) return;
     const choose = () => void this.on.choose(stop.site);
@@ -71,11 +100,22 @@ class Stops extends Rows {
     const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (80 * this.grown)))), each = wide / n - 4;
     stop.best.slice(0, n).forEach(([label, p], i) => {
       const left = x + i * (each + 4), code = 1 + Math.round(254 * p), number = tight(p), room = this.measure(number) * this.grown + 6;
-      this.put("rect", { x: left, y: y + 3, width: each, height: this.line - 6, rx: 3, fill: css(this.theme.ramp[code]), stroke: this.theme.line }, undefined, row);
+      this.put(
+        "rect",
+        { x: left, y: y + 3, width: each, height: this.line - 6, rx: 3, fill: css(this.theme.ramp[code]), stroke: this.theme.line },
+        undefined,
+        row,
+      );
       const ink = this.theme.on(code);
       this.write(left + 4, y + this.line / 2, label[0], each - room - 4, { parent: row, ink, bold: label[0] === this.picture.answer[0] });
       this.write(left + each - 4, y + this.line / 2, number, room, { parent: row, ink, anchor: "end" });
-      this.place(left, y, each, () => [`${where}: the model would say ${label[0]}${label[1] ? ` (${label[1]})` : ""} with p`, p, `best${i}`, line], row);
+      this.place(
+        left,
+        y,
+        each,
+        () => [`${where}: the model would say ${label[0]}${label[1] ? ` (${label[1]})` : ""} with p`, p, `best${i}`, line],
+        row,
+      );
     });
   }
 }

@@ -1,5 +1,5 @@
 // One layer in full: every vector that it makes of the token, in the order in which it is worked out.
-const SHORTEST = 24;      // px of a strip
+const SHORTEST = 24; // px of a strip
 class Vectors extends Rows {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
@@ -12,7 +12,8 @@ class Vectors extends Rows {
   draw(width) {
     const { rows } = this.picture, cell = Math.max(42, Math.min(80, width * 0.09)), wide = width >= 520;
     const name = Math.min(172 * this.scale, Math.max(130, width * 0.36)), numbers = ["length", "mean", "spread", ...(wide ? ["peak"] : [])];
-    const strip = Math.max(SHORTEST, width - name - numbers.length * (cell + 4) - 2 * GAP), right = (i) => width - (numbers.length - 1 - i) * (cell + 4);
+    const strip = Math.max(SHORTEST, width - name - numbers.length * (cell + 4) - 2 * GAP),
+      right = (i) => width - (numbers.length - 1 - i) * (cell + 4);
     this.begin(width, rows.length);
     this.head(0, "vector", name);
     this.head(name + GAP, "its numbers", strip);
@@ -20,7 +21,9 @@ class Vectors extends Rows {
     rows.forEach((row, line) => {
       const y = TOP_ROOM + line * this.line, strong = row.kind === "stream" || (row.kind === "normed" && row.name.endsWith("stream"));
       const values = this.picture.arrays[row.array];
-      if (row.kind === "added" && line > 1) this.put("line", { x1: 0, x2: width, y1: y, y2: y, stroke: this.theme.line, "stroke-dasharray": "2 3" });
+      if (row.kind === "added" && line > 1) {
+        this.put("line", { x1: 0, x2: width, y1: y, y2: y, stroke: this.theme.line, "stroke-dasharray": "2 3" });
+      }
       this.write(2, y + this.line / 2, row.name, name, { bold: strong });
       this.strip(name + GAP, y, strip, values, row.peak);
       this.place(name + GAP, y, strip, (share) => {

@@ -57,7 +57,7 @@ class Live {
     this.late = this.socket.readyState !== WebSocket.OPEN;
     if (this.late) return void this.connect();
     const texts = this.texts();
-    if (texts.some((text) => text.length > this.longest)) return;      // Streamlit's rerun cuts it and says so
+    if (texts.some((text) => text.length > this.longest)) return; // Streamlit's rerun cuts it and says so
     this.pending = texts;
     this.socket.send(JSON.stringify({ texts: this.pending }));
   }

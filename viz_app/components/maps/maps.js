@@ -104,7 +104,10 @@ class Maps {
   }
 
   tokens(context, labels, pitch, write) {
-    const { theme } = this, size = Math.max(12, Math.min(12.5, pitch * 0.8)), every = Math.ceil((size + 1) / pitch), font = `${size}px ${theme.font}`;
+    const { theme } = this,
+      size = Math.max(12, Math.min(12.5, pitch * 0.8)),
+      every = Math.ceil((size + 1) / pitch),
+      font = `${size}px ${theme.font}`;
     Object.assign(context, { font, fillStyle: theme.text, textBaseline: "middle" });
     const measure = widthIn(font);
     labels.forEach(([text], i) => i % every || write(fit(text, ROOM.left - 12, measure), (i + 0.5) * pitch));
@@ -185,7 +188,9 @@ class Maps {
     this.tip.hidden = !spot;
     if (!spot) return;
     const { rows, cols, rowAxis, colAxis } = this.picture, { r, c } = spot;
-    this.tip.querySelector(".where").textContent = `${rowAxis}: ${named(rows[r], r)}${c === undefined ? "" : `, ${colAxis}: ${named(cols[c], c)}`}`;
+    this.tip.querySelector(".where").textContent = `${rowAxis}: ${named(rows[r], r)}${
+      c === undefined ? "" : `, ${colAxis}: ${named(cols[c], c)}`
+    }`;
     const table = this.tip.querySelector("table");
     table.replaceChildren();
     for (const other of this.views) {
@@ -225,7 +230,8 @@ class Maps {
       context.fillText(part.title, at.left - box.left, at.top - box.top + 2);
       context.font = `12px ${this.theme.font}`;
       wrapped(part.note, at.width - 6, widthIn(context.font)).forEach((line, i) =>
-        context.fillText(line, at.left - box.left, at.top - box.top + 22 + 15 * i));
+        context.fillText(line, at.left - box.left, at.top - box.top + 22 + 15 * i)
+      );
       context.drawImage(cells, stage.left - box.left, stage.top - box.top, stage.width, stage.height);
     }
     saveCanvas(whole, this.picture.title, this.picture, this.theme);
@@ -239,7 +245,9 @@ const SHARES = {
   log: (value, least, largest) => Math.log(Math.max(value, least) / least) / Math.log(largest / least),
 };
 
-const brief = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
+const brief = (
+  value,
+) => (value === 0 ? "0" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
 const named = ([text, note], i) => `${i + 1} ${text}${note ? ` (${note})` : ""}`;
 
 function mount({ data, parentElement }) {

@@ -1,5 +1,5 @@
 // One matrix of cells with its tokens: queries down the side, keys along the top.
-const LARGEST = 40, FINGER = 40, PHONE = 700;       // px: a cell at most, one that a finger hits, a window where it has to
+const LARGEST = 40, FINGER = 40, PHONE = 700; // px: a cell at most, one that a finger hits, a window where it has to
 
 class Board {
   // on: {hover(spot, event), down(spot, event), move(spot, event), up(), cancel()}; each may be missing. Of a board that is
@@ -11,7 +11,10 @@ class Board {
     this.marks = put(this.stage, "canvas", "marks");
     this.cells.setAttribute("role", "img");
     this.cells.onpointerdown = (event) => on.down?.(this.at(event), event);
-    this.cells.onpointermove = (event) => { on.hover?.(this.at(event), event); on.move?.(this.at(event), event); };
+    this.cells.onpointermove = (event) => {
+      on.hover?.(this.at(event), event);
+      on.move?.(this.at(event), event);
+    };
     this.cells.onpointerleave = () => on.hover?.(null);
     this.cells.onpointerup = () => on.up?.();
     this.cells.onpointercancel = () => on.cancel?.();
@@ -40,9 +43,11 @@ class Board {
 
   // Where the cells go: what the longest tokens leave free, square if that leaves room to read.
   place(measure) {
-    const { queries, keys, rows, cols, block } = this.picture, blocks = block > 1, longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
+    const { queries, keys, rows, cols, block } = this.picture,
+      blocks = block > 1,
+      longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
     this.left = Math.min(18 + longest(queries), this.width * 0.3) + 6;
-    this.top = Math.min(24 + longest(keys) * (blocks ? 1.05 : 0.72), this.height * (blocks ? 0.4 : 0.3));      // names of blocks stand upright
+    this.top = Math.min(24 + longest(keys) * (blocks ? 1.05 : 0.72), this.height * (blocks ? 0.4 : 0.3)); // names of blocks stand upright
     const right = Math.min(30, longest(keys) * 0.6), roomX = this.width - this.left - right, roomY = this.height - this.top - 4;
     const side = Math.min(LARGEST, roomX / cols, roomY / rows), least = Math.max(side, 20);
     this.wide = Math.min(least, roomX / cols);
@@ -61,8 +66,16 @@ class Board {
     const { codes, packed, rows, cols } = this.picture, across = (v) => Math.round(v * ratio);
     const colours = { ...this.theme, packed };
     paintCodes(
-      context, codes, rows, cols, across(this.left), across(this.top),
-      Math.max(1, across(cols * this.wide)), Math.max(1, across(rows * this.tall)), colours, Math.round(6 * ratio),
+      context,
+      codes,
+      rows,
+      cols,
+      across(this.left),
+      across(this.top),
+      Math.max(1, across(cols * this.wide)),
+      Math.max(1, across(rows * this.tall)),
+      colours,
+      Math.round(6 * ratio),
     );
   }
 
@@ -71,8 +84,14 @@ class Board {
     context.strokeStyle = this.theme.line;
     context.lineWidth = 1;
     context.beginPath();
-    for (let c = 0; c <= cols; c += fine ? 1 : cols) { context.moveTo(left + c * wide, top); context.lineTo(left + c * wide, top + rows * tall); }
-    for (let r = 0; r <= rows; r += fine ? 1 : rows) { context.moveTo(left, top + r * tall); context.lineTo(left + cols * wide, top + r * tall); }
+    for (let c = 0; c <= cols; c += fine ? 1 : cols) {
+      context.moveTo(left + c * wide, top);
+      context.lineTo(left + c * wide, top + rows * tall);
+    }
+    for (let r = 0; r <= rows; r += fine ? 1 : rows) {
+      context.moveTo(left, top + r * tall);
+      context.lineTo(left + cols * wide, top + r * tall);
+    }
     context.stroke();
   }
 

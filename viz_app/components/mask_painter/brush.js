@@ -7,22 +7,30 @@ class Brush {
     this.legend = section.querySelector(".legend");
     this.reading = section.querySelector(".said");
     this.table = section.querySelector("tbody");
-    this.painted = new Map();      // "query,key" → 0 forbidden, 1 allowed
+    this.painted = new Map(); // "query,key" → 0 forbidden, 1 allowed
     this.board = new Board(section.querySelector(".holder"), "paintable", {
       hover: (spot, event) => on.hover(spot, event),
-      down: (spot, event) => this.down(spot, event), move: (spot) => this.move(spot), up: () => this.up(),
+      down: (spot, event) => this.down(spot, event),
+      move: (spot) => this.move(spot),
+      up: () => this.up(),
       cancel: () => this.cancel(),
     }, true);
     const canvas = this.board.cells;
     canvas.tabIndex = 0;
     useKeys(canvas, { ...arrows((rows, columns) => this.go(rows, columns)), " ": () => this.toggle(), Enter: () => this.toggle() });
-    canvas.onblur = () => { this.cursor = null; on.hover(null); };
+    canvas.onblur = () => {
+      this.cursor = null;
+      on.hover(null);
+    };
   }
 
   show(picture, theme) {
     const other = this.picture && this.picture.kind !== picture.kind;
     Object.assign(this, { picture, theme, rows: picture.queries.length, cols: picture.keys.length });
-    if (other) { this.waiting = undefined; this.cursor = null; }
+    if (other) {
+      this.waiting = undefined;
+      this.cursor = null;
+    }
     const answer = textOf(picture.painted);
     if (this.waiting === answer) this.waiting = undefined;
     // a stroke under way, or on its way to Python, is not undone by an older answer
@@ -33,11 +41,17 @@ class Brush {
   }
 
   explained({ fixed, block, size, first, queries, keys }) {
-    if (block > 1) return `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${fixed ? "for" : "to see and paint"} each of them.`;
+    if (block > 1) {
+      return `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${
+        fixed ? "for" : "to see and paint"
+      } each of them.`;
+    }
     const part = queries.length < size[0] || keys.length < size[1], span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
     const shown = part ? `Queries ${span(first[0], queries.length, size[0])}, keys ${span(first[1], keys.length, size[1])}. ` : "";
     const line = part ? "what is shown of its row or column" : "its whole row or column";
-    return `${shown}Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${fixed ? "hand" : `you. Click a token to paint ${line}`}.`;
+    return `${shown}Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${
+      fixed ? "hand" : `you. Click a token to paint ${line}`
+    }.`;
   }
 
   // A cell by its places in the whole text, as what is painted is known.
@@ -59,10 +73,22 @@ class Brush {
     const codes = Uint8Array.from({ length: rows * cols }, (_, i) => (this.open(Math.floor(i / cols), i % cols) ? 1 : 0));
     const { queries, keys, block, queryAxis, keyAxis } = picture;
     this.board.show({
-      codes, packed: maskColours(theme), rows, cols, queries, keys, block, queryAxis, keyAxis,
-      text: (i) => (codes[i] ? "0" : "−∞"), ink: () => theme.text,
+      codes,
+      packed: maskColours(theme),
+      rows,
+      cols,
+      queries,
+      keys,
+      block,
+      queryAxis,
+      keyAxis,
+      text: (i) => (codes[i] ? "0" : "−∞"),
+      ink: () => theme.text,
     }, theme);
-    this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`);
+    this.board.cells.setAttribute(
+      "aria-label",
+      `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`,
+    );
     this.board.cells.style.cursor = picture.fixed ? "crosshair" : "";
     this.mark(this.spot);
   }
@@ -123,7 +149,7 @@ class Brush {
   // A click on a token: its whole row or column is forbidden, or, if it is so already, as it was.
   line(spot) {
     const cells = [];
-    if (spot.query !== undefined) for (let k = 0; k < this.cols; k++) cells.push([spot.query, k]);
+    if (spot.query !== undefined) { for (let k = 0; k < this.cols; k++) cells.push([spot.query, k]); }
     else for (let q = 0; q < this.rows; q++) cells.push([q, spot.key]);
     const forbid = cells.some(([q, k]) => this.open(q, k));
     for (const [q, k] of cells) this.set(q, k, !forbid && !this.picture.arrays.base[q * this.cols + k]);
@@ -133,7 +159,9 @@ class Brush {
   // The keyboard's cell so many rows down and columns to the right; the first key puts it on the first cell.
   go(rows, columns) {
     const { cursor } = this, within = (v, n) => Math.min(n - 1, Math.max(0, v));
-    this.cursor = cursor ? { query: within(cursor.query + rows, this.rows), key: within(cursor.key + columns, this.cols) } : { query: 0, key: 0 };
+    this.cursor = cursor
+      ? { query: within(cursor.query + rows, this.rows), key: within(cursor.key + columns, this.cols) }
+      : { query: 0, key: 0 };
     this.on.hover(this.cursor);
   }
 
@@ -169,7 +197,14 @@ class Brush {
     this.reading.replaceChildren();
     const say = (text, className) => put(this.reading, "span", className, text);
     this.table.replaceChildren();
-    if (q === undefined) return void say(`Point at a cell to read why it is open or blocked${some ? "; click to see each of its cells" : this.picture.fixed ? "" : "; click or drag to change it"}.`, "quiet");
+    if (q === undefined) {
+      return void say(
+        `Point at a cell to read why it is open or blocked${
+          some ? "; click to see each of its cells" : this.picture.fixed ? "" : "; click or drag to change it"
+        }.`,
+        "quiet",
+      );
+    }
     if (spot.key !== undefined) {
       const reasons = this.why(q, spot.key), open = this.open(q, spot.key);
       say(queries[q][0], "token");

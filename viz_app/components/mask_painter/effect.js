@@ -5,11 +5,18 @@ class Effect {
     this.chip = section.querySelector(".chip");
     this.legend = section.querySelector(".legend");
     const panels = section.querySelector(".panels");
-    this.panels = [["before", "Before: the model's own masks"], ["after", "After: with your changes"], ["difference", "Difference: after − before"]]
+    this.panels = [["before", "Before: the model's own masks"], ["after", "After: with your changes"], [
+      "difference",
+      "Difference: after − before",
+    ]]
       .map(([name, caption]) => {
         const panel = put(panels, "figure", `panel ${name}`);
         put(panel, "figcaption", "", caption);
-        return { name, caption, board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event), down: (spot) => on.enlarge(spot) }) };
+        return {
+          name,
+          caption,
+          board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event), down: (spot) => on.enlarge(spot) }),
+        };
       });
     const panel = put(panels, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
@@ -21,8 +28,14 @@ class Effect {
     Object.assign(this, { effect, arrays, theme });
     this.heading.textContent = this.heading.title = effect.title;
     this.chip.style.background = headColour(effect.head);
-    const { block } = effect, blocks = block > 1 ? `Each cell is the largest of ${block} × ${block}, in the difference the one furthest from 0; hidden: the other ${block * block - 1}. Click for each of them. ` : "";
-    this.legend.textContent = `${blocks}Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
+    const { block } = effect,
+      blocks = block > 1
+        ? `Each cell is the largest of ${block} × ${block}, in the difference the one furthest from 0; hidden: the other ${
+          block * block - 1
+        }. Click for each of them. `
+        : "";
+    this.legend.textContent =
+      `${blocks}Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
     this.draw();
     this.tokens();
   }
@@ -33,11 +46,25 @@ class Effect {
     const plain = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
     for (const { name, board } of this.panels) {
       const values = arrays[name], differs = name === "difference";
-      const blocked = (i) => (name === "before" ? arrays.blockedBefore[i] : name === "after" ? arrays.blockedAfter[i] : arrays.blockedBefore[i] && arrays.blockedAfter[i]);
+      const blocked = (
+        i,
+      ) => (name === "before"
+        ? arrays.blockedBefore[i]
+        : name === "after"
+        ? arrays.blockedAfter[i]
+        : arrays.blockedBefore[i] && arrays.blockedAfter[i]);
       const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
       const packed = differs ? Uint32Array.from([0, ...signed.packed]) : plain;
       board.show({
-        codes, packed, rows, cols, queries, keys, block, queryAxis, keyAxis,
+        codes,
+        packed,
+        rows,
+        cols,
+        queries,
+        keys,
+        block,
+        queryAxis,
+        keyAxis,
         text: (i) => (codes[i] && Math.abs(values[i]) >= 0.005 ? brief(values[i]).replace(/^(−?)0\./, "$1.") : ""),
         ink: (i) => (differs ? signed.inks[codes[i] - 1] : theme.on(codes[i])),
       }, theme);
@@ -55,7 +82,7 @@ class Effect {
     const largest = Math.max(1, ...logBefore.map((v) => -v), ...logAfter.map((v) => -v));
     this.caption.textContent = `${given} log-probability, nats (full bar −${largest.toFixed(1)})`;
     this.table.replaceChildren();
-    this.caption.hidden = this.table.hidden = !labels.length;      // a model that does not write says nothing of its text
+    this.caption.hidden = this.table.hidden = !labels.length; // a model that does not write says nothing of its text
     if (!labels.length) return;
     const head = put(this.table, "tr", "head");
     for (const name of ["token", "before", "after", ""]) put(head, "th", "", name);
@@ -79,9 +106,12 @@ class Effect {
   // The three pictures beside each other as one PNG.
   download() {
     const { theme, effect } = this, ratio = pixelRatio(), band = 22, boards = this.panels.map(({ board }) => board.cells);
-    const whole = document.createElement("canvas"), [context] = sized(
-      whole, boards.reduce((sum, canvas) => sum + canvas.width / ratio + band, 0), band + Math.max(...boards.map((canvas) => canvas.height / ratio)),
-    );
+    const whole = document.createElement("canvas"),
+      [context] = sized(
+        whole,
+        boards.reduce((sum, canvas) => sum + canvas.width / ratio + band, 0),
+        band + Math.max(...boards.map((canvas) => canvas.height / ratio)),
+      );
     context.fillStyle = theme.background;
     context.fillRect(0, 0, whole.width, whole.height);
     context.scale(ratio, ratio);

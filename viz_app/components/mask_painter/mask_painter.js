@@ -6,11 +6,13 @@ class Masks {
     this.tip = root.querySelector(".tip");
     this.strip = new Strip(root.querySelector(".strip"), { kind: (kind) => this.sendKind({ kind }) });
     this.brush = new Brush(root.querySelector(".painting"), {
-      hover: (spot, event) => this.hover(spot, event, "mask"), paint: (kind, cells) => this.sendPaint({ kind, cells }),
+      hover: (spot, event) => this.hover(spot, event, "mask"),
+      paint: (kind, cells) => this.sendPaint({ kind, cells }),
       enlarge: (spot) => this.enlarge(spot, this.picture),
     });
     this.effect = new Effect(root.querySelector("section.effect"), {
-      hover: (spot, event) => this.hover(spot, event, "effect"), enlarge: (spot) => this.enlarge(spot, this.picture.effect),
+      hover: (spot, event) => this.hover(spot, event, "effect"),
+      enlarge: (spot) => this.enlarge(spot, this.picture.effect),
     });
     this.all = root.querySelector(".all");
     this.all.onclick = () => this.sendTile({});
@@ -28,7 +30,12 @@ class Masks {
     this.layout();
     const { kind, effect, arrays } = picture;
     Object.assign(this.root.dataset, {
-      kind, site: effect.site, head: effect.head, before: effect.sums[0], after: effect.sums[1], wrote: effect.outputs[1],
+      kind,
+      site: effect.site,
+      head: effect.head,
+      before: effect.sums[0],
+      after: effect.sums[1],
+      wrote: effect.outputs[1],
       painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
     this.root.values = arrays;
@@ -77,7 +84,9 @@ class Masks {
     const open = where === "mask" ? this.brush.open(spot.query, spot.key) : true, some = this.picture.block > 1 ? " some of " : " ";
     tip.querySelector(".query").textContent = queries[spot.query][0];
     tip.querySelector(".key").textContent = keys[spot.key][0];
-    tip.querySelector(".verb").textContent = where === "mask" ? (open ? ` may read${some}` : ` may not read${some.replace("some", "any")}`) : " reads ";
+    tip.querySelector(".verb").textContent = where === "mask"
+      ? (open ? ` may read${some}` : ` may not read${some.replace("some", "any")}`)
+      : " reads ";
     const why = tip.querySelector(".why");
     why.replaceChildren();
     for (const line of where === "mask" ? this.reasons(spot, open) : this.numbers(spot)) put(why, "div", "", line);
@@ -93,9 +102,11 @@ class Masks {
 
   numbers({ query, key }) {
     const { effect, arrays } = this.picture, i = query * effect.keys.length + key;
-    const said = (value, blocked) => (blocked ? "blocked" : plain(value)), [largest, furthest] = effect.block > 1 ? ["largest ", "furthest "] : ["", ""];
+    const said = (value, blocked) => (blocked ? "blocked" : plain(value)),
+      [largest, furthest] = effect.block > 1 ? ["largest ", "furthest "] : ["", ""];
     return [
-      `${largest}before: ${said(arrays.before[i], arrays.blockedBefore[i])}`, `${largest}after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
+      `${largest}before: ${said(arrays.before[i], arrays.blockedBefore[i])}`,
+      `${largest}after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
       `${furthest}difference: ${plain(arrays.difference[i])}`,
     ];
   }

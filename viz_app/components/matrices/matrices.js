@@ -22,9 +22,11 @@ class Matrices {
     this.pooled = false;
     for (const equation of picture.equations) this.equation(equation);
     this.hold();
-    this.root.querySelector(".note").textContent =
-      `${picture.part ? `${picture.part} ` : ""}` + "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
-      `click in the scores or in Â to choose that weight.${this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""}`;
+    this.root.querySelector(".note").textContent = `${picture.part ? `${picture.part} ` : ""}` +
+      "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
+      `click in the scores or in Â to choose that weight.${
+        this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""
+      }`;
     const { site, head, convention, first } = picture, query = picture.query + first[0], key = picture.key + first[1];
     Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
@@ -183,7 +185,7 @@ function writeMarked(context, element, x, y, font) {
   for (const part of element.childNodes) {
     if (part.nodeName === "SPAN") x = writeMarked(context, part, x + parseFloat(getComputedStyle(part).marginLeft), y, font);
     else {
-      const drop = { SUB: 0.38, SUP: -0.12 }[part.nodeName];      // of the letters' size
+      const drop = { SUB: 0.38, SUP: -0.12 }[part.nodeName]; // of the letters' size
       context.font = `${drop === undefined ? size : 0.72 * size}px ${font}`;
       context.fillText(part.textContent, x, y + size * (drop ?? 0));
       x += context.measureText(part.textContent).width;

@@ -1,5 +1,5 @@
 // Tokens in the order of their prediction. A drag moves one to another turn, and so do the arrow keys; a click asks for its answer.
-const THRESHOLD = 6;      // px; less is a click
+const THRESHOLD = 6; // px; less is a click
 
 class InOrder {
   constructor(root) {
@@ -17,7 +17,7 @@ class InOrder {
 
   show(picture, theme, send) {
     const names = JSON.stringify(picture.tokens);
-    if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined;      // another text, or it has come
+    if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined; // another text, or it has come
     Object.assign(this, { picture, theme, names, send });
     const { root, parts } = this, { answer, arrays } = picture;
     root.querySelector("h3").textContent = picture.title;
@@ -33,7 +33,11 @@ class InOrder {
     this.reads.show(picture.reading, arrays.weights, arrays.allowed, theme);
     this.width = 0;
     this.layout();
-    Object.assign(root.dataset, { order: picture.order.join(" "), position: picture.position, painted: (Number(root.dataset.painted) || 0) + 1 });
+    Object.assign(root.dataset, {
+      order: picture.order.join(" "),
+      position: picture.position,
+      painted: (Number(root.dataset.painted) || 0) + 1,
+    });
   }
 
   layout() {
@@ -43,7 +47,9 @@ class InOrder {
     const { picture, theme } = this, { tokens, position, axes, arrays, order } = picture, turns = [];
     order.forEach((place, turn) => (turns[place] = turn));
     const room = this.visibility[0].section.clientWidth;
-    picture.streams.forEach(([role, title], i) => this.visibility[i].show({ title, allowed: arrays[role], tokens, turns, position, axes }, theme, room));
+    picture.streams.forEach(([role, title], i) =>
+      this.visibility[i].show({ title, allowed: arrays[role], tokens, turns, position, axes }, theme, room)
+    );
   }
 
   chips() {
@@ -60,7 +66,9 @@ class InOrder {
       name.textContent = shorten(label[0], 18);
       bits.textContent = `${place + 1} · ${arrays.surprisal[place].toFixed(1)} bits`;
       guess.textContent = `${shorten(expected[place][0], 12)} ${decimals(arrays.best[place])}`;
-      button.title = `${label[0]}, position ${place + 1}, predicted as number ${turn + 1}: ${exact(arrays.surprisal[place])} bits; expected first: ${expected[place][0]}, probability ${exact(arrays.best[place])}. Drag it, or move it with the arrow keys.`;
+      button.title = `${label[0]}, position ${place + 1}, predicted as number ${turn + 1}: ${
+        exact(arrays.surprisal[place])
+      } bits; expected first: ${expected[place][0]}, probability ${exact(arrays.best[place])}. Drag it, or move it with the arrow keys.`;
     });
     if (focused !== null) this.of(focused)?.focus();
   }
@@ -82,7 +90,7 @@ class InOrder {
     button.onpointerup = () => this.end();
     button.onpointercancel = () => this.stop();
     button.onclick = (event) => {
-      if (event.detail === 0 || !this.dropped) this.send({ position: Number(button.dataset.position) });      // 0: of the keyboard
+      if (event.detail === 0 || !this.dropped) this.send({ position: Number(button.dataset.position) }); // 0: of the keyboard
       this.dropped = false;
     };
   }
@@ -119,7 +127,9 @@ class InOrder {
   }
 
   markDragged() {
-    for (const button of this.row.children) button.classList.toggle("dragged", Boolean(this.drag?.moving) && Number(button.dataset.position) === this.drag.position);
+    for (const button of this.row.children) {
+      button.classList.toggle("dragged", Boolean(this.drag?.moving) && Number(button.dataset.position) === this.drag.position);
+    }
   }
 
   end() {

@@ -1,5 +1,5 @@
 // Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
-const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160;      // px; the last is kept, so that nothing moves while one types
+const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160; // px; the last is kept, so that nothing moves while one types
 
 class Visibility {
   constructor(parent, choose) {
@@ -18,7 +18,7 @@ class Visibility {
   }
 
   show({ title, allowed, tokens, turns, position, axes }, theme, width) {
-    const scale = scaleOf(), most = TALL / scale;      // presented, letters are larger and all of it is as high as before
+    const scale = scaleOf(), most = TALL / scale; // presented, letters are larger and all of it is as high as before
     width /= scale;
     Object.assign(this, { allowed, tokens, turns, position, axes, theme, scale });
     this.section.dataset.allowed = Array.from(allowed).join("");
@@ -31,7 +31,18 @@ class Visibility {
     const at = (v) => Math.round(v * ratio), size = at(this.cell * n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
-    paintCodes(context, Uint8Array.from(allowed, (open) => (open ? 200 : 0)), n, n, at(room), at(SIDE), size, size, theme, Math.round(5 * ratio));
+    paintCodes(
+      context,
+      Uint8Array.from(allowed, (open) => (open ? 200 : 0)),
+      n,
+      n,
+      at(room),
+      at(SIDE),
+      size,
+      size,
+      theme,
+      Math.round(5 * ratio),
+    );
     context.scale(ratio, ratio);
     context.strokeStyle = theme.line;
     for (let k = 0; k <= n; k++) {

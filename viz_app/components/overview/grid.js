@@ -1,6 +1,6 @@
 // One kind of attention as a grid of layers × heads: a canvas with the pictures, and a real button over each of them.
 const GAP = 3, SIDE_ROOM = 20, TOP_ROOM = 15, LARGEST = 56;
-const SMALL = 15, LEAST = 5, NUMBER = 19, LINE = 12;      // px from picture to picture: with the least gap under, at least; a number's room along and down
+const SMALL = 15, LEAST = 5, NUMBER = 19, LINE = 12; // px from picture to picture: with the least gap under, at least; a number's room along and down
 
 class Grid {
   constructor(parent, on) {
@@ -85,7 +85,9 @@ class Grid {
     this.buttons.forEach((button, i) => {
       const layer = Math.floor(i / heads), head = i % heads;
       const [x, y, side] = [...this.corner(layer, head), this.side].map((length) => length * this.scale);
-      button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)};--edge:${this.pitch < SMALL ? 2 : 3}px`;
+      button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)};--edge:${
+        this.pitch < SMALL ? 2 : 3
+      }px`;
       button.dataset.site = sites[layer];
       button.dataset.head = head;
       button.setAttribute("aria-label", `${title}, layer ${layers[layer]}, head ${head + 1}`);

@@ -1,6 +1,6 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
-const GAP_TO_ZOOM = 6, ZOOMED = 216, ZOOM_FRAME = 20;      // px: over the zoom, its picture, and what stands round that
-const NARROW = 700, FINGER = 40;        // px: the window in which the chosen head stands below, not beside; what a finger hits
+const GAP_TO_ZOOM = 6, ZOOMED = 216, ZOOM_FRAME = 20; // px: over the zoom, its picture, and what stands round that
+const NARROW = 700, FINGER = 40; // px: the window in which the chosen head stands below, not beside; what a finger hits
 
 class Overview extends Fitted {
   constructor(root) {
@@ -10,7 +10,7 @@ class Overview extends Fitted {
     this.pooled = root.querySelector(".pooled");
     this.join = root.querySelector(".join");
     this.box = this.join.querySelector("input");
-    this.box.onchange = () => this.send("join", { on: (this.joining = this.box.checked) });
+    this.box.onchange = () => this.send("join", { on: this.joining = this.box.checked });
     root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => this.download());
   }
 
@@ -19,7 +19,7 @@ class Overview extends Fitted {
     this.theme = theme;
     const { chosen } = picture;
     if (this.waiting && this.waiting.site === chosen.site && this.waiting.head === chosen.head) this.waiting = null;
-    this.chosen = this.waiting ?? chosen;      // a choice on its way to Python is not taken back by an older answer
+    this.chosen = this.waiting ?? chosen; // a choice on its way to Python is not taken back by an older answer
     if (this.explained !== theme) this.explain(theme);
     this.switch();
     while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
@@ -42,7 +42,9 @@ class Overview extends Fitted {
   explain(theme) {
     this.explained = theme;
     const hatch = css(theme.hatch);
-    this.root.querySelector(".bar").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
+    this.root.querySelector(".bar").style.background = `linear-gradient(to right, ${
+      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
+    })`;
     this.root.querySelector(".hatch").style.background = `repeating-linear-gradient(135deg, ${hatch} 0 1px, ${theme.background} 1px 3px)`;
   }
 
@@ -54,7 +56,7 @@ class Overview extends Fitted {
     this.mark();
     const pooled = Math.max(...this.picture.blocks.map((block) => block.pool));
     this.pooled.textContent = `Each pixel = largest weight of ${pooled} × ${pooled}.`;
-    this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden";     // its room is kept: nothing below may jump
+    this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden"; // its room is kept: nothing below may jump
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
@@ -89,8 +91,9 @@ class Overview extends Fitted {
     const side = Math.round(wide * ratio);
     zoom.style.width = `${wide}px`;
     paintCodes(context, grid.head(layer, head), block.rows, block.cols, 0, 0, side, side, theme, Math.round(6 * ratio));
-    zoom.querySelector(".note").textContent =
-      `${block.sides}; hatched = masked.${block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""}`;
+    zoom.querySelector(".note").textContent = `${block.sides}; hatched = masked.${
+      block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""
+    }`;
     zoom.hidden = false;
     this.placeZoom(button);
   }
@@ -134,7 +137,8 @@ class Overview extends Fitted {
   // All blocks, one under the other, as one PNG.
   download() {
     const canvases = this.grids.map((grid) => grid.canvas), { theme, picture } = this, band = 24, ratio = pixelRatio();
-    const width = Math.max(...canvases.map((c) => c.width / ratio), 300), height = canvases.reduce((sum, c) => sum + c.height / ratio + band, 0);
+    const width = Math.max(...canvases.map((c) => c.width / ratio), 300),
+      height = canvases.reduce((sum, c) => sum + c.height / ratio + band, 0);
     const whole = document.createElement("canvas"), [context] = sized(whole, width, height);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, whole.width, whole.height);

@@ -24,7 +24,11 @@ class Ranking {
       const cell = this.head.children[i + 1] ?? put(this.head, "th"), button = cell.firstChild ?? put(cell, "button");
       cell.toggleAttribute("aria-sort", false);
       if (measure === chosen) cell.setAttribute("aria-sort", measure.id === "entropy" ? "ascending" : "descending");
-      Object.assign(button, { type: "button", title: `Put the heads in the order of: ${measure.name}. ${measure.says}`, onclick: () => this.on.measure(measure.id) });
+      Object.assign(button, {
+        type: "button",
+        title: `Put the heads in the order of: ${measure.name}. ${measure.says}`,
+        onclick: () => this.on.measure(measure.id),
+      });
       button.textContent = `${measure.name}${measure === chosen ? " ▾" : ""}`;
     });
   }
@@ -33,7 +37,9 @@ class Ranking {
     const { heads, arrays, chosen, widest } = this.picture, { head, name } = heads[number];
     while (row.children.length > measures.length + 1) row.lastChild.remove();
     const cell = row.children[0] ?? put(row, "td", "name"), label = cell.firstChild ?? put(cell, "label");
-    const box = label.children[0] ?? put(label, "input"), chip = label.children[1] ?? put(label, "span", "chip"), text = label.children[2] ?? put(label, "span");
+    const box = label.children[0] ?? put(label, "input"),
+      chip = label.children[1] ?? put(label, "span", "chip"),
+      text = label.children[2] ?? put(label, "span");
     Object.assign(box, { type: "checkbox", checked: chosen.includes(number), onchange: () => this.on.head(number) });
     chip.style.background = headColour(head);
     text.textContent = name;

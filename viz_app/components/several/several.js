@@ -5,8 +5,14 @@ class Several {
   constructor(root) {
     this.root = root;
     this.tip = root.querySelector(".tip");
-    this.ranking = new Ranking(root.querySelector(".ranking"), { head: (head) => this.tell({ head }), measure: (measure) => this.tell({ measure }) });
-    this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query: query < 0 ? -1 : query * this.picture.block }) });
+    this.ranking = new Ranking(root.querySelector(".ranking"), {
+      head: (head) => this.tell({ head }),
+      measure: (measure) => this.tell({ measure }),
+    });
+    this.strands = new Strands(root.querySelector(".strands"), {
+      point: (spot, event) => this.point(spot, event),
+      query: (query) => this.tell({ query: query < 0 ? -1 : query * this.picture.block }),
+    });
     const of = () => {
       const names = this.picture.chosen.map((number) => this.picture.heads[number].name).join(", ");
       return [this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture, this.theme];
@@ -21,12 +27,19 @@ class Several {
     this.tip.hidden = true;
     this.ranking.show(picture, theme);
     this.strands.show(picture, theme);
-    const { block } = picture, blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
+    const { block } = picture,
+      blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
     this.root.querySelector(".note").textContent =
       `${blocks}A heading sorts the heads; tick up to ${picture.most} to draw their lines, each in its colour and its own line style; under ${FAINT} there is none. ` +
       "Click a token that reads to hold its lines.";
     const { kind, measure, query, chosen } = picture;
-    Object.assign(this.root.dataset, { kind, measure, query, chosen: chosen.join(" "), painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, {
+      kind,
+      measure,
+      query,
+      chosen: chosen.join(" "),
+      painted: (Number(this.root.dataset.painted) || 0) + 1,
+    });
   }
 
   // Of each head, what the token reads most, or who reads it most.
@@ -39,7 +52,8 @@ class Several {
     tip.querySelector(".what").textContent = `${own[spot.index][0]} ${reads ? "reads" : "is read by"}`;
     const table = tip.querySelector("table");
     table.replaceChildren(...chosen.map((number, n) => {
-      const row = document.createElement("tr"), weight = (i) => arrays.weights[n * size + (reads ? spot.index * keys.length + i : i * keys.length + spot.index)];
+      const row = document.createElement("tr"),
+        weight = (i) => arrays.weights[n * size + (reads ? spot.index * keys.length + i : i * keys.length + spot.index)];
       const best = others.map((_, i) => i).sort((i, j) => weight(j) - weight(i)).slice(0, LISTED);
       put(row, "td", "", heads[number].name);
       for (const i of best) put(row, "td", "", `${others[i][0]} ${weight(i).toFixed(2)}`);

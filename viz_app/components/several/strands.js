@@ -57,14 +57,23 @@ class Strands extends Fitted {
     }
     paths.forEach((curves, step) => {
       if (!curves.length) return;
-      const strength = step / STEPS, line = { "stroke-opacity": (0.15 + 0.85 * strength).toFixed(2), "stroke-width": (0.7 + 2.3 * strength).toFixed(2) };
+      const strength = step / STEPS,
+        line = { "stroke-opacity": (0.15 + 0.85 * strength).toFixed(2), "stroke-width": (0.7 + 2.3 * strength).toFixed(2) };
       const path = putSvg(this.lines, "path", { d: curves.join(""), ...this.stroke(number, n), ...line });
       Object.assign(path.dataset, { head: number, step });
     });
   }
 
   write(x, y, text, anchor, more = {}) {
-    return putSvg(this.svg, "text", { x, y, "text-anchor": anchor, "dominant-baseline": "central", "font-size": LEAST, fill: this.theme.quiet, ...more }, text);
+    return putSvg(this.svg, "text", {
+      x,
+      y,
+      "text-anchor": anchor,
+      "dominant-baseline": "central",
+      "font-size": LEAST,
+      fill: this.theme.quiet,
+      ...more,
+    }, text);
   }
 
   // The tokens of one side, as many as keep their size; each is pointed at where it stands or would stand.
@@ -75,10 +84,21 @@ class Strands extends Fitted {
       const held = left && i === this.picture.query;
       if (i % every === 0 || held) {
         this.write(x, this.y(side, i), fit(text, room - 4, measure), left ? "end" : "start", {
-          "font-size": size, fill: special ? this.theme.quiet : this.theme.text, class: "name", "font-weight": held ? 700 : 400, style: "unicode-bidi: plaintext; white-space: pre",
+          "font-size": size,
+          fill: special ? this.theme.quiet : this.theme.text,
+          class: "name",
+          "font-weight": held ? 700 : 400,
+          style: "unicode-bidi: plaintext; white-space: pre",
         });
       }
-      const pad = putSvg(this.svg, "rect", { x: left ? 0 : this.right, y: this.y(side, i) - pitch / 2, width: room, height: pitch, fill: "transparent", style: left ? "cursor: pointer" : "" });
+      const pad = putSvg(this.svg, "rect", {
+        x: left ? 0 : this.right,
+        y: this.y(side, i) - pitch / 2,
+        width: room,
+        height: pitch,
+        fill: "transparent",
+        style: left ? "cursor: pointer" : "",
+      });
       Object.assign(pad.dataset, { side, index: i });
       pad.onpointermove = (event) => this.on.point({ side, index: i }, event);
       pad.onpointerleave = () => this.on.point(null);

@@ -1,7 +1,7 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
 // The parts stand side by side where there is room, else one under the other.
-const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 };     // px; above the first row and under the last one
-const ROW = { most: 40, all: 460, least: 4 };      // px: of one row and of all, so that no text needs more than them
+const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
+const ROW = { most: 40, all: 460, least: 4 }; // px: of one row and of all, so that no text needs more than them
 const BAR = { height: 190, left: 46 };
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
@@ -33,7 +33,7 @@ class Shuffle extends Fitted {
     const wide = (width - PART.gap * (columns - 1)) / columns;
     this.pitch = Math.min(ROW.most, Math.max(ROW.least, ROW.all / n)) / scale;
     this.letters = this.pitch >= 14 ? 13 : 12;
-    this.every = Math.ceil((this.letters - 0.5) / this.pitch);      // rows from one name to the next
+    this.every = Math.ceil((this.letters - 0.5) / this.pitch); // rows from one name to the next
     const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
     this.svg.replaceChildren();
     let y = 0;
@@ -53,7 +53,12 @@ class Shuffle extends Fitted {
 
   write(group, text, x, y, how = {}, room = Infinity) {
     const size = how["font-size"] ?? 12, style = { x, y, fill: this.theme.text, "font-size": size, ...how };
-    return putSvg(group, "text", style, room < Infinity ? fit(text, room, widthIn(`${how["font-weight"] ?? 400} ${size}px ${this.theme.font}`)) : text);
+    return putSvg(
+      group,
+      "text",
+      style,
+      room < Infinity ? fit(text, room, widthIn(`${how["font-weight"] ?? 400} ${size}px ${this.theme.font}`)) : text,
+    );
   }
 
   // A thing that says what it is when it is pointed at.
@@ -73,7 +78,8 @@ class Shuffle extends Fitted {
     this.write(group, "reordered", right, PART.top - 12, { fill: theme.quiet });
     order.forEach((from, to) => {
       const said = `${tokens[from][0]}: place ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
-      putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset.moves = `${from} ${to}`;
+      putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset
+        .moves = `${from} ${to}`;
       for (const [x, y, anchor] of [[left, a, "end"], [right, b, "start"]]) {
         if ((anchor === "end" ? from : to) % this.every === 0) this.name(group, tokens[from], x, y, anchor, left - 4);
         const pad = anchor === "end" ? 0 : right - 6;
@@ -83,14 +89,23 @@ class Shuffle extends Fitted {
   }
 
   name(group, token, x, y, anchor, room, before = "") {
-    const how = { "text-anchor": anchor, "dominant-baseline": "middle", "font-size": this.letters, fill: token[2] ? this.theme.quiet : this.theme.text };
+    const how = {
+      "text-anchor": anchor,
+      "dominant-baseline": "middle",
+      "font-size": this.letters,
+      fill: token[2] ? this.theme.quiet : this.theme.text,
+    };
     this.write(group, before + token[0], x, y, { ...how, style: "unicode-bidi: plaintext" }, room);
   }
 
   map(group, part, wide) {
     const { tokens, unrelated, arrays } = this.picture, { theme, pitch } = this, values = arrays[part.array], stages = part.stages.length;
-    const left = Math.min(96, wide * 0.34), cell = Math.min(62, (wide - left - 18) / stages), middle = { "text-anchor": "middle", "dominant-baseline": "middle" };
-    part.stages.forEach((stage, s) => this.write(group, stage, left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2));
+    const left = Math.min(96, wide * 0.34),
+      cell = Math.min(62, (wide - left - 18) / stages),
+      middle = { "text-anchor": "middle", "dominant-baseline": "middle" };
+    part.stages.forEach((stage, s) =>
+      this.write(group, stage, left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2)
+    );
     tokens.forEach((token, i) => {
       const y = this.rowAt(i);
       if (i % this.every === 0) this.name(group, token, left - 6, y, "end", left - 10, `${i} `);
@@ -99,7 +114,9 @@ class Shuffle extends Fitted {
         const place = { x, y: y - pitch / 2, width: cell - 1, height: Math.max(1, pitch - 1), fill: css(theme.ramp[code]) };
         const said = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
         Object.assign(this.put(group, "rect", place, said).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
-        if (this.every === 1) this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 12, fill: theme.on(code), "pointer-events": "none" });
+        if (this.every === 1) {
+          this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 12, fill: theme.on(code), "pointer-events": "none" });
+        }
       }
     });
     const height = tokens.length * pitch;
@@ -110,18 +127,30 @@ class Shuffle extends Fitted {
   // The key to the colours, from nothing to a right angle.
   scale(group, left, top, width, beyond) {
     const { theme } = this, { unrelated } = this.picture;
-    for (let i = 0; i < 64; i++) putSvg(group, "rect", { x: left + (i * width) / 64, y: top, width: width / 64 + 0.5, height: 9, fill: css(theme.ramp[1 + Math.round((i / 63) * 254)]) });
+    for (let i = 0; i < 64; i++) {
+      putSvg(group, "rect", {
+        x: left + (i * width) / 64,
+        y: top,
+        width: width / 64 + 0.5,
+        height: 9,
+        fill: css(theme.ramp[1 + Math.round((i / 63) * 254)]),
+      });
+    }
     putSvg(group, "rect", { x: left, y: top, width, height: 9, fill: "none", stroke: theme.line });
     for (const tick of [0, 0.5, 1, unrelated]) {
       const text = tick === unrelated ? `${beyond ? "≥ " : ""}1.41` : String(tick);
       this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
     }
-    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
+    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, {
+      "text-anchor": "middle",
+      "font-size": 12,
+      fill: theme.quiet,
+    });
   }
 
   bars(group, part, wide) {
     const { arrays, unrelated } = this.picture, { theme } = this, values = arrays[part.array];
-    const looks = [{ fill: theme.accent }, { fill: SECOND, "fill-opacity": 0.15, stroke: SECOND }];      // filled and hollow
+    const looks = [{ fill: theme.accent }, { fill: SECOND, "fill-opacity": 0.15, stroke: SECOND }]; // filled and hollow
     const floor = PART.top + BAR.height, each = (wide - BAR.left) / part.stages.length, thick = Math.min(48, (each * 0.8) / part.names.length);
     for (const tick of [0, 0.5, 1]) {
       const y = floor - (tick / unrelated) * BAR.height;

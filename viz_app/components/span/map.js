@@ -19,7 +19,9 @@ class SpanMap extends Fitted {
     write("most", most);
     write("unit", unit);
     write("ruled", picture.ruled);
-    this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
+    this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
+      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
+    })`;
     this.canvas.setAttribute("aria-label", `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`);
     this.tip.hidden = true;
     this.fit();

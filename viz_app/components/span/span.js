@@ -21,7 +21,14 @@ class SpanView {
     const place = root.querySelector(".readings");
     while (this.rows.length > picture.readings.length) this.rows.pop().keys.parentElement.remove();
     while (this.rows.length < picture.readings.length) this.rows.push(new ReadRow(put(place, "section")));
-    picture.readings.forEach((reading, i) => this.rows[i].show(i < picture.readings.length - 1 ? { ...reading, note: "" } : reading, picture.arrays[`${i} weights`], picture.arrays[`${i} allowed`], theme));
+    picture.readings.forEach((reading, i) =>
+      this.rows[i].show(
+        i < picture.readings.length - 1 ? { ...reading, note: "" } : reading,
+        picture.arrays[`${i} weights`],
+        picture.arrays[`${i} allowed`],
+        theme,
+      )
+    );
     Object.assign(root.dataset, { start: picture.answer[0], end: picture.answer[1], painted: (Number(root.dataset.painted) || 0) + 1 });
   }
 }

@@ -1,6 +1,6 @@
 // States as a matrix of signed numbers: down its side the tokens, along its foot the numbers of a state. The picture has one
 // height whatever the text, so that nothing moves while someone types.
-const ROOM = { left: 108, right: 10, top: 24, bottom: 62 }, HEIGHT = 420, TALLEST = 40, BAR = 120, TICK = 56;     // px
+const ROOM = { left: 108, right: 10, top: 24, bottom: 62 }, HEIGHT = 420, TALLEST = 40, BAR = 120, TICK = 56; // px
 
 class States extends Fitted {
   constructor(root) {
@@ -9,7 +9,8 @@ class States extends Fitted {
     this.tip = root.querySelector(".tip");
     this.canvas.onpointermove = (event) => this.hover(event);
     this.canvas.onpointerleave = () => (this.tip.hidden = true);
-    root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme));
+    root.querySelector(".save").onclick = () =>
+      sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme));
   }
 
   show(picture, theme) {
@@ -29,7 +30,13 @@ class States extends Fitted {
     this.tall = Math.min(TALLEST / scale, (height - ROOM.top - ROOM.bottom) / n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
-    this.cells(context, Math.round(ROOM.left * ratio), Math.round(ROOM.top * ratio), Math.round(wide * ratio), Math.round(n * this.tall * ratio));
+    this.cells(
+      context,
+      Math.round(ROOM.left * ratio),
+      Math.round(ROOM.top * ratio),
+      Math.round(wide * ratio),
+      Math.round(n * this.tall * ratio),
+    );
     context.scale(ratio, ratio);
     nameTokens(context, picture.rows, [], { left: ROOM.left, top: ROOM.top, wide: this.side, tall: this.tall, theme });
     this.frames(context, n * this.tall);
@@ -49,7 +56,9 @@ class States extends Fitted {
       }
       for (let x = 0; x < width; x++) {
         const found = [];
-        for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) found.push(strongest(arrays.states, r * columns + lefts[2 * x], r * columns + lefts[2 * x + 1]));
+        for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
+          found.push(strongest(arrays.states, r * columns + lefts[2 * x], r * columns + lefts[2 * x + 1]));
+        }
         out[y * width + x] = packed[signedCode(strongest(found, 0, found.length), limit)];
       }
     }

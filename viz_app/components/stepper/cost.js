@@ -1,6 +1,6 @@
 // Which keys and values are computed at a step and which are kept, and how the work of a step grows without the cache.
 const WITHOUT = "#E69F00";
-const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT };      // told apart without colours, too
+const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT }; // told apart without colours, too
 
 class Cost {
   constructor(root) {
@@ -19,7 +19,7 @@ class Cost {
     const scale = scaleOf();
     Object.assign(this, { picture, theme, width: this.svg.clientWidth / scale, height: 150 / scale });
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
-    if (!picture.work) return;     // a model whose products are not counted
+    if (!picture.work) return; // a model whose products are not counted
     this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
@@ -59,7 +59,9 @@ class Cost {
     const total = (row) => row.slice(0, now + 1).reduce((a, b) => a + b, 0);
     const [spent, would] = [total(cached), total(uncached)];
     this.sum.textContent =
-      `${now ? `Steps 1 to ${now + 1} together` : "Step 1"}: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${(would / spent).toFixed(1)} ×). ` +
+      `${now ? `Steps 1 to ${now + 1} together` : "Step 1"}: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${
+        (would / spent).toFixed(1)
+      } ×). ` +
       WORDING[this.picture.family].sum(this.picture.parallel.n, millions(parallel));
     Object.assign(this.sum.dataset, { cached: spent, uncached: would, parallel });
     this.marks.forEach((mark, i) => mark.setAttribute("opacity", i <= now ? 1 : 0.35));
@@ -69,22 +71,56 @@ class Cost {
   keys(now) {
     const { work, serial, prompt } = this.picture, { layers, source } = work, kept = serial.cached[now];
     const [cache, none, cross] = this.lines, first = now === 0, all = prompt.length + now + 1, fresh = first ? all : 1;
-    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, ${fresh} computed now (in ${layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`})` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
+    const each = layers
+      ? `${count(kept, "key and value", "keys and values")} kept, ${fresh} computed now (in ${
+        layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`
+      })`
+      : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
     this.fill(cache, `With the cache: ${each}.`, kept, fresh, prompt.length + serial.n);
-    this.fill(none, first ? `Without it: the same ${all}.` : `Without it: all ${all} computed, ${all - 1} of them again.`, 0, all, prompt.length + serial.n);
+    this.fill(
+      none,
+      first ? `Without it: the same ${all}.` : `Without it: all ${all} computed, ${all - 1} of them again.`,
+      0,
+      all,
+      prompt.length + serial.n,
+    );
     [cross.text, cross.boxes].forEach((part) => (part.hidden = !source));
     if (!source) return;
-    this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
+    this.fill(
+      cross,
+      `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`,
+      first ? 0 : source,
+      first ? source : 0,
+      source,
+    );
   }
 
   // What a recurrence keeps: one state, however much it has read; with an alignment also U h of the source.
   state(now) {
     const { work, serial, cross } = this.picture, { source, state } = work, [cache, none, memory] = this.lines, first = now === 0;
     const from = first ? "made of h(m)" : "kept";
-    this.fill(cache, `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Of its own text nothing before is read again.`, 0, 1, serial.n);
-    this.fill(none, first ? "Without it: the same 1 step." : `Without it: all ${now + 1} steps computed from s(0) on, ${now} of them again.`, 0, now + 1, serial.n);
+    this.fill(
+      cache,
+      `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Of its own text nothing before is read again.`,
+      0,
+      1,
+      serial.n,
+    );
+    this.fill(
+      none,
+      first ? "Without it: the same 1 step." : `Without it: all ${now + 1} steps computed from s(0) on, ${now} of them again.`,
+      0,
+      now + 1,
+      serial.n,
+    );
     const said = first ? `U h of all ${source} tokens computed now, once and for all steps` : `U h of all ${source} tokens kept since step 1`;
-    this.fill(memory, cross ? `Of the source: ${said}.` : "Of the source: nothing but h(m), which made s(0).", cross && !first ? source : 0, cross && first ? source : 0, cross ? source : 0);
+    this.fill(
+      memory,
+      cross ? `Of the source: ${said}.` : "Of the source: nothing but h(m), which made s(0).",
+      cross && !first ? source : 0,
+      cross && first ? source : 0,
+      cross ? source : 0,
+    );
   }
 
   fill({ text, boxes }, said, kept, now, all) {

@@ -1,6 +1,6 @@
 // Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
 const CELL = 23, HEAD = 21, TOP = 18 + HEAD;
-const NARROW = 760, FINGER = 40;        // px: a phone's window, what a finger hits
+const NARROW = 760, FINGER = 40; // px: a phone's window, what a finger hits
 const DIFFERS = "#D55E00";
 
 class Lanes {
@@ -31,7 +31,7 @@ class Lanes {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.plan(picture);
-    this.done = css(theme.ramp[40]);       // the ground of what has been computed
+    this.done = css(theme.ramp[40]); // the ground of what has been computed
     const measure = widthIn(`13px ${theme.font}`);
     const longest = Math.max(...this.rows.flatMap((row) => row.tokens.map(([text]) => measure(text))));
     this.room = Math.max(window.innerWidth <= NARROW ? FINGER - 6 : 30, Math.min(96, longest + 14));
@@ -45,10 +45,20 @@ class Lanes {
     this.svg.setAttribute("height", this.height * this.scale);
     this.svg.style.cssText = `width:${this.width * this.scale}px;height:${this.height * this.scale}px`;
     this.write();
-    this.legend.textContent =
-      `Filled: computed so far. Dashed: not there yet. Orange edge: not the token of the given text${picture.free ? ", in the unforced run: not the one written now" : ""}. Click a position to go there.`;
+    this.legend.textContent = `Filled: computed so far. Dashed: not there yet. Orange edge: not the token of the given text${
+      picture.free ? ", in the unforced run: not the one written now" : ""
+    }. Click a position to go there.`;
     this.after();
-    this.column = this.draw("rect", { y: 1, width: this.pitch - 2, height: this.height - 2, rx: 5, fill: theme.accent, "fill-opacity": 0.1, stroke: theme.accent, "stroke-opacity": 0.6 });
+    this.column = this.draw("rect", {
+      y: 1,
+      width: this.pitch - 2,
+      height: this.height - 2,
+      rx: 5,
+      fill: theme.accent,
+      "fill-opacity": 0.1,
+      stroke: theme.accent,
+      "stroke-opacity": 0.6,
+    });
     for (let i = 0; i < picture.steps; i++) this.number(i);
     this.arrows();
     this.cells = Object.fromEntries(this.rows.map((row) => [row.key, row.tokens.map((label, i) => this.cell(row, label, i))]));
@@ -77,7 +87,11 @@ class Lanes {
   }
 
   number(i) {
-    this.draw("text", { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 12, fill: this.theme.quiet }, String(i + 1));
+    this.draw(
+      "text",
+      { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 12, fill: this.theme.quiet },
+      String(i + 1),
+    );
   }
 
   // The ground behind everything after the first difference, where the two runs read different texts.
@@ -85,8 +99,20 @@ class Lanes {
     const { diverges, steps } = this.picture;
     if (diverges < 0) return;
     const x = this.x(diverges + 1);
-    if (diverges + 1 < steps) this.draw("rect", { x, y: 18, width: this.x(steps) - x, height: this.height - 18, fill: DIFFERS, "fill-opacity": 0.09 });
-    this.draw("rect", { x: this.x(diverges) + 1, y: 18, width: this.pitch - 2, height: this.height - 20, fill: "none", stroke: DIFFERS, "stroke-width": 1.6, "stroke-dasharray": "5 3", rx: 5 });
+    if (diverges + 1 < steps) {
+      this.draw("rect", { x, y: 18, width: this.x(steps) - x, height: this.height - 18, fill: DIFFERS, "fill-opacity": 0.09 });
+    }
+    this.draw("rect", {
+      x: this.x(diverges) + 1,
+      y: 18,
+      width: this.pitch - 2,
+      height: this.height - 20,
+      fill: "none",
+      stroke: DIFFERS,
+      "stroke-width": 1.6,
+      "stroke-dasharray": "5 3",
+      rx: 5,
+    });
   }
 
   // Shifted right: what the decoder reads comes from the given text in training, from its own words in inference.
@@ -96,13 +122,16 @@ class Lanes {
     for (let i = 0; i + 1 < parallel.n; i++) this.arrow(this.x(i) + middle + 4, given.y + CELL, this.x(i + 1) + middle - 6, reads.y - 1);
     for (let i = 0; i < parallel.n; i++) this.arrow(this.x(i) + middle, reads.y + CELL, this.x(i) + middle, predicts.y - 1, 0.45);
     this.down = serial.taken.map((_, i) => this.arrow(this.x(i) + middle, from.y + CELL, this.x(i) + middle, writes.y - 1, 0.45));
-    this.back = serial.taken.slice(1).map((_, i) => this.arrow(this.x(i) + middle + Math.min(half, 14), writes.y - 1, this.x(i + 1) + middle - Math.min(half, 12), from.y + CELL + 1));
+    this.back = serial.taken.slice(1).map((_, i) =>
+      this.arrow(this.x(i) + middle + Math.min(half, 14), writes.y - 1, this.x(i + 1) + middle - Math.min(half, 12), from.y + CELL + 1)
+    );
   }
 
   arrow(x1, y1, x2, y2, strength = 0.85) {
     const group = this.draw("g", { stroke: this.theme.quiet, fill: "none", "stroke-width": 1.3, opacity: strength });
     this.draw("path", { d: `M${x1} ${y1}L${x2} ${y2}` }, undefined, group);
-    const turn = Math.atan2(y2 - y1, x2 - x1), side = (a) => `${(x2 - 5 * Math.cos(turn + a)).toFixed(1)} ${(y2 - 5 * Math.sin(turn + a)).toFixed(1)}`;
+    const turn = Math.atan2(y2 - y1, x2 - x1),
+      side = (a) => `${(x2 - 5 * Math.cos(turn + a)).toFixed(1)} ${(y2 - 5 * Math.sin(turn + a)).toFixed(1)}`;
     this.draw("path", { d: `M${side(0.5)}L${x2} ${y2}L${side(-0.5)}` }, undefined, group);
     return group;
   }
@@ -110,11 +139,26 @@ class Lanes {
   cell(row, label, i) {
     const { theme } = this, group = this.draw("g", { "data-row": row.key, "data-position": i });
     const x = this.x(i) + (this.pitch - this.room) / 2;
-    const box = this.draw("rect", { x, y: row.y, width: this.room, height: CELL, rx: 4, fill: theme.background, stroke: theme.line }, undefined, group);
-    const text = this.draw("text", {
-      x: x + this.room / 2, y: row.y + CELL / 2 + 1, "text-anchor": "middle", "dominant-baseline": "middle", "font-size": 13,
-      fill: label[2] ? theme.quiet : theme.text, style: "unicode-bidi: plaintext",
-    }, fit(label[0], this.room - 8, widthIn(`13px ${theme.font}`)), group);
+    const box = this.draw(
+      "rect",
+      { x, y: row.y, width: this.room, height: CELL, rx: 4, fill: theme.background, stroke: theme.line },
+      undefined,
+      group,
+    );
+    const text = this.draw(
+      "text",
+      {
+        x: x + this.room / 2,
+        y: row.y + CELL / 2 + 1,
+        "text-anchor": "middle",
+        "dominant-baseline": "middle",
+        "font-size": 13,
+        fill: label[2] ? theme.quiet : theme.text,
+        style: "unicode-bidi: plaintext",
+      },
+      fit(label[0], this.room - 8, widthIn(`13px ${theme.font}`)),
+      group,
+    );
     if (this.differs(row.key, i)) Object.entries({ stroke: DIFFERS, "stroke-width": 1.8 }).forEach((pair) => box.setAttribute(...pair));
     if (row.key === "predicts") box.setAttribute("fill", this.done);
     if (row.key === "free") group.setAttribute("opacity", 0.75);
@@ -136,7 +180,15 @@ class Lanes {
 
   pads() {
     for (let i = 0; i < this.picture.steps; i++) {
-      const pad = this.draw("rect", { x: this.x(i), y: 0, width: this.pitch, height: this.height, fill: "transparent", style: "cursor: pointer", class: "pad" });
+      const pad = this.draw("rect", {
+        x: this.x(i),
+        y: 0,
+        width: this.pitch,
+        height: this.height,
+        fill: "transparent",
+        style: "cursor: pointer",
+        class: "pad",
+      });
       this.draw("title", {}, this.hover(i), pad);
       pad.onclick = () => this.choose(i);
     }
@@ -189,8 +241,26 @@ class Lanes {
     const pass = Math.min(step + 1, serial.n);
     const fill = (title, tag, rest) => (title.replaceChildren(), put(title, "b", "tag", tag), put(title, "span", "", rest));
     const roomy = this.scroll.clientWidth > 520;
-    fill(training, "Training", `${WORDING[this.picture.family].trainingTitle(parallel.n)}${roomy ? `. ${ownText ? `${this.picture.prompt.length ? `Nothing is typed under “${this.picture.box}”` : "No text is typed"}: the given text is ${ownText}.` : "The given text is the one that was typed."}` : ""}`);
-    fill(inference, "Inference", `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`);
+    fill(
+      training,
+      "Training",
+      `${WORDING[this.picture.family].trainingTitle(parallel.n)}${
+        roomy
+          ? `. ${
+            ownText
+              ? `${
+                this.picture.prompt.length ? `Nothing is typed under “${this.picture.box}”` : "No text is typed"
+              }: the given text is ${ownText}.`
+              : "The given text is the one that was typed."
+          }`
+          : ""
+      }`,
+    );
+    fill(
+      inference,
+      "Inference",
+      `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`,
+    );
     inference.classList.add("serial");
   }
 

@@ -6,7 +6,7 @@ class Panel {
     this.bars = new Bars(section, force);
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
-    section.append(this.lead);       // after what it explains, so that the bars stand as high as they can
+    section.append(this.lead); // after what it explains, so that the bars stand as high as they can
     this.parts = put(section, "div");
   }
 
@@ -47,7 +47,11 @@ class Panel {
     lead.replaceChildren();
     const say = (text, className) => put(lead, "span", className, text);
     if (over) {
-      const end = lane === "parallel" ? "The given text ends before this position." : run.ended ? "This run has already ended." : "This run was stopped at its limit of steps.";
+      const end = lane === "parallel"
+        ? "The given text ends before this position."
+        : run.ended
+        ? "This run has already ended."
+        : "This run was stopped at its limit of steps.";
       return void say(`${end} Its last position, ${i + 1}:`);
     }
     const { here: [place, of, masked], alone } = this.wording, rest = picture.own ? masked : (alone ?? masked);
@@ -65,7 +69,9 @@ class Panel {
     const { values, run, k, lane, picture } = this, drawn = lane === "serial" ? picture.arrays.drawn_p : undefined;
     this.expects.textContent = lane === "parallel"
       ? "What the model expects next, and what is given:"
-      : picture.sampling ? "Expected next (orange: drawn from). Click another to force it:" : "What the model expects next. Click another token to force it:";
+      : picture.sampling
+      ? "Expected next (orange: drawn from). Click another to force it:"
+      : "What the model expects next. Click another token to force it:";
     const [pad, start] = picture.unforceable;
     return Array.from({ length: k }, (_, n) => {
       const id = values.ids[i * k + n], here = id === run.taken[i];
@@ -87,10 +93,21 @@ class Panel {
     const { picture, run, values, theme } = this;
     const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
     const largest = picture.block > 1 ? `; of each ${picture.block} tokens the largest weight, hidden: the others` : "";
-    this.cross?.show(`${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading}${largest})`, picture.source, row(values.cross), theme);
+    this.cross?.show(
+      `${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading}${largest})`,
+      picture.source,
+      row(values.cross),
+      theme,
+    );
     picture.vectors.forEach(({ title, scale }, n) => this.strips[n].show(title, row(this.vectors[n]), scale, theme));
     const n = Math.ceil((picture.prompt.length + i + 1) / picture.block), open = this.lane === "parallel" ? { open: n } : { known: n };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
-    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading}${largest})`, picture.blocks[this.lane] ?? [...picture.prompt, ...run.read], row(values.self), theme, open);
+    this.self?.show(
+      `Self-attention: what it reads from ${what} (${picture.reading}${largest})`,
+      picture.blocks[this.lane] ?? [...picture.prompt, ...run.read],
+      row(values.self),
+      theme,
+      open,
+    );
   }
 }

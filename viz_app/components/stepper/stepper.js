@@ -1,5 +1,5 @@
 // Walks both runs step by step. Everything is here already; Python hears of the step when the hand is lifted.
-const PACE = 900;      // ms a step while playing
+const PACE = 900; // ms a step while playing
 
 class Stepper {
   constructor(root) {
@@ -20,8 +20,10 @@ class Stepper {
     this.button.onclick = () => (this.playing ? this.rest(this.step) : this.play());
     root.querySelector(".back").onclick = () => this.rest(this.step - 1);
     root.querySelector(".on").onclick = () => this.rest(this.step + 1);
-    offer(root.querySelector(".cost .files"), () =>
-      [this.cost.svg, "Multiply–adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme]);
+    offer(
+      root.querySelector(".cost .files"),
+      () => [this.cost.svg, "Multiply–adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme],
+    );
     this.freeButton = root.querySelector(".free");
     this.freeButton.onclick = () => (this.stop(), this.free());
     this.watcher = new ResizeObserver(() => this.layout());
@@ -34,7 +36,7 @@ class Stepper {
     this.root.querySelector(".cost .work").textContent = this.wording.work;
     this.root.querySelector(".cost").hidden = !picture.work;
     if (this.waiting === picture.step) this.waiting = undefined;
-    this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
+    this.step = this.playing ? this.step : (this.waiting ?? picture.step); // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
     this.prompt();
     this.fork.show(picture);
@@ -119,7 +121,13 @@ class Stepper {
     story.replaceChildren();
     const say = (text, tag = "span", className = "") => put(story, tag, className, text);
     if (this.picture.note) say(`${this.picture.note} `, "span", "quiet");
-    if (diverges < 0 && step >= serial.n && !serial.ended) return void say(`Inference was stopped after ${serial.n} steps, the most it may write ${this.picture.prompt.length ? "here" : "for this source"}. The given text goes on.`);
+    if (diverges < 0 && step >= serial.n && !serial.ended) {
+      return void say(
+        `Inference was stopped after ${serial.n} steps, the most it may write ${
+          this.picture.prompt.length ? "here" : "for this source"
+        }. The given text goes on.`,
+      );
+    }
     if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
     if (step < diverges) {
@@ -131,8 +139,9 @@ class Stepper {
     token(serial.written[diverges]);
     say(" where the given text has ");
     token(parallel.given[diverges]);
-    if (step === diverges) say(". Both have read the same up to here, so the bars agree; from the next position on they read different texts.");
-    else say(". Since then each reads a different text: training the given one, mistakes or not; inference what it wrote itself.");
+    if (step === diverges) {
+      say(". Both have read the same up to here, so the bars agree; from the next position on they read different texts.");
+    } else say(". Since then each reads a different text: training the given one, mistakes or not; inference what it wrote itself.");
     return undefined;
   }
 }

@@ -1,11 +1,26 @@
 // What the field's words and symbols mean, for who points at them, wherever they stand: in prose, in a formula, in a component. The
 // entries lie on the page (viz_app/words/glossary.py). A user's own text is not explained, nor what has a title of its own.
-const REST = 200;        // ms that the pointer rests before anything is said
+const REST = 200; // ms that the pointer rests before anything is said
 const OWN = "textarea, input, [title]:not(abbr), .token, .source, .output, button.place, .read, .keys, .chips, .who, svg, canvas";
 const FORMULA = ".katex, .formula, [data-formula]";
 const TEX = {
-  "\\cdot": "·", "\\circ": "∘", "\\sum": "Σ", "\\partial": "∂", "\\lambda": "λ", "\\alpha": "α", "\\infty": "∞", "\\sqrt": "√", "\\tanh": "tanh",
-  "\\exp": "exp", "\\ln": "ln", "\\top": "^T", "\\lVert": "‖", "\\rVert": "‖", "\\cos": "cos", "\\sin": "sin", "\\log": "log",
+  "\\cdot": "·",
+  "\\circ": "∘",
+  "\\sum": "Σ",
+  "\\partial": "∂",
+  "\\lambda": "λ",
+  "\\alpha": "α",
+  "\\infty": "∞",
+  "\\sqrt": "√",
+  "\\tanh": "tanh",
+  "\\exp": "exp",
+  "\\ln": "ln",
+  "\\top": "^T",
+  "\\lVert": "‖",
+  "\\rVert": "‖",
+  "\\cos": "cos",
+  "\\sin": "sin",
+  "\\log": "log",
 };
 
 class Glossary {
@@ -38,7 +53,7 @@ class Glossary {
   }
 
   point(x, y) {
-    const found = meant(deepest(x, y), x, y, (this.read ??= entries()));
+    const found = meant(deepest(x, y), x, y, this.read ??= entries());
     this.tip.hidden = !found?.entries.length;
     if (this.tip.hidden) return;
     this.box = found.box;
@@ -124,7 +139,9 @@ function inProse(text, { word, symbol }) {
   };
   for (const [name, says] of word) {
     const plural = name.endsWith("y") ? `${name.slice(0, -1)}(?:y|ies)` : `${escaped(name)}(?:e?s)?`;
-    for (const { 0: all, index } of text.matchAll(new RegExp(`(?<![A-Za-z])${plural}(?![A-Za-z])`, "gi"))) add(name, says, index, index + all.length);
+    for (const { 0: all, index } of text.matchAll(new RegExp(`(?<![A-Za-z])${plural}(?![A-Za-z])`, "gi"))) {
+      add(name, says, index, index + all.length);
+    }
   }
   for (const [name, says] of symbol) {
     for (const one of name === "d_k" ? [name, "dₖ"] : [name]) {

@@ -1,5 +1,5 @@
 // The two buttons, and the key P. How a page presents is in style.css and common.css, which ask for `data-present` of the document.
-const THANKS = 2500;     // ms for which the button says that the link is copied
+const THANKS = 2500; // ms for which the button says that the link is copied
 
 class Tools {
   constructor(root) {
@@ -39,13 +39,15 @@ class Tools {
   // P, where nobody types. The element that has the keyboard may lie within a component.
   key(event) {
     const held = event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || event.repeat || event.defaultPrevented;
-    const typed = event.composedPath()[0].closest?.("textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])");
+    const typed = event.composedPath()[0].closest?.(
+      "textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])",
+    );
     if (event.key === "p" && !held && !typed) this.toggle();
   }
 
   async copyLink() {
     const link = linkOf(location.href, this.fields), field = this.byHand.querySelector("input");
-    this.byHand.hidden = false;      // a field that is not there cannot be selected
+    this.byHand.hidden = false; // a field that is not there cannot be selected
     const done = await copied(link, field);
     if (done) this.close();
     this.name(done ? "Link copied" : "Copy link");

@@ -1,5 +1,5 @@
 // Several models' texts beside each other, and what one fixed vector keeps of the source.
-const TALLEST = 84;      // px of the largest bar
+const TALLEST = 84; // px of the largest bar
 const DIFFERS = "#D55E00";
 
 class Versions {

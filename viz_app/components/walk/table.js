@@ -55,11 +55,12 @@ class Table {
   // As a file: `keys` say what its colours mean.
   save(title, picture) {
     const kinds = new Set(this.columns.map((column) => (column.colours === "weights" ? "length" : column.kind)));
-    const keys = [["strip", signedKey(this.theme, "every column on its own scale: ± the number at its head")],
-                  ["weight", weightKey(this.theme, "weight; hatched = masked")],
-                  ["length", { ...weightKey(this.theme, "the lengths' scale, whose end stands at its head"), most: "" }]];
+    const keys = [["strip", signedKey(this.theme, "every column on its own scale: ± the number at its head")], [
+      "weight",
+      weightKey(this.theme, "weight; hatched = masked"),
+    ], ["length", { ...weightKey(this.theme, "the lengths' scale, whose end stands at its head"), most: "" }]];
     const drawn = keys.filter(([kind]) => kinds.has(kind) || (kind === "strip" && kinds.has("number"))).map(([, key]) => key);
-    const { table, theme } = this, whole = { ...table, lines: undefined };      // no room is kept free in a file
+    const { table, theme } = this, whole = { ...table, lines: undefined }; // no room is kept free in a file
     sharply(() => this.show(making ? whole : table, theme), () => saveCanvas(this.cells, title, picture, theme, drawn));
   }
 
@@ -110,7 +111,11 @@ class Table {
     context.textAlign = "right";
     context.font = `${row.mark === "row" ? 400 : 600} 12.5px ${theme.font}`;
     context.fillStyle = row.label[2] ? theme.quiet : theme.text;
-    context.fillText(fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure), this.namesWidth - 10, y + this.pitch / 2);
+    context.fillText(
+      fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure),
+      this.namesWidth - 10,
+      y + this.pitch / 2,
+    );
     if (row.aside) {
       context.textAlign = "left";
       context.font = `12px ${theme.font}`;
@@ -257,15 +262,21 @@ function headRows(picture) {
   const { arrays, n_heads, d_model, headScales } = picture;
   const part = (values, h, size) => values.subarray(h * size, (h + 1) * size);
   const rows = Array.from({ length: n_heads }, (_, h) => ({
-    label: [`head ${h + 1}`, "", false], mark: "row", index: h, colour: headColour(h),
+    label: [`head ${h + 1}`, "", false],
+    mark: "row",
+    index: h,
+    colour: headColour(h),
     cells: {
-      head_out: part(arrays.head_out, h, arrays.head_out.length / n_heads), added: part(arrays.added, h, d_model),
+      head_out: part(arrays.head_out, h, arrays.head_out.length / n_heads),
+      added: part(arrays.added, h, d_model),
       norm: arrays.sizes[h],
     },
   }));
   const sums = [["+ bias", arrays.bias], ["= output", arrays.total], ["added to", arrays.residual]].filter(([, values]) => values);
   const feet = sums.map(([label, values], n) => ({
-    label: [label, "", false], mark: "foot", cells: { added: values, norm: arrays.sizes[n_heads + n] },
+    label: [label, "", false],
+    mark: "foot",
+    cells: { added: values, norm: arrays.sizes[n_heads + n] },
     ...(values === arrays.residual && { scale: headScales.residual, aside: `±${brief(headScales.residual)}` }),
   }));
   return [...rows, ...feet];

@@ -1,19 +1,24 @@
 // The walk from two vectors to one weight and on to what the head hands over. All stages are here from the start, so that
 // stepping is immediate; only where one stopped is told to Python, for the URL.
-const TELL_AFTER = 350;     // ms of rest
+const TELL_AFTER = 350; // ms of rest
 
 // How wide a column is, how much of the spare room it takes, and when it is left out for want of room (the highest first).
 const ROOM = {
-  strip: { min: 100, grow: 1, max: 620 }, number: { min: 66 }, weight: { min: 70 },
+  strip: { min: 100, grow: 1, max: 620 },
+  number: { min: 66 },
+  weight: { min: 70 },
 };
-const LEAVE = { a: 3, k: 2, sides: 2, products: 1, terms: 1, raw: 2, scores: 1, masked: 1, v: 2, weights: 0, parts: 0 };     // 1 for a score's named terms
+const LEAVE = { a: 3, k: 2, sides: 2, products: 1, terms: 1, raw: 2, scores: 1, masked: 1, v: 2, weights: 0, parts: 0 }; // 1 for a score's named terms
 
 class Walk {
   constructor(root) {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.range = root.querySelector("input");
-    this.table = new Table(root.querySelector(".stage"), { hover: (spot, event) => this.point(spot, event), click: (index) => this.choose(index) });
+    this.table = new Table(root.querySelector(".stage"), {
+      hover: (spot, event) => this.point(spot, event),
+      click: (index) => this.choose(index),
+    });
     this.range.oninput = () => this.go(Number(this.range.value));
     root.querySelector(".back").onclick = () => this.go(this.stage - 1);
     root.querySelector(".on").onclick = () => this.go(this.stage + 1);
@@ -22,12 +27,14 @@ class Walk {
       this.table.save(`${picture.title} (${picture.stages[stage].title})`, { ...picture, file: `${picture.file}.stage${stage}` });
     };
     useKeys(this.table.cells, {
-      ArrowLeft: () => this.stage > 0 && this.go(this.stage - 1), ArrowRight: () => this.stage < this.range.max && this.go(this.stage + 1),
-      ArrowUp: () => this.neighbour(-1), ArrowDown: () => this.neighbour(1),
+      ArrowLeft: () => this.stage > 0 && this.go(this.stage - 1),
+      ArrowRight: () => this.stage < this.range.max && this.go(this.stage + 1),
+      ArrowUp: () => this.neighbour(-1),
+      ArrowDown: () => this.neighbour(1),
     });
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
-    this.back = () => (clearTimeout(this.telling), (this.waiting = undefined));       // what the address says is shown
+    this.back = () => (clearTimeout(this.telling), (this.waiting = undefined)); // what the address says is shown
     addEventListener("popstate", this.back);
   }
 
@@ -42,12 +49,12 @@ class Walk {
     this.range.max = picture.stages.length - 1;
     this.range.style.setProperty("--stops", picture.stages.length);
     if (this.waiting === picture.stage) this.waiting = undefined;
-    this.stage = Math.max(0, Math.min(this.waiting ?? picture.stage ?? 0, picture.stages.length - 1));     // a stage on its way to Python is not taken back
+    this.stage = Math.max(0, Math.min(this.waiting ?? picture.stage ?? 0, picture.stages.length - 1)); // a stage on its way to Python is not taken back
     const heading = this.root.querySelector(".title");
     heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     const names = this.root.querySelector(".names");
-    picture.stages.forEach((stage, i) => {      // in the same buttons, so that the one with the focus keeps it
+    picture.stages.forEach((stage, i) => { // in the same buttons, so that the one with the focus keeps it
       const button = names.children[i] ?? put(names, "button", "", stage.name);
       Object.assign(button, { type: "button", title: stage.title, textContent: stage.name, onclick: () => this.go(i) });
     });
@@ -129,12 +136,21 @@ class Walk {
   keysTable(title) {
     const { picture } = this, { arrays, indices, stages } = picture, n = indices.length;
     const { columns: ids, main, top, foot, rest } = stages[this.stage], left = rest ? picture.n_keys - n : 0;
-    const columns = ids.map((id) => ({ ...ROOM[picture.columns[id].kind], ...picture.columns[id], id, drop: main.includes(id) ? 0 : (LEAVE[id] ?? 1) }));
+    const columns = ids.map((id) => ({
+      ...ROOM[picture.columns[id].kind],
+      ...picture.columns[id],
+      id,
+      drop: main.includes(id) ? 0 : (LEAVE[id] ?? 1),
+    }));
     if (ids.length > 1 && ids[0] === "a") Object.assign(columns[0], { min: 110, grow: 3 });
     const strip = (values, i) => values.subarray((i * values.length) / n, ((i + 1) * values.length) / n);
     const cell = ({ array, kind }, i) => (kind === "strip" ? strip(arrays[array], i) : arrays[array][i]);
     const rows = indices.map((index, i) => ({
-      label: picture.keyLabels[i], mark: "row", index, place: i, blocked: picture.blocked[i],
+      label: picture.keyLabels[i],
+      mark: "row",
+      index,
+      place: i,
+      blocked: picture.blocked[i],
       cells: Object.fromEntries(columns.map((column) => [column.id, cell(column, i)])),
     }));
     rows[0].aside = "is read";
@@ -143,14 +159,39 @@ class Walk {
     if (left) feet.push({ label: [`${left} others`, "", true], mark: "foot", cells: { parts: arrays.rest } });
     if (foot) feet.push({ label: [foot, "", false], mark: "foot", cells: { parts: arrays.b } });
     const first = { label: picture.queryLabel, mark: "top", aside: "reads", cells: own };
-    return { columns, rows: [first, ...rows, ...feet], names: "token", chosen: this.key_, lines: picture.lines, label: `${picture.title}. ${title}` };
+    return {
+      columns,
+      rows: [first, ...rows, ...feet],
+      names: "token",
+      chosen: this.key_,
+      lines: picture.lines,
+      label: `${picture.title}. ${title}`,
+    };
   }
 
   headsTable(title) {
     const { picture } = this, { headScales, d_head, d_model } = picture, rows = headRows(picture);
     const columns = [
-      { id: "head_out", title: "b of each head", note: `${d_head} numbers each, ±${brief(headScales.head_out)}`, kind: "strip", scale: headScales.head_out, min: 80, grow: 1, max: 300, drop: 1 },
-      { id: "added", title: "b · W_O", note: `${d_model} numbers, ±${brief(headScales.added)}`, kind: "strip", scale: headScales.added, min: 110, grow: 3 },
+      {
+        id: "head_out",
+        title: "b of each head",
+        note: `${d_head} numbers each, ±${brief(headScales.head_out)}`,
+        kind: "strip",
+        scale: headScales.head_out,
+        min: 80,
+        grow: 1,
+        max: 300,
+        drop: 1,
+      },
+      {
+        id: "added",
+        title: "b · W_O",
+        note: `${d_model} numbers, ±${brief(headScales.added)}`,
+        kind: "strip",
+        scale: headScales.added,
+        min: 110,
+        grow: 3,
+      },
       { id: "norm", title: "length", note: "of the vector", kind: "length", scale: Math.max(...rows.map((row) => row.cells.norm)), min: 96 },
     ];
     return { columns, rows, names: "head", chosen: picture.head, lines: picture.lines, label: `${picture.title}. ${title}` };
@@ -159,7 +200,8 @@ class Walk {
   note() {
     const pooled = this.table.columns.some((c) => c.kind === "strip" && this.longest(c) > c.width * this.table.ratio);
     const face = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
-    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers; click a row to choose it.${face}`.trim();
+    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers; click a row to choose it.${face}`
+      .trim();
   }
 
   longest(column) {
@@ -174,7 +216,13 @@ class Walk {
     tip.querySelector(".what").textContent = what;
     tip.querySelector(".value").textContent = plain(spot.value);
     tip.querySelector(".why").textContent = why;
-    Object.assign(tip.dataset, { column: spot.column.id, cell: spot.cell ?? "", value: exact(spot.value), line: spot.line, head: picture.head });
+    Object.assign(tip.dataset, {
+      column: spot.column.id,
+      cell: spot.cell ?? "",
+      value: exact(spot.value),
+      line: spot.line,
+      head: picture.head,
+    });
     placeTip(tip, this.root, event);
   }
 
