@@ -1,1 +1,4 @@
-"""The front end: a Streamlit app that shows what `models` computed. `figures` draws, `components` move, `views` are the pages."""
+"""The front end: a Streamlit app that shows what `models` computes.
+
+`drawing` makes payloads, `components` are the browser parts, `views` are the pages.
+"""

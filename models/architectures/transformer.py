@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), read top to bottom."""
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017). Read top to bottom."""
 
 from dataclasses import dataclass
 
@@ -45,17 +45,17 @@ class TransformerConfig:
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":
-        """The base model of Table 3: 65 M parameters."""
+        """Return the base model of Table 3: 65 M parameters."""
         return cls(vocab_size)
 
     @classmethod
     def big(cls, vocab_size: int = 37000) -> "TransformerConfig":
-        """The big model of Table 3: 213 M parameters."""
+        """Return the big model of Table 3: 213 M parameters."""
         return cls(vocab_size, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 
 
 class Transformer(EncoderDecoder):
-    """Encoder and decoder around one embedding matrix, shared by source, target and pre-softmax (§3.4)."""
+    """Encoder and decoder around one embedding matrix, also that of the logits (§3.4)."""
 
     kinds = (ENCODER_SELF, DECODER_SELF, CROSS)
 
@@ -94,7 +94,7 @@ class Transformer(EncoderDecoder):
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """Padding for every key, look-ahead for the decoder's self-attention."""
+        """Return padding for every key and look-ahead for the decoder's self-attention."""
         source_padding = masks.padding(source, self.config.pad_id)
         target_padding = masks.padding(target, self.config.pad_id)
         m = target.shape[1]
@@ -109,7 +109,7 @@ class Transformer(EncoderDecoder):
     def encode(
         self, source: Int[Tensor, "batch n"], masks: Masks
     ) -> Float[Tensor, "batch n d_model"]:
-        """The encoder's output, often called memory."""
+        """Return the encoder's output, often called memory."""
         return self.encoder(self._embed_scaled(source, "source"), masks["encoder_self"])
 
     def decode(
@@ -120,7 +120,7 @@ class Transformer(EncoderDecoder):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
+        """Return the logits after each position of `target`, which begins at position `start`."""
         x = self._embed_scaled(target, "target", start)
         x = self.decoder(x, memory, masks["decoder_self"], masks["cross"], cache)
         return self._logits(x, "decoder output · embeddingᵀ")

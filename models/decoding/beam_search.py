@@ -1,4 +1,4 @@
-"""Beam search, as the hypotheses kept after each step."""
+"""Beam search, as the hypotheses that survive each step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,11 @@ from models.trace.edits import Edit
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One node of the beam: the tokens so far, their summed log-probability, its score with length penalty, and the
-    index of its parent among the hypotheses of the step before (−1 at the first step)."""
+    """One node of the beam.
+
+    It holds the tokens so far, their summed log-probability, the score with length penalty, and the
+    index of its parent among the hypotheses of the previous step (−1 at the first step).
+    """
 
     tokens: tuple[int, ...]
     log_prob: float
@@ -25,14 +28,14 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class BeamStep:
-    """The hypotheses kept after one step, best first; ended ones stay in the beam as they are."""
+    """The hypotheses after one step, best first; ended ones stay in the beam unchanged."""
 
     index: int
     hypotheses: tuple[Hypothesis, ...]
 
 
 def length_penalty(n_tokens: int, alpha: float) -> float:
-    """((5 + n) / 6)^α (Wu et al. 2016, eq. 14)."""
+    """Return ((5 + n) / 6)^α (Wu et al. 2016, eq. 14)."""
     return ((5 + n_tokens) / 6) ** alpha
 
 
@@ -47,9 +50,11 @@ def beam(
     forced: Forced = (),
     edits: Sequence[Edit] = (),
 ) -> Iterator[BeamStep]:
-    """Beam search; the best hypothesis is `hypotheses[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
+    """Yield the steps of a beam search; the best hypothesis is the last step's first.
 
-    Where a token is `forced`, every unfinished hypothesis continues with it alone. `edits` as in `Incremental`."""
+    The paper uses width 4, α = 0.6 (Vaswani et al. §6.1). At a `forced` position every unfinished
+    hypothesis continues with that token alone. `edits` as in `Incremental`.
+    """
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, given, max_new)

@@ -1,4 +1,4 @@
-"""What must hold of two runs laid side by side, if what the page shows of them is true."""
+"""Checks of two runs shown side by side."""
 
 import torch
 
@@ -14,11 +14,13 @@ def check_runs(
     from_cache: bool = True,
     sees_ahead: bool = False,
 ) -> list[Check]:
-    """Return the checks of two runs side by side. `uncached` is the `single_pass` over the tokens of `serial`, whose steps came
-    `from_cache` or each read the whole row.
+    """Return the checks of two runs side by side.
 
-    If a position `sees_ahead`, one pass over all tokens and a run token by token rightly differ, and are not compared.
-    Tolerance: in float32 the same sums in another order differ by some 1e-6; in half precision every layer rounds anew."""
+    `uncached` is the `single_pass` over the tokens of `serial`, whose steps came `from_cache` or
+    each read the whole row. If positions are allowed to see later ones (`sees_ahead`), one pass and
+    a run token by token rightly differ, and are not compared. Tolerance: in float32 the same sums
+    in another order differ by some 1e-6; in half precision every layer rounds.
+    """
     common = first_divergence(parallel, serial)
     n = min(len(parallel), len(serial)) if common is None else common + 1
     limit = max(1e-4, rounding_in(serial.dtype))
@@ -39,7 +41,7 @@ def check_runs(
 def _check_same(
     parallel: Run, serial: Run, uncached: Run, n: int, limit: float, from_cache: bool
 ) -> list[Check]:
-    """Check that both runs agree on the first `n` positions, and that one pass gives what the steps gave on all."""
+    """Check that both runs agree on the first `n` positions, and one pass with all steps."""
     name = "with the cache = without it" if from_cache else "step by step = in one pass"
     steps = (
         "steps from the cache against one pass without it"
@@ -77,7 +79,7 @@ def _check_attention(parallel: Run, serial: Run) -> list[Check]:
 
 
 def _check_states(serial: Run, uncached: Run) -> list[Check]:
-    """That the state kept from step to step is the one a run from the beginning comes to."""
+    """Check that the state carried from step to step is that of a run from the beginning."""
     if not serial.states:
         return []
     apart = torch.cat(

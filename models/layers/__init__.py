@@ -1,1 +1,1 @@
-"""The parts that the architectures are made of."""
+"""Building blocks of the architectures."""

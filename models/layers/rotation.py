@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al. 2021, §3.4): each pair of numbers of a query or key is turned by an angle that its position sets."""
+"""Rotary positions (Su et al. 2021, §3.4): pairs of a query's or key's numbers are rotated."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rotation:
-    """cos and sin of every pair's angle at positions 0, 1, …, as a model makes them. Pair i is numbers i and i + n_pairs of a head;
-    what lies behind the last pair is not turned. Where cos² + sin² is not 1, a pair is stretched too."""
+    """cos and sin of the angle of every pair at positions 0, 1, …, as a model computes them.
+
+    Pair i is numbers i and i + n_pairs of a head; numbers after the last pair are not rotated. If
+    cos² + sin² is not 1, a pair is also stretched.
+    """
 
     cos: Float[Tensor, "n n_pairs"]
     sin: Float[Tensor, "n n_pairs"]
-    miss: float = 0.0  # of a run of the model, as a share of its largest number
+    miss: float = 0.0  # largest error in a run of the model, relative to its largest number
 
     @property
     def n_pairs(self) -> int:
@@ -22,7 +25,10 @@ class Rotation:
 
     @property
     def angles(self) -> Float[Tensor, "n n_pairs"]:
-        """In radians, in float64, whole turns counted: no pair turns by half a turn or more from one position to the next."""
+        """Angles in radians, in float64, full turns included.
+
+        No pair turns by half a turn or more from one position to the next.
+        """
         cos, sin = self.cos.double(), self.sin.double()
         steps = torch.atan2(
             sin[1:] * cos[:-1] - cos[1:] * sin[:-1], cos[1:] * cos[:-1] + sin[1:] * sin[:-1]
@@ -31,25 +37,25 @@ class Rotation:
 
     @property
     def wavelengths(self) -> Float[Tensor, "n_pairs"]:
-        """How many positions each pair takes for one full turn, by its first step; infinite for one that does not turn."""
+        """Positions per full turn of each pair, by its first step; infinite if it does not turn."""
         first, second = self.angles[:2]
         return 2 * torch.pi / (second - first).abs()
 
     @property
     def stretch(self) -> Float[Tensor, "n_pairs"]:
-        """How much longer each pair is made."""
+        """Factor by which each pair is lengthened."""
         return torch.hypot(self.cos[0], self.sin[0])
 
     def rotate(
         self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
     ) -> Float[Tensor, "*b n d_head"]:
-        """Queries or keys as they are at these positions."""
+        """Return queries or keys as rotated at these positions."""
         return self._turned(x, self.cos[positions], self.sin[positions])
 
     def unrotate(
         self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
     ) -> Float[Tensor, "*b n d_head"]:
-        """What was turned to be these queries or keys at these positions."""
+        """Return the queries or keys before the rotation at these positions."""
         cos, sin = self.cos[positions], self.sin[positions]
         length = cos**2 + sin**2
         return self._turned(x, cos / length, -sin / length)

@@ -1,5 +1,8 @@
-"""The waist: what a run leaves behind, and what was changed in it. `record()` collects it, a Trace holds it; nothing else leaves
-a model."""
+"""Recordings of a run and changes to it.
+
+`record()` collects what a model computes and a Trace holds it; no intermediate leaves a model in
+any other way.
+"""
 
 from models.trace.activation import Activation
 from models.trace.recorder import Placed, Recording, current, record, tap

@@ -1,4 +1,4 @@
-"""Components on a page that Streamlit draws."""
+"""Mounting of browser components on a Streamlit page."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -11,10 +11,12 @@ from viz_app.session.live import session
 
 
 def show(component: Component, data: bytes | dict, key: str = "", **handlers: Callable) -> None:
-    """Show `data` in a component, under its own name as the key if none is given.
+    """Show `data` in a component, with the component's name as the default key.
 
-    `handlers` are called with the arguments that the component's events carry, one handler for each event. Raises TypeError if
-    they are not the handlers of this component.
+    `handlers` are called with the arguments of the component's events, one handler for each event.
+
+    Raises:
+        TypeError: they are not the handlers of this component.
     """
     if handlers.keys() != component.events.keys():
         raise TypeError(
@@ -29,8 +31,10 @@ def show(component: Component, data: bytes | dict, key: str = "", **handlers: Ca
 
 
 def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Callable]) -> None:
-    """Call the handlers of the events in the message that came under this trigger. A browser can send anything: a message that
-    is not of the expected form has no effect."""
+    """Call the handlers of the events in a trigger's message.
+
+    A browser can send anything: a malformed message has no effect.
+    """
     message = st.session_state[key].get(trigger)
     if message is None:
         return
@@ -45,5 +49,5 @@ def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Ca
 
 @cache
 def _registered(component: Component) -> Callable[..., Any]:
-    """Return the Streamlit component, registered the first time it is shown."""
+    """Return the Streamlit component, registered on first use."""
     return st.components.v2.component(f"attnscope_{component.name}", **component.files)

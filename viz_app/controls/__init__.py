@@ -1,1 +1,1 @@
-"""Controls and sections that several pages share; they belong to none of them."""
+"""Controls and sections shared by several pages."""

@@ -1,6 +1,7 @@
-"""The colours of drawings made here; the browser components use the same map between the page's own colours.
+"""Colours of the pictures drawn in Python; the browser components use the same colour map.
 
-A weight goes from the paper (0) to the accent (1) along a straight line in OKLab, which is perceptually even.
+A weight goes from the paper (0) to the accent (1) along a straight line in OKLab, which is
+perceptually even.
 """
 
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
@@ -28,7 +29,7 @@ _FROM_LMS = (
 
 
 def ramp(weight: float, paper: str = PAPER, accent: str = ACCENT) -> str:
-    """The colour of a weight between 0 and 1."""
+    """Return the colour of a weight between 0 and 1."""
     low, high = _oklab(paper), _oklab(accent)
     lab = [a + (b - a) * min(1.0, max(0.0, weight)) for a, b in zip(low, high, strict=True)]
     rgb = _times(_FROM_LMS, [v**3 for v in _times(_FROM_LAB, lab)])

@@ -1,4 +1,4 @@
-"""Tables as CSV. Spreadsheets run a cell of text that begins like a formula, so such a cell begins with an apostrophe here."""
+"""Tables as CSV, with an apostrophe before text cells that a spreadsheet would run as a formula."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ def csv_table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _cell(cell: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula; numbers stay, also those that are written out as text."""
+    """Return a cell that no spreadsheet takes for a formula; numeric strings are unchanged."""
     if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
     return cell

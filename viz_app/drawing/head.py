@@ -1,5 +1,4 @@
-"""One head: its exact weights, which mask blocks which cell, and the tokens on both axes. Of a long text the largest weight of
-each block of cells, or the exact weights of a part."""
+"""The payload of one head: exact weights, blocking masks and axis tokens, or blocks of a long text."""
 
 from typing import Any
 
@@ -24,8 +23,11 @@ def head(
     tile: Tile = None,
     scale: Scale | None = None,
 ) -> bytes:
-    """The payload of the head component. `lock` is "q3" or "k0" for a held query or key token, or empty. Of a long text `tile` is
-    a query and a key in the middle of the exact part that is shown, None for all of it in blocks."""
+    """Return the payload of the head component.
+
+    `lock` is the held query or key token, "q3" or "k0", or "". `tile` is the (query, key) at the
+    centre of the exact part of a long text; None shows the whole text in blocks.
+    """
     query_axis, key_axis = words.axes(site, terms, writes(trace, site))
     scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
     drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
@@ -58,7 +60,7 @@ def head(
 
 
 def _share(site: AttentionSite, head: int, keys: list[int]) -> float:
-    """The weight that these keys get together, on average over the queries."""
+    """Return the total weight on these keys, averaged over the queries."""
     if not keys:
         return 0.0
     site = site.read("q", "k")

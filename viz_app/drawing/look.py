@@ -1,4 +1,4 @@
-"""The page's own colours for drawings that are told whether it is light or dark; as in .streamlit/config.toml."""
+"""Page colours for pictures that depend on the theme, matching .streamlit/config.toml."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """Paper is 0; a weight or a positive value goes to the accent, a negative one to the opposite."""
+    """The colours of a theme: 0 is `paper`, positive values end in `accent`, negative in `opposite`."""
 
     paper: str
     accent: str
@@ -18,11 +18,11 @@ class Look:
     quiet: str
 
     def sequential(self) -> list[str]:
-        """0 … 1, evenly in OKLab."""
+        """Return colours for 0 … 1, evenly spaced in OKLab."""
         return [ramp(i / STEPS, self.paper, self.accent) for i in range(STEPS + 1)]
 
     def diverging(self) -> list[str]:
-        """−1 … 0 … 1, the paper in the middle."""
+        """Return colours for −1 … 0 … 1, with the paper at 0."""
         negative = [ramp(1 - i / STEPS, self.paper, self.opposite) for i in range(STEPS)]
         return [*negative, *self.sequential()]
 
@@ -32,5 +32,5 @@ DARK = Look("#10141d", "#9dbcff", "#ffb07c", "#e8ecf5", "#97a1b8")
 
 
 def look(theme: str | None) -> Look:
-    """The look of Streamlit's theme type, "light" or "dark"."""
+    """Return the colours of Streamlit's theme type, "light" or "dark"."""
     return DARK if theme == "dark" else LIGHT

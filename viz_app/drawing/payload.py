@@ -1,8 +1,9 @@
-"""One bytes payload for a browser component: a JSON header and the arrays it names.
+"""A single bytes payload for a browser component: a JSON header and the arrays it names.
 
-Layout: header length (uint32, little-endian), header as UTF-8 JSON, then each array at an offset that is a multiple of 8
-from the start of the array area. The header's "arrays" maps a name to [dtype, shape, offset]. Bidirectional controls in
-its texts are written out (models/printable.py), so that no token or name turns the text around it.
+Layout: header length (uint32, little-endian), header as UTF-8 JSON, then each array at an offset
+that is a multiple of 8 from the start of the array area. The header's "arrays" maps a name to
+[dtype, shape, offset]. Bidirectional controls in its texts are escaped (models/printable.py), so
+that no token or name reverses the text around it.
 """
 
 import json
@@ -17,7 +18,7 @@ _ALIGN = 8
 
 
 def pack(header: dict[str, Any], **arrays: np.ndarray) -> bytes:
-    """The header and the arrays as one payload; read in the browser by `unpack` of components/common/payload.js."""
+    """Pack the header and the arrays into one payload, read by `unpack` in common/payload.js."""
     places, chunks, offset = {}, [], 0
     for name, array in arrays.items():
         raw = np.ascontiguousarray(array).tobytes()
@@ -29,7 +30,7 @@ def pack(header: dict[str, Any], **arrays: np.ndarray) -> bytes:
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays back, as the browser sees them."""
+    """Return the header and the arrays of a payload, as the browser reads them."""
     (length,) = struct.unpack_from("<I", payload)
     header = json.loads(payload[4 : 4 + length])
     arrays = {

@@ -1,4 +1,4 @@
-"""Which head of a run is meant, by layer and head as they are counted on the screen, from 1."""
+"""Lookup of a run's heads by kind, layer and head as shown on the screen, counted from 1."""
 
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.cells import LARGEST_WHOLE, is_long
@@ -6,8 +6,13 @@ from viz_app.drawing.sites import by_kind
 
 
 def sites_of(run: Trace, kind: str = "") -> list[AttentionSite]:
-    """The sites of a kind of attention, from the first layer to the last; without a kind those of the cross-attention, or of the
-    first kind where there is none. Raises ValueError, saying what there is."""
+    """Return the sites of a kind of attention in layer order.
+
+    Without a kind, those of the cross-attention, or of the first kind if there is none.
+
+    Raises:
+        ValueError: the run has no such kind; the message lists its kinds.
+    """
     kinds = dict(by_kind(run))
     if not kinds:
         raise ValueError(f"{run.model.name} has no attention: there are no heads to draw")
@@ -17,7 +22,11 @@ def sites_of(run: Trace, kind: str = "") -> list[AttentionSite]:
 
 
 def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[AttentionSite, int]:
-    """The site and the head's number from 0. Raises ValueError, saying what there is."""
+    """Return the site of a layer and the head's number from 0.
+
+    Raises:
+        ValueError: there is no such layer or head; the message lists the valid ones.
+    """
     sites = {site.layer + 1: site for site in sites_of(run, kind)}
     if layer not in sites:
         raise ValueError(
@@ -32,7 +41,11 @@ def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[Attenti
 
 
 def check_length(run: Trace, kind: str, what: str) -> None:
-    """Raises ValueError where this text is too long for a picture that has no blocks."""
+    """Check that a text is short enough for a picture without blocks.
+
+    Raises:
+        ValueError: it is too long.
+    """
     site = sites_of(run, kind)[0]
     if is_long(site):
         longest = max(site.n_query, site.n_key)
@@ -42,7 +55,7 @@ def check_length(run: Trace, kind: str, what: str) -> None:
 
 
 def listed(names: list[str]) -> str:
-    """ "1", "1 or 2", "1 to 8" of numbers, "'a', 'b' or 'c'" of names."""
+    """Join numbers as a range, "1", "1 or 2", "1 to 8", and names as a list, "'a', 'b' or 'c'"."""
     if len(names) > 2 and names[0].isdigit():
         return f"{names[0]} to {names[-1]}"
     return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

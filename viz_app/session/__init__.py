@@ -1,1 +1,1 @@
-"""What one browser's session looks at, what is kept between its reruns, and how it is answered live."""
+"""The state of a browser session: its choices, the shared cache, and live answers while typing."""

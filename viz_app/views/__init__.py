@@ -1,1 +1,1 @@
-"""The pages: each a short function from what the sidebar returns to what is on the screen."""
+"""The pages: each declares the pictures, the controls and the text of one question."""

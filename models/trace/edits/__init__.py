@@ -1,7 +1,8 @@
 """Changes made to a run on purpose: values that compose, hash, print and round-trip through JSON.
 
-from models import edits
-scope.run("We like him.", edits=[edits.HeadOff("decoder.layers.2.cross_attn", head=3)])
+Example:
+    from models import edits
+    scope.run("We like him.", edits=[edits.HeadOff("decoder.layers.2.cross_attn", head=3)])
 """
 
 from models.trace.edits.active import editing

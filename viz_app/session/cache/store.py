@@ -1,4 +1,4 @@
-"""The one store of what is kept between reruns, and under what: the fingerprint of the weights that computed it."""
+"""The cache of results, keyed by the fingerprint of the weights that computed them."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
@@ -12,5 +12,5 @@ kept = ByteCache(budget())
 
 
 def cached(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
-    """What is kept of these weights."""
+    """Return the result cached under these weights and `what`, or compute it with `make`."""
     return kept.get((scope.fingerprint, *what), make, spared=spared)

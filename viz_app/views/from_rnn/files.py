@@ -1,4 +1,4 @@
-"""Files to take away from the page "From RNN to attention"."""
+"""Downloads of the page From RNN to attention."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 
 def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
-    """A row a pair of a layer: its norm, whether it can be reached, and in how many steps. Places from 0."""
+    """Return a row for each pair of a layer: norm, whether it can be reached, and number of steps (positions from 0)."""
     head = [
         "layer",
         "weights",
@@ -44,7 +44,7 @@ def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
 
 
 def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
-    """The norms and the steps of each layer under its kind, and the tokens."""
+    """Return the norms and steps of each layer under its kind, and the tokens."""
     arrays = {"tokens": np.array(tokens)}
     for named in layers:
         kind = named.reach.choice.kind.replace(" ", "-")
@@ -56,7 +56,7 @@ def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
 
 
 def distance_csv(layers: Sequence[LayerReach]) -> str:
-    """The mean norm of the pairs a layer can reach, by distance."""
+    """Return the mean norm of the pairs that a layer can reach, by distance."""
     rows = (
         [named.reach.choice.kind, named.weights, *entry]
         for named in layers
@@ -66,7 +66,7 @@ def distance_csv(layers: Sequence[LayerReach]) -> str:
 
 
 def timings_csv(timings: Sequence[Timing], where: str) -> str:
-    """A row a repetition, in seconds."""
+    """Return a row for each repetition, in seconds."""
     rows = (
         [t.layer, t.n, i, seconds, where] for t in timings for i, seconds in enumerate(t.seconds)
     )
@@ -74,7 +74,7 @@ def timings_csv(timings: Sequence[Timing], where: str) -> str:
 
 
 def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
-    """A row a bucket of a checkpoint; the share is that of the score in its own best bucket."""
+    """Return a row for each bucket of a checkpoint, with the share of the score in that checkpoint's best bucket."""
     best = {name: max(bucket["score"] for bucket in buckets) for name, buckets in records.items()}
     rows = (
         [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
@@ -89,7 +89,7 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
 def alignments_csv(
     pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor
 ) -> str:
-    """A row a step and a source token: both weights, and the divergence of the step in bits."""
+    """Return a row for each step and source token: both weights, and the divergence of the step in bits."""
     first, second = pair
     rows = (
         [

@@ -1,7 +1,8 @@
-"""What the walk is told in: a stage, and the scene that its sentences speak of.
+"""The data of the walk's text: a stage, and the scene that its sentences describe.
 
-Formulas are plain text; _{…} and ^{…} mark what stands low or high. Notation: the lecture's a, q, k, v, α, α̂, b, with i the
-query's position and j the key's; for an RNN's alignment Bahdanau's s, h, e, α, c.
+Formulas are plain text; _{…} and ^{…} mark subscripts and superscripts. Notation: the lecture's a,
+q, k, v, α, α̂, b, with i the query's position and j the key's; for an RNN's alignment Bahdanau's s,
+h, e, α, c.
 """
 
 from dataclasses import dataclass, field
@@ -16,9 +17,12 @@ from viz_app.views.inside.text import number, quoted
 
 @dataclass(frozen=True)
 class Stage:
-    """One stop of the walk: `name` under the slider, what happens in words, and the same as a formula. `columns` are shown,
-    those in `main` even where there is little room; none means the table of the heads. `top` is the query's own row: the
-    array it has in a column. `foot` names the sum under the table; `rest` adds a row for the keys that have none."""
+    """A stop of the walk: its `name` under the slider, what happens in words, and as a formula.
+
+    `columns` are shown, those in `main` even where there is little room; without any, the table of
+    the heads is shown. `top` maps a column to the array of the query's own row. `foot` names the
+    sum under the table; `rest` adds a row for the keys not shown.
+    """
 
     name: str
     title: str
@@ -33,8 +37,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the sentences speak of: one query and one key of a walk, by their labels. `blocked` counts, for each mask layer,
-    the keys it hides from this query; `every` is the sum of the heads, where there is one."""
+    """The subject of the sentences: one query and one key of a walk, by their labels.
+
+    `blocked` counts, for each mask layer, the keys it hides from this query; `every` is the sum of
+    the heads, where there is one.
+    """
 
     site: AttentionSite
     w: Walk

@@ -1,4 +1,4 @@
-"""Files to take away from the Positions page: tables and measurements as CSV and npz."""
+"""Downloads of the page Positions: tables and measurements as CSV and npz."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ from viz_app.drawing.export import npz_file
 
 
 def table_csv(table: Tensor) -> str:
-    """A row a position, a column a dimension, both counted from 0."""
+    """Return a row for each position and a column for each dimension, both from 0."""
     return csv_table(
         ["position \\ dimension", *range(table.shape[1])],
         ([i, *row] for i, row in enumerate(table.tolist())),
@@ -22,7 +22,7 @@ def table_csv(table: Tensor) -> str:
 
 
 def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDistance) -> bytes:
-    """The table, its wavelengths where a formula made it, and PE·PEᵀ by distance (mean, least, largest)."""
+    """Return the table, its wavelengths if a formula made it, and PE·PEᵀ by distance (mean, least, largest)."""
     arrays = {
         "table": table.numpy(),
         **{f"similarity_{n}": getattr(similarity, n).numpy() for n in ("mean", "least", "largest")},
@@ -31,7 +31,7 @@ def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDista
 
 
 def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
-    """One row a formula, every number of the comparison in full."""
+    """Return a row for each formula with all numbers of the comparison at full precision."""
     head = [
         "formula",
         "positions",
@@ -72,7 +72,7 @@ def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
 
 
 def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
-    """Under each formula's name: its table, PE·PEᵀ by distance, and R_k."""
+    """Return, under the name of each formula, its table, PE·PEᵀ by distance, and R_k."""
     arrays = {}
     for m in measures:
         arrays[f"{m.formula}.table"] = m.table.numpy()
@@ -83,7 +83,7 @@ def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
 
 
 def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTest) -> str:
-    """A row a token: where it went, and how far its vector moved at each stage, with positions and without."""
+    """Return a row for each token: its new position, and how far its vector moved at each stage, with positions and without."""
     place = np.argsort(positioned.order)
     head = [
         "place",
@@ -99,7 +99,7 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
 
 
 def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
-    """A row a token: where it went, and how far the state after it moved, in each direction."""
+    """Return a row for each token: its new position, and how far the state after it moved, in each direction."""
     place = np.argsort(test.order)
     changes = test.change.T.tolist()
     rows = ([i, int(place[i]), token, *changes[i]] for i, token in enumerate(tokens))
@@ -107,7 +107,7 @@ def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
 
 
 def angles_csv(turns: Rotation) -> str:
-    """A row a position, a column a pair of dimensions: the angle in radians, whole turns counted."""
+    """Return a row for each position and a column for each pair of dimensions: the angle in radians, not reduced by 2π."""
     return csv_table(
         ["position \\ pair", *range(turns.n_pairs)],
         ([i, *row] for i, row in enumerate(turns.angles.tolist())),
@@ -115,7 +115,7 @@ def angles_csv(turns: Rotation) -> str:
 
 
 def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> str:
-    """A row a distance (query − key): pairs, mean, least and largest score, and that of the query and key that are only turned."""
+    """Return a row for each distance (query − key): pairs, mean, least and largest score, and the score from rotation alone."""
     names = ("distance", "pairs", "mean", "least", "largest")
     columns = [getattr(all_pairs, name).tolist() for name in names]
     if one_pair is not None:
@@ -128,5 +128,5 @@ def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> 
 
 
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:
-    """The tensors by name."""
+    """Return these tensors by name."""
     return npz_file({name: tensor.numpy() for name, tensor in tensors.items()})
