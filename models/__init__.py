@@ -8,7 +8,7 @@ trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
 
 from models.checkpoint import CheckpointError
 from models.errors import InputError
-from models.hub.own_module import Inputs, watch
+from models.hub.own.module import Inputs, watch
 from models.opening import load, shipped
 from models.runs.scope import Scope
 from models.tasks import DataError

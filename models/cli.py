@@ -1,4 +1,4 @@
-"""The `attnscope` command: open the app, train, decode, evaluate, inspect, seal."""
+"""The `attnscope` command: open the app, train, decode, evaluate, inspect, seal, card."""
 
 import argparse
 import shlex
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from models import evaluate_command, train_command
+from models import evaluate_command, model_card, train_command
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
@@ -78,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     seal.add_argument("checkpoint", nargs="+")
     seal.set_defaults(run=_seal)
+    card = commands.add_parser(
+        "card", help="write a checkpoint's model card, README.md, from its training record"
+    )
+    card.add_argument("checkpoint", nargs="+")
+    card.set_defaults(run=model_card.write_cards)
     for command in (train, decode, evaluate, inspect):
         command.add_argument(
             "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first available)"
@@ -143,6 +148,13 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
         dest="start",
         metavar="CHECKPOINT",
         help="continue from this checkpoint's weights, with its tokenizer",
+    )
+    train.add_argument(
+        "--languages",
+        nargs="+",
+        default=[],
+        metavar="CODE",
+        help="ISO codes of the texts' languages, source before target (en fr), for the record",
     )
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     over = train.add_mutually_exclusive_group()

@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
 from models.training.start import Start, sizes_of
 from models.training.trainer import Trainer
+from models.training_record import is_language
 
 
 def add_settings(train: argparse.ArgumentParser) -> None:
@@ -109,6 +110,7 @@ def train(options: argparse.Namespace) -> int:
     )
     start = load(options.start, device="cpu") if options.start else None
     device = chosen_device(options.device)
+    _check_languages(options.languages)
     plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
     rank = join_processes(device)
@@ -127,7 +129,9 @@ def train(options: argparse.Namespace) -> int:
     if isinstance(task, ClassifyTask):
         task.check(config)
     begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
-    trainer = Trainer(task, config, plan.recipe, out, device, options.command, begin)
+    trainer = Trainer(
+        task, config, plan.recipe, out, device, options.command, begin, options.languages
+    )
     with claimed(out) if rank == 0 else nullcontext():
         if options.resume:
             print(f"resumed at step {trainer.resume()}")
@@ -142,6 +146,17 @@ def train(options: argparse.Namespace) -> int:
         if rank == 0:
             record_score(task, out, device)
     return 0
+
+
+def _check_languages(codes: Sequence[str]) -> None:
+    """Check the codes of --languages before anything is trained.
+
+    Raises:
+        ValueError: One of them is not an ISO 639 code.
+    """
+    for code in codes:
+        if not is_language(code):
+            raise ValueError(f"--languages takes ISO 639 codes such as en and fr, not {code!r}")
 
 
 def _begin(out: Path, overwrite: bool) -> None:

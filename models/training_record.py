@@ -6,6 +6,8 @@ task, command, licence, device, torch      strings
 step, averaged_steps, processes            counts
 recipe, data                               objects; the data's file is a string
 start                                      name of the starting checkpoint and digest of its weights
+languages                                  ISO 639 codes, source before target
+notes                                      Markdown paragraphs for the model card
 training_seconds                           seconds
 scores                                     {name: percent}, and "cases", a count; names that end in
                                            one of NOT_PERCENT have that unit instead
@@ -79,6 +81,11 @@ def _is_checksum(value: Any) -> bool:
     return _is_text(value) and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 
+def is_language(value: Any) -> bool:
+    """Return True if the value has the form of an ISO 639 code."""
+    return _is_text(value) and re.fullmatch("[a-z]{2,3}", value) is not None
+
+
 def _is_score(name: str, value: Any) -> bool:
     if name == "cases":
         return _is_count(value)
@@ -137,6 +144,8 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("step", "averaged_steps", "processes"), _COUNT),
     "training_seconds": ("a number of seconds", lambda value: _is_number(value) and value >= 0),
     "recipe": ("an object", lambda value: isinstance(value, dict)),
+    "languages": ("a list of ISO 639 codes", _list_of(is_language)),
+    "notes": ("a list of strings", _list_of(_is_text)),
     "start": (
         "an object with a name and a weights digest",
         lambda value: (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import safetensors.torch
 import torch
+from jaxtyping import Shaped
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -29,7 +30,7 @@ class Header:
     step: int  # of the training; 0 if the file has none
 
 
-def half_bytes(state: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+def half_bytes(state: dict[str, Shaped[Tensor, "..."]], metadata: dict[str, str]) -> bytes:
     """Return weights as a safetensors file in half precision."""
     half = {
         name: tensor.detach().to("cpu", torch.float16).contiguous()

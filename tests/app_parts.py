@@ -4,14 +4,84 @@ import base64
 import io
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from streamlit.proto.BidiComponent_pb2 import BidiComponent
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
+import viz_app
 from viz_app.drawing.payload import unpack
+from viz_app.input_bar import form
+from viz_app.session.parameters import declared
+
+
+class _SessionState:
+    """The state of a session that AppTest runs, as code in the session sees it between two runs."""
+
+    def __init__(self, app: AppTest) -> None:
+        self._state = app.session_state
+
+    def __getitem__(self, key: str) -> Any:
+        return self._state[key]
+
+    def setdefault(self, key: str, value: Any) -> Any:
+        if key not in self._state:
+            self._state[key] = value
+        return self._state[key]
+
+
+def pick_model(app: AppTest, name: str) -> AppTest:
+    """Choose a model, as the picker in the browser does, and run the page."""
+    with patch("streamlit.session_state", _SessionState(app)):
+        form.pick(name)
+    return app.run()
+
+
+def picker(app: AppTest) -> dict[str, Any]:
+    """What the picker of models was sent."""
+    return json.loads(component(app, "picker").json)
+
+
+def offered(app: AppTest) -> dict[str, str]:
+    """The models that the picker offers: name → what is said of it."""
+    menu = [option for group in picker(app)["groups"] for option in group["options"]]
+    return {option["name"]: option["detail"] for option in menu}
+
+
+APP = Path(viz_app.__file__).with_name("app.py")
+PATIENCE = 240  # s
+
+
+def app_at(page: str = "", **address: str | list[str]) -> AppTest:
+    """The whole app, run at this address, in whose names "_" may stand for "-"."""
+    app = AppTest.from_file(str(APP), default_timeout=PATIENCE)
+    if page:
+        app._page_hash = calc_hash(page)
+    return _run_at(app, address)
+
+
+def page_at(name: str, **address: str | list[str]) -> AppTest:
+    """One page without the sidebar, run at this address."""
+    return _run_at(AppTest.from_function(_page, args=(name,), default_timeout=PATIENCE), address)
+
+
+def _page(name: str) -> None:
+    from viz_app.navigation import PAGES, _page
+
+    _page(PAGES[name])
+
+
+def _run_at(app: AppTest, address: dict[str, str | list[str]]) -> AppTest:
+    for name, value in address.items():
+        app.query_params[name if name in declared() else name.replace("_", "-")] = value
+    app.run()
+    assert not app.exception, app.exception
+    return app
 
 
 def component(app: AppTest, key: str) -> BidiComponent:

@@ -1,19 +1,39 @@
 """The type checker of the tests: beartype, to which an int is also a float (PEP 484)."""
 
-from collections.abc import Iterator
+import builtins
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jaxtyping
+import torch
 from beartype import BeartypeConf, beartype
-from jaxtyping import config
+from jaxtyping import AbstractArray, AbstractDtype, config
 
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_jaxtyped = jaxtyping.jaxtyped
+_passed: set[tuple] = set()  # forms of calls
+
+
+def install(package: str) -> None:
+    """Check every call into a package that is imported from now on, against its annotations, shapes and types."""
+    jaxtyping.install_import_hook(package, "checked.checked")
+    jaxtyping.jaxtyped = _by_need
 
 
 def checked(defined: Any) -> Any:
     """Checks the calls of a function or the fields of a class. What is defined within a function is left as it is: it would be
     wrapped anew at every call of that, which takes milliseconds."""
     return defined if "<locals>" in defined.__qualname__ else _checked(defined)
+
+
+def forget() -> None:
+    """Check calls anew that have passed before."""
+    _passed.clear()
 
 
 @contextmanager
@@ -25,3 +45,67 @@ def unchecked() -> Iterator[None]:
         yield
     finally:
         config.update("jaxtyping_disable", before)
+
+
+def _by_need(*, typechecker: Callable) -> Callable[[Any], Any]:
+    """Check a call of a function where none of the same form has passed in this test: the same shapes and types. A check
+    is made when it is first needed: most functions are never called by a worker, and jaxtyping's checks are slow even to make.
+    Functions without shapes are left to the type checker alone: jaxtyping binds all arguments at each call, 20 µs."""
+
+    def decorate(defined: Any) -> Any:
+        if not inspect.isfunction(defined):
+            return _jaxtyped(defined, typechecker=typechecker)
+        if not defined.__annotations__ or "<locals>" in defined.__qualname__:
+            return defined
+
+        @functools.cache
+        def strict() -> Callable:
+            if _may_have_shapes(defined):
+                return _jaxtyped(defined, typechecker=typechecker)
+            return typechecker(defined)
+
+        @functools.wraps(defined)
+        def switched(*args: Any, **kwargs: Any) -> Any:
+            if config.jaxtyping_disable:
+                return defined(*args, **kwargs)
+            call = (defined, *map(_form, args), *kwargs, *map(_form, kwargs.values()))
+            if call in _passed:
+                return defined(*args, **kwargs)
+            result = strict()(*args, **kwargs)
+            _passed.add(call)
+            return result
+
+        return switched
+
+    return decorate
+
+
+def _form(value: Any) -> Any:
+    """What of an argument is held against an annotation: shape, type, and how long a row is. A module stands for itself."""
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, torch.nn.Module):
+        return id(value)
+    kind = type(value)
+    return (kind, len(value)) if kind in (list, tuple, dict) else kind
+
+
+def _may_have_shapes(function: Callable) -> bool:
+    """True where an annotation of a function holds the shape of an array, or a name that is not known yet."""
+    known = vars(builtins) | function.__globals__
+    return any(_may_be_shaped(one, known) for one in function.__annotations__.values())
+
+
+def _may_be_shaped(annotation: Any, known: dict[str, Any]) -> bool:
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", annotation)
+        return (
+            '"' in annotation
+            or "'" in annotation
+            or any(name not in known or _may_be_shaped(known[name], known) for name in names)
+        )
+    if inspect.isclass(annotation) and issubclass(annotation, AbstractArray | AbstractDtype):
+        return True
+    return any(_may_be_shaped(part, known) for part in typing.get_args(annotation))

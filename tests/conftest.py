@@ -4,30 +4,48 @@ import os
 import shutil
 from pathlib import Path
 
-from jaxtyping import config, install_import_hook
+import checked
+from jaxtyping import config
 
-install_import_hook("models", "checked.checked")  # has to come before the first import of models
+checked.install("models")  # has to come before the first import of models
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from checked import unchecked  # noqa: E402
 from filelock import FileLock  # noqa: E402
 from small import Reversal, random_model, reversal_trainer  # noqa: E402
+from xdist.remote import Producer  # noqa: E402
+from xdist.scheduler import LoadFileScheduling  # noqa: E402
+from xdist.workermanage import WorkerController  # noqa: E402
 
 from models.architectures.transformer import Transformer  # noqa: E402
 from models.opening import load as load_scope  # noqa: E402
 from models.runs.scope import Scope  # noqa: E402
 
+WAITING = ("browser", "processes", "long")  # folders of tests that wait more than they work
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two a core: a test in a browser waits for its page half of the time. One where only such are asked for that never wait."""
-    busy = all(
-        {"unit", "app", "commands", "shipped"} & set(Path(arg.partition("::")[0]).parts)
-        for arg in config.args
-    )
+    parts = [set(Path(arg.partition("::")[0]).parts) for arg in config.args]
+    busy = all({"unit", "app", "commands", "shipped"} & each for each in parts)
     return (1 if busy else 2) * (os.cpu_count() or 1)
+
+
+class HalfToWaiting(LoadFileScheduling):
+    """Hand out files so that every second worker begins with those that wait for browsers and processes, and the others with those
+    that keep a core busy: all the while both are under way, and only half of the workers start a browser and a server."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = int(node.gateway.id.removeprefix("gw")) % 2 == 0
+        fitting = (file for file in self.workqueue if (Path(file).parts[1] in WAITING) == waits)
+        if file := next(fitting, None):
+            self.workqueue.move_to_end(file, last=False)
+        super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return HalfToWaiting(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,6 +57,7 @@ def _annotations(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+    checked.forget()
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +75,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
         else tmp_path_factory.getbasetemp().parent
     )
     folder = shared / "trained" / "reversal"
-    with FileLock(shared / "trained.lock"), unchecked():
+    with FileLock(shared / "trained.lock"), checked.unchecked():
         if not folder.exists():
             training = shared / "training" / folder.name
             for _ in reversal_trainer(training, steps=199).train():

@@ -13,6 +13,7 @@ from small import random_attention_only, random_gpt, random_model, random_seq2se
 from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
+from viz_app.drawing.extent import on_one_scale
 from viz_app.drawing.npz import Arrays, npz
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -48,6 +49,11 @@ _LAB = np.array(
 def saved(arrays: Arrays) -> NpzFile:
     """A file of these arrays, opened again."""
     return np.load(io.BytesIO(b"".join(npz(arrays))), allow_pickle=False)
+
+
+def on_screen(pictures: dict[str, Any]) -> dict[str, Any]:
+    """The pictures of one run as the page draws them, each on a scale of its own."""
+    return on_one_scale(pictures)[0]
 
 
 def letters(family: str = "transformer", **sizes: Any) -> Scope:

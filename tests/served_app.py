@@ -20,7 +20,7 @@ from typing import NoReturn
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 import viz_app
 
@@ -94,9 +94,9 @@ def no_browser() -> NoReturn:
     pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+    """A headless Chromium, the same for all tests of a folder."""
     if CHROMIUM is None:
         no_browser()
     expect.set_options(timeout=PATIENCE)
@@ -106,9 +106,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """What the pages of a module share: what the browser has fetched of the app's own files. Sessions are each page's own."""
+    """Share what the browser has fetched and compiled of the app's own files. Each page has its own session."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 720},
         accept_downloads=True,
@@ -166,7 +166,13 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
     rested(page)
 
 
-# resolves when the run that the address asks for has ended
+def back(page: Page) -> None:
+    """Press Back, and wait until what it leads to stands."""
+    page.evaluate(_LED, "")
+    rested(page)
+
+
+# leads to an address, "" for the one before; resolves when the run that it asks for has ended
 _LED = """(url) => new Promise((done) => {
   const app = document.querySelector("[data-testid=stApp]");
   let ran = false;
@@ -176,6 +182,7 @@ _LED = """(url) => new Promise((done) => {
     observer.disconnect();
     done();
   }).observe(app, { attributeFilter: ["data-test-script-state"], attributeOldValue: true });
+  if (!url) return void history.back();
   history.pushState({}, "", url);
   dispatchEvent(new PopStateEvent("popstate"));
 })"""
@@ -193,6 +200,88 @@ def rested(page: Page) -> None:
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     page.evaluate("document.fonts.ready")  # another font may break a line elsewhere
+    frames(page, 2)
+
+
+def frames(page: Page, n: int) -> None:
+    """Let the browser draw so many frames."""
     page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        """(n) => new Promise((done) => {
+          const next = () => (n-- ? requestAnimationFrame(next) : done());
+          next();
+        })""",
+        n,
     )
+
+
+def open_details(page: Page) -> None:
+    """Open the drawer with the explanation, the files and the checks."""
+    closed = page.locator("[class*=st-key-details] details:not([open]) > summary")
+    if closed.count():  # a page keeps its drawer open while it is edited
+        closed.first.click()
+
+
+def laid_out(page: Page) -> None:
+    """Wait until the page is at rest and nothing on it moves."""
+    rested(page)
+    still(page)
+
+
+def still(page: Page) -> None:
+    """Wait until ten frames in a row have found each element of the page in the same place."""
+    page.evaluate(_STILL, 10)
+
+
+def resized(page: Page, width: int, height: int = 720) -> None:
+    """Give the window another size, and wait until nothing on the page moves."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
+    still(page)
+
+
+def boxes(page: Page, *parts: str | Locator) -> list[dict[str, float]]:
+    """Where these parts are once nothing moves, all measured in the same moment: x, y, width, height, right, bottom."""
+    still(page)
+    found = [page.locator(part) if isinstance(part, str) else part for part in parts]
+    return page.evaluate(
+        "(all) => all.map((one) => one.getBoundingClientRect().toJSON())",
+        [one.first.element_handle() for one in found],
+    )
+
+
+def cell_of(drawn: Locator, query: float, key: float) -> dict[str, float]:
+    """Where the middle of a cell is in the canvas of its heatmap, as the element that has drawn it says."""
+    return drawn.evaluate(_CELL, [query, key])
+
+
+_CELL = """({ dataset: { left, top, wide, tall } }, [query, key]) => ({
+  x: Number(left) + (key + 0.5) * wide, y: Number(top) + (query + 0.5) * tall,
+})"""
+
+
+def rest_on(page: Page, part: Locator, x: float | None = None, y: float | None = None) -> None:
+    """Let the pointer rest on a part, or at a place in it. A page that is still scrolling it into view would forget the pointer."""
+    part.scroll_into_view_if_needed()
+    rested(page)
+    (box,) = boxes(page, part)
+    page.mouse.move(
+        box["x"] + (box["width"] / 2 if x is None else x),
+        box["y"] + (box["height"] / 2 if y is None else y),
+    )
+
+
+# resolves when so many frames in a row have found all elements in the same places
+_STILL = """(n) => new Promise((done) => {
+  const places = (root) => [...root.querySelectorAll("*")].flatMap((e) => {
+    const { x, y, width, height } = e.getBoundingClientRect();
+    return [x, y, width, height, ...(e.shadowRoot ? places(e.shadowRoot) : [])];
+  });
+  let before = "", same = 0;
+  const next = () => {
+    const now = places(document).join(" ");
+    same = now === before ? same + 1 : 0;
+    before = now;
+    same === n ? done() : requestAnimationFrame(next);
+  };
+  next();
+})"""

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, sync_playwright
-from served_app import CHROMIUM, FLAGS, no_browser
+from playwright.sync_api import Browser, Page
 
 from viz_app.components import stamped
 from viz_app.components.catalogue import COMPONENTS
@@ -363,17 +362,13 @@ def hex_of(colour: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def stage_page() -> Iterator[Stage]:
-    if CHROMIUM is None:
-        no_browser()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(
-            viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO
-        )
-        context.set_default_timeout(20_000)
-        yield Stage(context.new_page())
-        browser.close()
+def stage_page(browser: Browser) -> Iterator[Stage]:
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO
+    )
+    context.set_default_timeout(20_000)
+    yield Stage(context.new_page())
+    context.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Bounds of the serving process: how many files it may have open, and how often it writes the same line to its log."""
+"""Limits of the server process: open files, and repeated lines in its log."""
 
 import logging
 import time
@@ -9,8 +9,11 @@ REMEMBERED = 200  # lines
 
 
 def more_files() -> None:
-    """Raise the number of open files to what the system allows. Streamlit keeps up to 128 sessions for two minutes after
-    their page was closed, with three files each; many systems start a process with room for 256 or 1,024."""
+    """Raise the limit of open files to what the system allows.
+
+    Streamlit keeps up to 128 sessions for two minutes after their page was closed, with three files
+    each; many systems start a process with room for 256 or 1,024.
+    """
     try:
         import resource  # not on Windows, which has no such limit
     except ImportError:
@@ -25,7 +28,7 @@ def more_files() -> None:
 
 
 class NoRepeats(logging.Filter):
-    """Lets a line through once a second, however often it is written."""
+    """A log filter that passes each line at most once a second."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,10 +45,14 @@ class NoRepeats(logging.Filter):
 
 
 def no_repeats() -> None:
-    """Put one such filter before everything that writes a log by now."""
+    """Add a NoRepeats filter to all current log handlers."""
     loggers = [
         logging.getLogger(),
-        *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger)),
+        *(
+            logger
+            for logger in logging.root.manager.loggerDict.values()
+            if isinstance(logger, logging.Logger)
+        ),
     ]
     repeats = NoRepeats()
     for handler in {

@@ -1,8 +1,8 @@
-"""Which checkpoints this app opens: the shipped ones, those under the folder of `--models`, and, unless it is shared, any
-folder of this machine.
+"""The checkpoints that the app may open.
 
-A shared app compares a name with the list of what it offers and never with the file system, so that no name, whatever it
-looks like, says what lies on this machine.
+They are the shipped ones, those in the folder of `--models`, and, unless the app is shared, any
+folder of this machine. A shared app compares names only with its own list and never with the file
+system, so that no name reveals what exists on this machine.
 """
 
 import os
@@ -13,7 +13,7 @@ from models import Scope
 from models.checkpoint import CheckpointError
 from models.checkpoint_files import FILES
 from models.hub.files import config
-from models.hub.own_module import scope_of
+from models.hub.own.module import scope_of
 from models.printable import printable
 
 # environment variables, set by command.py
@@ -23,58 +23,59 @@ MODELS, SHARED, MODULE, DTYPE = (
     "ATTNSCOPE_MODULE",
     "ATTNSCOPE_DTYPE",
 )
-KINDS = {
-    "architecture",
-    "architectures",
-    "model_type",
-}  # what a configuration says of a model, by ours and by transformers
-DEPTH = 2  # folders below that of --models in which a checkpoint may lie
-NOT_OFFERED = "There is no such model here. Pick one of the list."
-LONGEST_NAME = 200  # characters of a name that are repeated to whoever typed it
+# keys that name the kind of model, in our config.json and in that of transformers
+KINDS = {"architecture", "architectures", "model_type"}
+DEPTH = 2  # levels of folders below --models that are searched
+NOT_OFFERED = "There is no such model here. Pick one from the list."
+LONGEST_NAME = 200  # characters of a name that are repeated in an error message
 
 
 def is_shared() -> bool:
-    """Is the app open to others than the person at this machine?"""
+    """Return True if the app is open to people other than the one at this machine."""
     return bool(os.environ.get(SHARED))
 
 
 def module() -> str | None:
-    """The module that its owner named when the app was started, as path/to/file.py:function."""
+    """Return the user's own module given at start-up, path/to/file.py:function; None without one."""
     return os.environ.get(MODULE)
 
 
 def available() -> list[str]:
-    """The names to pick from."""
+    """Return the names of the menu."""
     return [*filter(None, [module()]), *models.shipped(), *_own()]
 
 
 def open_scope(named: str) -> Scope:
-    """What `folder` gave for a name, opened: a checkpoint, or the owner's module. Raises CheckpointError."""
+    """Open what `folder` returned for a name: a checkpoint, or the user's own module.
+
+    Raises:
+        CheckpointError: it cannot be opened.
+    """
     if named != module():
         return models.load(named, dtype=os.environ.get(DTYPE))
     try:
         return scope_of(named)
-    except Exception as error:  # it is the owner's code, and may raise anything
+    except Exception as error:  # user code, which may raise anything
         raise CheckpointError(f"{named}: {type(error).__name__}: {error}") from error
 
 
 def folder(name: str) -> str:
-    """What models.load takes for a name that was picked, typed or in a URL. Raises CheckpointError."""
+    """Return the argument of models.load for a name that was picked, typed or in a URL.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it may not be opened.
+    """
     if name in models.shipped() or name == module():
         return name
-    if name in (own := _own()):
-        return str(own[name])
+    if name in (offered := _own()):
+        return str(offered[name])
     if is_shared():
         raise CheckpointError(NOT_OFFERED)
     try:
         path = Path(name).expanduser()
         if path.is_dir():
             return str(path)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ):  # too long, no such user, a character that no path has
+    except (OSError, RuntimeError, ValueError):  # too long, unknown user, invalid character
         pass
     if _leads_out(name):
         raise CheckpointError(
@@ -82,56 +83,61 @@ def folder(name: str) -> str:
         )
     short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     raise CheckpointError(
-        f"{short}: neither a folder nor a shipped checkpoint ({', '.join(models.shipped())})"
+        f"No model called “{short}”. Pick one from the list, or type the path of a folder."
     )
 
 
-def is_there(name: str) -> bool:
-    """Return True if a name is that of something to open."""
+def missing(name: str) -> str:
+    """Return why `folder` refuses this name, in one line; "" if it accepts it."""
     try:
         folder(name)
-    except CheckpointError:
-        return False
-    return True
+    except CheckpointError as error:
+        return error_message(error)
+    return ""
 
 
 def error_message(error: Exception) -> str:
-    """Return what an error says, in one line, without the place on this machine where the shared models are."""
+    """Return the message of an error in one line; a shared app hides the path of --models in it."""
     root, message = os.environ.get(MODELS), str(error)
     return printable(message.replace(root, Path(root).name) if root and is_shared() else message)
 
 
 def _own() -> dict[str, Path]:
-    """The checkpoints under the folder of --models by name: that folder's and the path below it. What is a link out of it,
-    or has a file that is one, is none of them, nor is a part of a model, such as 1_Pooling of sentence-transformers."""
+    """Return the checkpoints in the folder of --models: its name and the path below it → folder.
+
+    Left out are folders that are, or contain, links out of it, and parts of models, such as
+    1_Pooling of sentence-transformers.
+    """
     root = Path(os.environ.get(MODELS, "")).resolve()
     return {
-        name: path for name, path in _found().items() if _is_within(path, root) and _is_model(path)
+        name: path
+        for name, path in _candidates().items()
+        if _is_within(path, root) and _is_model(path)
     }
 
 
-def _found() -> dict[str, Path]:
-    """All folders with a configuration under that of --models, by name."""
-    if not (given := os.environ.get(MODELS)):
+def _candidates() -> dict[str, Path]:
+    """Return all folders with a config.json in the folder of --models, by name."""
+    if not (models_folder := os.environ.get(MODELS)):
         return {}
-    root = Path(given).resolve()
-    found = sorted(
+    root = Path(models_folder).resolve()
+    configured = sorted(
         config.parent
         for depth in range(DEPTH)
         for config in root.glob("*/" * (depth + 1) + "config.json")
     )
-    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in found}
+    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in configured}
 
 
 def _leads_out(name: str) -> bool:
-    """Return True if this is the name of what lies under the folder of --models and is not offered for a link out of it."""
-    return name in (found := _found()) and not _is_within(
-        found[name], Path(os.environ[MODELS]).resolve()
+    """Return True if this folder below --models is not offered because of a link out of it."""
+    return name in (candidates := _candidates()) and not _is_within(
+        candidates[name], Path(os.environ[MODELS]).resolve()
     )
 
 
 def _is_model(folder: Path) -> bool:
-    """Return True if its configuration says what kind of model this is. One that cannot be read is said to be so when it is picked."""
+    """Return True if the configuration names a kind of model, or is unreadable (reported when picked)."""
     try:
         return bool(config(folder).keys() & KINDS)
     except CheckpointError:

@@ -1,5 +1,7 @@
-"""The console script `attnscope`: the command line of `models`, plus the app. What takes seconds to import is imported within,
-where Ctrl-C is awaited."""
+"""The console script `attnscope`: the command line of `models`, plus the app.
+
+Slow imports are inside the functions, where Ctrl-C is handled.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ and name its host with --allow-host (README, "Share it").
 
 
 def main() -> int:
-    """Run the command. Ctrl-C ends it with one line, at once: nothing that is half imported or half loaded is of use to anybody."""
+    """Run the command; Ctrl-C ends it at once with a one-line message."""
     try:
         from models import cli
 
@@ -33,19 +35,20 @@ def main() -> int:
 
 
 def open_app(options: Namespace) -> int:
-    """Serve the app until Ctrl-C, in this process, so that the folder one stands in cannot hide our packages. Raises
-    ValueError for a folder of models that there is not."""
+    """Serve the app until Ctrl-C, in this process, so that files in the working folder hide no package.
+
+    Raises:
+        ValueError: the folder of --models does not exist, or another option is invalid.
+    """
     from streamlit.web.cli import main as streamlit
 
     from viz_app import checkpoints
-    from viz_app.door import ALLOWED
+    from viz_app.host_guard import ALLOWED
     from viz_app.session.byte_cache import BUDGET_VARIABLE, budget
 
     if options.keep is not None:
         os.environ[BUDGET_VARIABLE] = options.keep
-    budget(
-        BUDGET_VARIABLE if options.keep is None else "--keep"
-    )  # a setting that is none is said now, not on every page
+    budget(BUDGET_VARIABLE if options.keep is None else "--keep")  # raises now, not on every page
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
     if options.dtype:
@@ -56,7 +59,7 @@ def open_app(options: Namespace) -> int:
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
     if options.module:
         os.environ[checkpoints.MODULE] = options.module
-        checkpoints.open_scope(options.module)  # what is wrong with it is said now
+        checkpoints.open_scope(options.module)  # raises now, not on every page
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     flags = [

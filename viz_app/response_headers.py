@@ -1,21 +1,22 @@
-"""ASGI middleware that puts security headers on every HTTP response: what a page may load, who may frame it, no sniffing of types.
+"""ASGI middleware that adds security headers to every HTTP response.
 
-Everything comes from this server. `blob:` is how Streamlit loads a component's script and how pictures are saved; its
-protocol decoder is WebAssembly; styles are inline throughout Streamlit; its page has one inline script, allowed by its hash.
+All content comes from this server. `blob:` is needed for Streamlit's component scripts and for
+saved pictures, `wasm-unsafe-eval` for its protocol decoder; inline styles are used throughout
+Streamlit; the entry page has two inline scripts, allowed by their hashes.
 """
 
 import base64
 import hashlib
 import re
-from pathlib import Path
 
-import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from viz_app.entry_page import entry_page
+
 
 class ResponseHeaders:
-    """Adds `security_headers` to every HTTP response of `app`, in place of any of the same name."""
+    """Middleware that sets `security_headers` on every HTTP response of `app`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -32,8 +33,7 @@ class ResponseHeaders:
 
 def security_headers() -> dict[str, str]:
     """Return the headers of every response, by name."""
-    page = Path(streamlit.__file__).with_name("static") / "index.html"
-    scripts = " ".join(inline_script_hashes(page.read_text("utf-8")))
+    scripts = " ".join(inline_script_hashes(entry_page()))
     policy = {
         "default-src": "'self'",
         "script-src": f"'self' blob: 'wasm-unsafe-eval' {scripts}",

@@ -1,5 +1,8 @@
-"""What is served: the app of app.py, beside it the socket of live.py and the files of downloads.py, behind the checks of door.py and
-the headers of response_headers.py."""
+"""The ASGI server: the app, its socket, downloads and progress route, behind three middlewares.
+
+See app.py, session/live.py, session/downloads.py, session/opening_route.py, host_guard.py,
+response_headers.py and entry_page.py.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,15 +14,18 @@ from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
 from viz_app import bounds
-from viz_app.door import Door, known
+from viz_app.entry_page import EntryPage
+from viz_app.host_guard import HostGuard, settings
 from viz_app.response_headers import ResponseHeaders
-from viz_app.session import downloads, live
+from viz_app.session import downloads, live, opening_route
 
 
 @asynccontextmanager
-async def _opened(app: st.App) -> AsyncIterator[None]:
-    """Set this process's bounds, and open a browser once the server answers, which Streamlit does by itself only for an app
-    without routes."""
+async def _lifespan(app: st.App) -> AsyncIterator[None]:
+    """Set the process limits, and open a browser once the server answers.
+
+    Streamlit itself opens one only for an app without routes.
+    """
     bounds.more_files()
     bounds.no_repeats()
     if not st.get_option("server.headless"):
@@ -30,7 +36,11 @@ async def _opened(app: st.App) -> AsyncIterator[None]:
 
 app = st.App(
     "app.py",
-    routes=[*live.routes(), *downloads.routes()],
-    middleware=[Middleware(ResponseHeaders), Middleware(Door, **known())],
-    lifespan=_opened,
+    routes=[*live.routes(), *downloads.routes(), *opening_route.routes()],
+    middleware=[
+        Middleware(ResponseHeaders),
+        Middleware(HostGuard, **settings()),
+        Middleware(EntryPage),
+    ],
+    lifespan=_lifespan,
 )

@@ -5,6 +5,7 @@ A layer is the model's own, or newly initialised.
 
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +20,9 @@ from models.analysis.sequence_layers import (
     Recurrent,
     SelfAttention,
 )
-from models.architectures import Model
+from models.architectures import Model, seq2seq
+from models.layers.attention import MultiHeadAttention
+from models.layers.blocks import Stack
 from models.trace import Recording, record
 
 RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = (
@@ -142,11 +145,8 @@ def _layer(
     recording = _encoded(model, ids)
     x = recording.activations["encoder.embedding"].value[0].to("cpu", torch.float32)
     if choice.kind == CNN:
-        return (
-            Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, choice.seed),
-            x,
-            None,
-        )
+        seed = cast(int, choice.seed)  # no model has a trained one
+        return Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, seed), x, None
     if choice.kind == SELF_ATTENTION:
         return _self_attention(model, recording, x, choice.seed)
     layer, reference = _recurrent(model, recording, x, choice)
@@ -167,7 +167,7 @@ def _recurrent(
     """Return the recurrence, and the states of the model's own pass or of torch's module."""
     names = DIRECTIONS[choice.kind]
     if choice.seed is None:
-        layer = Recurrent.of(model.encoder.recurrence, *names)
+        layer = Recurrent.of(cast(seq2seq.Encoder, model.encoder).recurrence, *names)
         d_out = model.config.d_hidden * len(names)
         return layer, recording.activations["encoder.states"].value[0, :, :d_out].to(
             "cpu", torch.float32
@@ -185,13 +185,13 @@ def _self_attention(
     """Return the layer, its input, and its output in the model's pass if it is the model's."""
     if seed is not None:
         return SelfAttention.random(x.shape[1], seed), x, None
-    first = model.encoder.layers[0].self_attn
+    first = cast(MultiHeadAttention, cast(Stack, model.encoder).layers[0].self_attn)
     layer_output = recording.activations[f"{first.path}.attn_out"].value[0].to("cpu", torch.float32)
     layer_input = recording.attention[first.path].x[0].to("cpu", torch.float32)
     return SelfAttention(_on_cpu(first)), layer_input, layer_output
 
 
-def _on_cpu(module: nn.Module) -> nn.Module:
+def _on_cpu(module: MultiHeadAttention) -> MultiHeadAttention:
     """Return the module itself if on the CPU, else a copy: a shared model is never modified."""
     return module if next(module.parameters()).device.type == "cpu" else deepcopy(module).cpu()
 

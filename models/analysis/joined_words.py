@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +48,7 @@ class WordSite(AttentionSite):
     of its word's mean.
     """
 
-    of: AttentionSite | None = None
+    of: AttentionSite = field(kw_only=True)
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
 
@@ -88,8 +88,12 @@ class WordSite(AttentionSite):
 
 def knows_words(trace: Trace) -> bool:
     """Return True if the tokenizer of a run groups its tokens into words."""
+    return _word_tokenizer(trace) is not None
+
+
+def _word_tokenizer(trace: Trace) -> Tokenizer | None:
     tokenizer = trace.model.tokenizer
-    return tokenizer is not None and tokenizer.words("") is not None
+    return None if tokenizer is None or tokenizer.words("") is None else tokenizer
 
 
 def is_joined(trace: Trace) -> bool:
@@ -105,9 +109,9 @@ def join_words(trace: Trace) -> Trace:
     Raises:
         ValueError: The tokenizer has no notion of words.
     """
-    if not knows_words(trace):
+    if (tokenizer := _word_tokenizer(trace)) is None:
         raise ValueError(f"{trace.model.name}: {UNKNOWN_WORDS}")
-    starts = {name: word_starts(row, trace.model.tokenizer) for name, row in trace.streams.items()}
+    starts = {name: word_starts(row, tokenizer) for name, row in trace.streams.items()}
     numbers: dict[tuple[int, ...], int] = {}
     streams = {name: _words(row, starts[name], numbers) for name, row in trace.streams.items()}
     masks: dict[int, Mask] = {}  # layers share theirs
@@ -116,10 +120,7 @@ def join_words(trace: Trace) -> Trace:
         rows, columns = starts[s.query_stream], starts[s.key_stream]
         if id(s.mask) not in masks:
             masks[id(s.mask)] = _joined_mask(s, rows, columns)
-        fields_of_site = {
-            f.name: s.deferred(f.name) if f.name in ("q", "k", "v") else getattr(s, f.name)
-            for f in fields(AttentionSite)
-        }
+        fields_of_site = {f.name: getattr(s, f.name) for f in fields(AttentionSite)}
         fields_of_site |= {
             "mask": masks[id(s.mask)],
             "query_tokens": streams[s.query_stream].tokens,
@@ -134,12 +135,13 @@ def join_words(trace: Trace) -> Trace:
 
 def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the first token of each word, counting standalone tokens as words."""
-    words, segments = tokenizer.words(row.text), row.segments or (0,) * len(row.ids)
+    words, segments = tokenizer.words(row.text) or [], row.segments or (0,) * len(row.ids)
     owners: list[object] = []
-    for i, (token, place) in enumerate(zip(row.ids, row.offsets, strict=True)):
-        alone = place is None or token == tokenizer.mask_id
-        word = None if alone else _containing(words, place)
-        owners.append(("alone", i) if word is None else (word, segments[i]))
+    for i, (token, span) in enumerate(zip(row.ids, row.offsets, strict=True)):
+        word = None
+        if span is not None and token != tokenizer.mask_id:
+            word = _containing(words, span)
+        owners.append(("standalone", i) if word is None else (word, segments[i]))
     return tuple(i for i, owner in enumerate(owners) if i == 0 or owner != owners[i - 1])
 
 
@@ -177,8 +179,9 @@ def _named(row: Encoding, word: slice) -> tuple[str, Span | None]:
     tokens, places = row.tokens[word], row.offsets[word]
     if len(tokens) == 1:
         return tokens[0], places[0]
-    place = min(start for start, _ in places), max(end for _, end in places)
-    return "▁" * tokens[0].startswith("▁") + row.text[slice(*place)], place
+    spans = [span for span in places if span is not None]
+    whole = min(start for start, _ in spans), max(end for _, end in spans)
+    return "▁" * tokens[0].startswith("▁") + row.text[slice(*whole)], whole
 
 
 def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int]) -> Mask:
@@ -186,7 +189,9 @@ def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int
 
     Where none is, each layer that blocks some of it is a reason.
     """
-    allowed = _any(site.mask.allowed, site, rows, columns) if site.mask.layers else None
+    if site.mask.allowed is None:
+        return Mask()
+    allowed = _any(site.mask.allowed, site, rows, columns)
     layers = [
         MaskLayer(layer.name, allowed | ~_any(~layer.allowed, site, rows, columns))
         for layer in site.mask.layers
@@ -195,7 +200,10 @@ def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int
 
 
 def _any(
-    cells: Tensor, site: AttentionSite, rows: Sequence[int], columns: Sequence[int]
+    cells: Bool[Tensor, "batch head _ _"],
+    site: AttentionSite,
+    rows: Sequence[int],
+    columns: Sequence[int],
 ) -> Bool[Tensor, "batch head query key"]:
     """Return where any cell between the tokens of two words is True."""
     whole = cells.expand(*cells.shape[:2], site.n_query, site.n_key).numpy()

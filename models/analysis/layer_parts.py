@@ -7,6 +7,7 @@ and sums are computed again and compared with what the run recorded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -121,8 +122,12 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
     firing, out = None, recorded(sublayer.out)
     if not sublayer.adds:
         before = trace.attention[sublayer.path].x[0, position]
+    elif sublayer.before:
+        before = recorded(sublayer.before)
+    elif last is not None:
+        before = last
     else:
-        before = recorded(sublayer.before) if sublayer.before else last
+        raise ValueError(f"the first sublayer, {sublayer.path}, must record the stream before it")
     after = recorded(sublayer.after) if sublayer.after else before + out
     if sublayer.role == FEED_FORWARD:
         firing = Firing(
@@ -164,22 +169,22 @@ def output_read(model: Architecture, trace: Trace, stream: str, position: int) -
         return ""
     elsewhere = NEXT_TOKEN if stream == model.writes else ""
     places = answering_positions(model, trace, stream)
-    return next((name for name, own in places.items() if position in own), elsewhere)
+    return next((name for name, positions in places.items() if position in positions), elsewhere)
 
 
 def answering_positions(
     model: Architecture, trace: Trace, stream: str
 ) -> dict[str, tuple[int, ...]]:
     """Return output → positions of the tokens that the model reads it from, on this stream."""
-    found: dict[str, tuple[int, ...]] = {}
+    positions: dict[str, tuple[int, ...]] = {}
     for name, output in trace.outputs.items():
         if stream != model.read_stream or name not in model.read_outputs:
             continue
         if isinstance(output, ClassProbabilities) and output.stream == stream:
-            found[name] = (output.position,)
+            positions[name] = (output.position,)
         elif isinstance(output, MaskedToken) and output.stream == stream:
-            found[name] = output.positions
-    return found
+            positions[name] = output.positions
+    return positions
 
 
 @torch.no_grad()
@@ -197,7 +202,7 @@ def lens(
 
 def _answer(trace: Trace, output: str, position: int) -> Tensor:
     """Return the run's own log p at this position."""
-    answer = trace.outputs[output]
+    answer: Any = trace.outputs[output]
     if isinstance(answer, ClassProbabilities):
         return answer.logits.float().log_softmax(-1)
     row = answer.positions.index(position) if isinstance(answer, MaskedToken) else position
@@ -233,11 +238,11 @@ def check_parts(
                 "Largest difference of an attention's output from the recorded input of the next",
             )
         )
-    if normed := [p for p in layer_parts if p.normed is not None]:
+    if normed := [(_by_hand(p), p.normed) for p in layer_parts if p.normed is not None]:
         checks.append(
             _check(
                 f"{norm} by hand is the recorded one",
-                [(_by_hand(p), p.normed) for p in normed],
+                normed,
                 close,
                 f"Largest difference of {_FORMULAS[norm]}, in double precision",
             )
@@ -260,17 +265,17 @@ def check_parts(
     return checks
 
 
-def _handed_on(trace: Trace, found: list[Part], position: int) -> list[tuple[Tensor, Tensor]]:
+def _handed_on(trace: Trace, parts: list[Part], position: int) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of a replacing part's output and the recorded input of its readers.
 
     Readers are the next part, and the attentions that read the last one.
     """
-    pairs = [(one.after, following.before) for one, following in pairwise(found)]
-    stream = found[-1].sublayer.stream if found else ""
+    pairs = [(one.after, following.before) for one, following in pairwise(parts)]
+    stream = parts[-1].sublayer.stream if parts else ""
     readers = [
         site for site in trace.attention.values() if site.key_stream == stream != site.query_stream
     ]
-    return pairs + [(found[-1].after, site.memory[0, position]) for site in readers]
+    return pairs + [(parts[-1].after, site.memory[0, position]) for site in readers]
 
 
 def _joined(part: Part) -> Tensor:
@@ -280,7 +285,7 @@ def _joined(part: Part) -> Tensor:
 
 
 @torch.no_grad()
-def _apply_norm(norm: torch.nn.Module, x: Tensor) -> Tensor:
+def _apply_norm(norm: Any, x: Tensor) -> Tensor:
     return norm(x.to(norm.weight)).float().cpu()
 
 
@@ -289,7 +294,7 @@ def _by_hand(part: Part) -> Tensor:
 
     It is computed from the formula, not by its module.
     """
-    x, norm = part.norm_input.double(), part.sublayer.layer_norm
+    x, norm = part.norm_input.double(), cast(Any, part.sublayer.layer_norm)
     if part.sublayer.norm_name == "RMSNorm":
         return (
             x

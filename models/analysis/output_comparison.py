@@ -42,12 +42,16 @@ def compare_outputs(before: Trace, after: Trace) -> OutputComparison:
 
 def _hidden(trace: Trace, before: MaskedToken, after: MaskedToken) -> OutputComparison:
     """Compare the hidden tokens; for a typed [MASK], the most probable one before."""
-    row, rows = trace.streams[before.stream], range(len(before.positions))
+    row = trace.streams[before.stream]
     guessed = tuple(label is None for label in before.labels)
-    tokens = [int(before.logits[i].argmax()) if guessed[i] else before.labels[i] for i in rows]
+    tokens = [
+        int(before.logits[i].argmax()) if label is None else label
+        for i, label in enumerate(before.labels)
+    ]
+    spans = [row.offsets[position] for position in before.positions]
     names = [
-        before.predicted[i] if guessed[i] else row.text[slice(*row.offsets[before.positions[i]])]
-        for i in rows
+        before.predicted[i] if guessed[i] or span is None else row.text[slice(*span)]
+        for i, span in enumerate(spans)
     ]
     both = (
         [float(output.log_probs[i, token]) for i, token in enumerate(tokens)]

@@ -99,5 +99,5 @@ def rotated_pair(
 ) -> RotatedPair:
     """Return the query of one token of the text and the key of another."""
     q, k = site.q[0, head], site.k[0, head * site.k.shape[1] // site.n_heads]
-    vectors = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))
-    return RotatedPair(site, rotation, *vectors, (query, key))
+    q, k = q[query : query + 1].float().cpu(), k[key : key + 1].float().cpu()
+    return RotatedPair(site, rotation, q, k, (query, key))

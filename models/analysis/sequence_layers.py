@@ -9,6 +9,7 @@ compare them with torch's own.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -143,7 +144,7 @@ class Convolutional:
             layers = [nn.Conv1d(a, b, width) for a, b in pairwise([d_in] + [d_out] * depth)]
         return cls(
             tuple(layer.weight.detach() for layer in layers),
-            tuple(layer.bias.detach() for layer in layers),
+            tuple(cast(Tensor, layer.bias).detach() for layer in layers),
         )
 
     @property

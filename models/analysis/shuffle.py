@@ -9,12 +9,14 @@ import copy
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from models.architectures import Model
+from models.layers.blocks import Stack
 from models.layers.positions import Positions
 from models.tokenizers.encoding import Encoding
 from models.trace import Activation, record
@@ -76,7 +78,7 @@ def movable(row: Encoding) -> list[list[int]]:
     """Return the positions of each text of a row, without special tokens."""
     segments = row.segments or (0,) * len(row.ids)
     places = [(segment, i) for i, segment in enumerate(segments) if row.offsets[i] is not None]
-    return [[i for own, i in places if own == segment] for segment in sorted(set(segments))]
+    return [[i for owner, i in places if owner == segment] for segment in sorted(set(segments))]
 
 
 def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
@@ -156,7 +158,7 @@ def shuffle_test(
             ids, masks, *[torch.tensor([segments] * 2, device=ids.device)] * bool(segments)
         )
     stages = encoder_stages(model, recording.activations)
-    if getattr(model.config, "norm", "post") == "pre":
+    if getattr(model.config, "norm", "post") == "pre" and output is not None:
         stages["last LayerNorm"] = output
     states = torch.stack(list(stages.values())).float().cpu()  # (stage, 2, n, d)
     back = torch.tensor(order).argsort()
@@ -181,7 +183,7 @@ def encoder_stages(
     )
     layers = {
         f"layer {i + 1}": activations[f"encoder.layers.{i}.{output_name}"].value
-        for i in range(len(model.encoder.layers))
+        for i in range(len(cast(Stack, model.encoder).layers))
     }
     if "encoder.embedded" in activations:  # LayerNorm comes between the sum and the first layer
         return {"input": activations["encoder.embedded"].value, **layers}

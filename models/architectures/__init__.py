@@ -1,4 +1,4 @@
-"""The families of models a checkpoint can hold, by the name in its config.json."""
+"""The families of models that a checkpoint can hold, by the name in its config.json."""
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.architectures.base import Architecture, Config, Family
@@ -21,17 +21,17 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 
 
 def name_of(config: Config) -> str:
-    """Return the architecture that a configuration belongs to; a configuration of no registered one names its own."""
-    found = next((name for name, (_, read) in ARCHITECTURES.items() if type(config) is read), "")
-    return found or config.architecture
+    """Return the architecture of a configuration; an unregistered one names its own."""
+    names = (name for name, (_, kind) in ARCHITECTURES.items() if type(config) is kind)
+    return next(names, "") or getattr(config, "architecture", type(config).__name__)
 
 
 def family_of(config: Config) -> Family:
-    """What kind of model this is; one that does not say stands behind all that do, under its architecture's name."""
+    """Return the family of a model; one that does not name any sorts last, by its architecture."""
     return getattr(config, "family", Family(name_of(config), 9999))
 
 
 def build(config: Config) -> Model:
-    """A new model of these sizes, its weights drawn by torch's generator."""
+    """Return a new model of these sizes, with weights drawn by torch's generator."""
     make, _ = ARCHITECTURES[name_of(config)]
     return make(config)

@@ -1,16 +1,19 @@
-"""Attention without an RNN and without anything else: the steps between Bahdanau's alignment and the Transformer.
+"""Attention without recurrence: the steps between Bahdanau's alignment and the Transformer.
 
-    C = Attn(X, X')                             n_self_layers = 0, n_heads = 1: the decoder's tokens read the encoder's
-    X ← Attn(X, X), X' ← Attn(X', X') first     n_self_layers = 1: each side reads itself before they meet
-    several heads                               n_heads > 1
-    stacked                                     n_self_layers > 1
-    stacked, with Add & Norm                    residual = True: X ← LayerNorm(X + Attn(X, X)), and so everywhere
+    C = Attn(X, X')               n_self_layers = 0, n_heads = 1: cross-attention alone
+    X ← Attn(X, X), also for X'   n_self_layers = 1: self-attention on each side first
+    several heads                 n_heads > 1
+    stacked                       n_self_layers > 1
+    stacked, with Add & Norm      residual = True: X ← LayerNorm(X + Attn(X, X)) everywhere
 
-No feed-forward, and without `residual` no residual connection and no LayerNorm: what these layers can do, attention does.
-Positions are added to the embeddings, or order would be lost.
+There is no feed-forward and, without `residual`, no residual connection and no LayerNorm: all that
+these layers can do is done by attention. Positions are added to the embeddings, or order would be
+lost.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -63,6 +66,9 @@ class AttentionOnlyConfig:
 class SelfStack(nn.Module):
     """x ← Attn(x, x), n_self_layers times; with `residual`, x ← LayerNorm(x + Attn(x, x))."""
 
+    cross_attn: MultiHeadAttention  # of a decoder
+    cross: nn.ModuleDict  # its Add & Norm
+
     def __init__(self, config: AttentionOnlyConfig, kind: SiteKind) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, kind, config.similarity)
@@ -72,9 +78,11 @@ class SelfStack(nn.Module):
             for _ in range(config.n_self_layers)
         )
 
-    def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
-        for layer in self.layers:
-            attention = layer["self_attn"]
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], mask: Mask, cache: Cache | None = None
+    ) -> Float[Tensor, "batch n d_model"]:
+        for layer in cast(Iterable[nn.ModuleDict], self.layers):
+            attention = cast(MultiHeadAttention, layer["self_attn"])
             if "layer_norm" in layer:
                 x = tap(
                     _place(attention),
@@ -91,7 +99,11 @@ class SelfStack(nn.Module):
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
-        return tuple(_sublayer(layer["self_attn"], layer, "resid_pre") for layer in self.layers)
+        layers = cast(Iterable[nn.ModuleDict], self.layers)
+        return tuple(
+            _sublayer(cast(MultiHeadAttention, layer["self_attn"]), layer, "resid_pre")
+            for layer in layers
+        )
 
 
 class AttentionOnly(EncoderDecoder):
@@ -115,7 +127,7 @@ class AttentionOnly(EncoderDecoder):
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """As in the Transformer; a side without self-attention has no mask for it."""
+        """Return the masks of the Transformer, without those of absent self-attention."""
         source_padding, m = masks.padding(source, self.config.pad_id), target.shape[1]
         cross = {"cross": Mask([source_padding], start)}
         if not self.config.n_self_layers:
@@ -133,7 +145,7 @@ class AttentionOnly(EncoderDecoder):
     def encode(
         self, source: Int[Tensor, "batch n"], masks: Masks
     ) -> Float[Tensor, "batch n d_model"]:
-        """X, after its self-attention if there is any."""
+        """Return X, after its self-attention if there is any."""
         return self.encoder(self._embed_scaled(source, "source"), masks.get("encoder_self", Mask()))
 
     def decode(
@@ -144,7 +156,7 @@ class AttentionOnly(EncoderDecoder):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
+        """Return the logits after each position of `target`, which begins at position `start`."""
         x = self.decoder(
             self._embed_scaled(target, "target", start), masks.get("decoder_self", Mask()), cache
         )
@@ -169,7 +181,7 @@ def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:
 
 
 def _sublayer(attention: MultiHeadAttention, parts: nn.ModuleDict, before: str) -> Sublayer:
-    """An attention, with what the run records of it: without Add & Norm only what it reads and what it makes."""
+    """Declare an attention; without Add & Norm only its output is recorded."""
     path, place, out = attention.path, _place(attention), f"{attention.path}.attn_out"
     stream, role = attention.kind.query_stream, attention.kind.role
     if "layer_norm" not in parts:
@@ -187,10 +199,10 @@ def _sublayer(attention: MultiHeadAttention, parts: nn.ModuleDict, before: str) 
 
 
 def _place(attention: MultiHeadAttention) -> str:
-    """The path of the layer that an attention stands in."""
+    """Return the path of the layer that contains an attention."""
     return attention.path.rpartition(".")[0]
 
 
 def _added(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:
-    """What a layer makes of x: what it attended to, and with Add & Norm x too."""
+    """Return the result of a layer: the attended vectors, with Add & Norm added to x."""
     return parts["layer_norm"](x + attended) if "layer_norm" in parts else attended

@@ -1,8 +1,8 @@
-"""What every architecture offers, so that scopes, decoding and pages ask for an ability and never for a class."""
+"""The interface of an architecture: callers ask for an ability and never for a class."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -20,21 +20,21 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Placed, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
-NEXT_TOKEN = "next token"  # the output of every model that writes
-CLASSES = "classes"  # that of one which says what kind of text it reads
-MASKED = "masked token"  # that of one which guesses the token in place of each mask
+NEXT_TOKEN = "next token"  # output of every model that generates text
+CLASSES = "classes"  # output of a text classifier
+MASKED = "masked token"  # output of a masked language model
 
 TEXT, POSITIONS, ORDER = "text", "positions", "order"  # kinds of fields
 
-# What tells a model the order of its tokens: vectors of places that are added, a term of each score, queries and keys turned by
-# their places, a state that carries the past; nothing but the mask, if there is one; or something that a run does not show.
+# How a model knows the order of its tokens: by added position vectors, a term of each score,
+# rotated queries and keys, a recurrent state, its mask alone, or by means that a run does not show
 BY_VECTORS, BY_SCORES, BY_TURNING, BY_STATES = "vectors", "scores", "turning", "states"
 BY_MASK, UNSEEN = "mask", "unseen"
 
 
 @dataclass(frozen=True)
 class Family:
-    """What kind of model a configuration is of, in a few words with its paper, and the year that places it in history."""
+    """The kind of a model, in a few words with its paper, and the year that sorts it."""
 
     name: str
     year: int
@@ -42,9 +42,10 @@ class Family:
 
 @runtime_checkable
 class Config(Protocol):
-    """The sizes of one model: a frozen dataclass that each architecture defines for itself.
+    """The sizes of one model: a frozen dataclass defined by its architecture.
 
-    A model that is not in ARCHITECTURES names its own in a field `architecture`."""
+    A model that is not in ARCHITECTURES names its own in a field `architecture`.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -56,7 +57,7 @@ class Config(Protocol):
 
     @property
     def n_ctx(self) -> int:
-        """The longest stream, in tokens."""
+        """Length of the longest stream, in tokens."""
         ...
 
     @property
@@ -68,31 +69,28 @@ class Config(Protocol):
 
 @dataclass(frozen=True)
 class Field:
-    """One thing that a person gives a model: a text, and the stream its tokens stand on; or positions of tokens there, some to be
-    hidden or all of them in an order."""
+    """One input of a model: a text and its stream, or positions of tokens there."""
 
     name: str
     stream: str
     optional: bool = False
-    before: str = ""  # the special token that stands before the text, by its name in the tokenizer ("start", "cls")
-    after: str = ""  # the one behind it
-    closing: str = ""  # the one behind all that stands on its stream
-    segment: int | None = (
-        None  # of several texts on one stream, which this is; None where a model does not mark them
-    )
+    before: str = ""  # special token before the text, by its tokenizer name ("start", "cls")
+    after: str = ""  # special token after the text
+    closing: str = ""  # special token after the whole stream
+    segment: int | None = None  # number of this text on its stream; None: not marked
     kind: str = TEXT
 
     @property
     def title(self) -> str:
-        """The name as people read it."""
+        """The name for display."""
         return self.name.replace("_", " ")
 
 
-Answers = Mapping[str, Tensor]  # name of an output → its logits, batch first
+Answers = Mapping[str, Tensor]  # logits by the name of an output, batch first
 
 
 class _Named(type):
-    """Makes a model and then tells its parts their paths, so that no subclass has to."""
+    """A metaclass that tells the parts of a new model their paths, so that no subclass has to."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         model = super().__call__(*args, **named)
@@ -103,33 +101,26 @@ class _Named(type):
 
 
 class Architecture(nn.Module, metaclass=_Named):
-    """One embedding matrix for input and logits, and what lies between.
+    """A model: one embedding matrix for input and logits, and what lies between.
 
-    `forward` takes what `inputs` makes of encoded texts: the ids of each stream, in the order of `streams`, and what else a model
-    reads of them. Of a model that writes it gives logits over `writes`, one row a position; of another its Answers."""
+    `forward` takes the result of `inputs`: the ids of each stream, in the order of `streams`, and
+    further inputs of the model. It returns logits over `writes`, one row per position, or Answers
+    if the model has other outputs.
+    """
 
     fields: tuple[Field, ...]  # texts first
     streams: ClassVar[tuple[str, ...]]
-    writes: ClassVar[str] = (
-        ""  # the stream whose next token is predicted; "" in a model that predicts none
-    )
-    kinds: tuple[SiteKind, ...]  # of its attentions, in the order a reader meets them
-    of_two: str = ""  # the output that it gives of two texts and not of one; "" in a model without
-    relative_positions: ClassVar[bool] = (
-        False  # each score is told how far apart two tokens are; no vector is added
-    )
-    can_cache: bool = (
-        True  # of a model that writes: keys and values of earlier positions can be kept
-    )
-    can_go_back: bool = True  # whether positions read into its cache can be taken out again
-    masks_can_change: bool = True  # whether an edit reaches its attention
-    activations_can_change: bool = True  # whether an edit reaches its other intermediates
-    positions_can_go: bool = True  # whether a copy of it without position vectors can be made
-    what_it_answers: str = (
-        ""  # in words, of a model that somebody else made; "" where its task says it
-    )
+    writes: ClassVar[str] = ""  # stream whose next token is predicted; "" if none is
+    kinds: tuple[SiteKind, ...]  # of its attentions, in the order of the pass
+    of_two: str = ""  # output that needs two texts; "" if none does
+    relative_positions: ClassVar[bool] = False  # scores depend on distance; no vector is added
+    can_cache: bool = True  # keys and values of earlier positions can be cached
+    can_go_back: bool = True  # positions can be removed from its cache
+    masks_can_change: bool = True  # an edit reaches its attention
+    positions_can_go: bool = True  # it can be copied without position vectors
+    what_it_answers: str = ""  # description of a third-party model's task
     pads: bool = True  # rows of different lengths can be padded to one batch
-    is_recurrent: bool = False  # a state carries the past: it has no keys to cache
+    is_recurrent: bool = False  # a state carries the past; there are no keys to cache
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:
         super().__init__()
@@ -143,21 +134,21 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def read_stream(self) -> str:
-        """The stream whose states `readout` reads: the one that it writes."""
+        """Stream whose states `readout` reads."""
         return self.writes
 
     @property
     def read_outputs(self) -> tuple[str, ...]:
-        """The outputs that `readout` makes of the states of `read_stream`."""
+        """Outputs that `readout` computes from the states of `read_stream`."""
         return (NEXT_TOKEN,) if self.writes else ()
 
     def rotation(self, n: int) -> Rotation | None:
-        """By which angles queries and keys are turned at positions 0…n−1; None in a model that is not known to turn them."""
+        """Return the rotation of queries and keys at positions 0…n−1, None if there is none."""
         return None
 
     @property
     def order_from(self) -> str:
-        """The means by which it tells the order of its tokens."""
+        """The means by which the model knows the order of its tokens."""
         if self.is_recurrent:
             return BY_STATES
         if self.relative_positions:
@@ -166,67 +157,67 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def stack(self) -> str:
-        """Where what was asked is embedded: "encoder", or "decoder" in a model that has no other."""
+        """Stack that embeds the input: "encoder", or "decoder" in a decoder-only model."""
         return "decoder" if self.continues else "encoder"
 
     @property
     def similarity(self) -> str:
-        """The similarity that another can be put in the place of; "" in a model that learned its own alignment, or has none."""
+        """Similarity that can be replaced; "" if there is none, or Bahdanau's own alignment."""
         return getattr(self.config, "similarity", "")
 
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
-        """The fields of all models of this architecture."""
+        """Return the fields of all models of this architecture."""
         return cls.fields
 
     @property
     def text_fields(self) -> tuple[Field, ...]:
-        """The fields that are typed as texts."""
+        """The fields that are texts."""
         return tuple(field for field in self.fields if field.kind == TEXT)
 
     @property
     def can_write(self) -> bool:
-        """Return True if it predicts the next token of a stream that is open behind, and so can write one."""
+        """True if it predicts the next token of a stream that may grow."""
         return bool(self.writes)
 
     @property
     def end_ids(self) -> tuple[int, ...]:
-        """The tokens that end what it writes."""
+        """Tokens that end a generated text."""
         return (self.config.end_id,)
 
     def always_taken(self, limit: int) -> dict[int, int]:
-        """Position → the token that stands there in every text it writes of at most `limit` tokens."""
+        """Return position → token for tokens fixed in every text of at most `limit` tokens."""
         return {}
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
-        """Its attentions and feed-forwards along each stream, in the order of the pass; none in a model without such layers."""
+        """Attentions and feed-forwards in the order of the pass; empty if it has no such layers."""
         return ()
 
     @property
     def last_norm(self) -> nn.Module:
-        """What stands between its last sublayer and the logits: a LayerNorm, or nothing."""
+        """Module between the last sublayer and the logits: a LayerNorm or the identity."""
         return nn.Identity()
 
     @property
     def continues(self) -> bool:
-        """Return True if what it writes goes on on the stream of what was asked, as a language model's does."""
+        """True if generated tokens continue the input stream, as in a language model."""
         return self.fields[0].stream == self.writes
 
     @property
     def reads_itself(self) -> bool:
-        """True if the tokens of what is asked attend to each other."""
-        asked = self.fields[0].stream
-        return any(kind.query_stream == kind.key_stream == asked for kind in self.kinds)
+        """True if the tokens of the input attend to each other."""
+        stream = self.fields[0].stream
+        return any(kind.query_stream == kind.key_stream == stream for kind in self.kinds)
 
     @property
     def translates(self) -> bool:
-        """Return True if it reads one text and writes another."""
+        """True if it reads one text and writes another."""
         return self.can_write and not self.continues
 
     @property
     def first_reads_sum(self) -> bool:
-        """Return True if what the first layer's W_Q, W_K and W_V read is embedding + position and nothing else."""
+        """True if the input of the first W_Q, W_K and W_V is embedding + position, nothing else."""
         return getattr(self.config, "norm", "post") == "post"
 
     @property
@@ -234,24 +225,24 @@ class Architecture(nn.Module, metaclass=_Named):
         return self.embedding.weight.device
 
     def masks(self, *ids: Int[Tensor, "batch _"]) -> Masks:
-        """The model's own mask of each kind of attention, for the ids of each stream."""
+        """Return the model's own mask of each kind of attention, for the ids of each stream."""
         raise NotImplementedError
 
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """The streams of a run, with those that the model makes of the typed ones."""
+        """Return the streams of a run, with those that the model derives from the typed ones."""
         return dict(streams)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """What `forward` takes of these rows, filled up to the longest."""
+        """Return the arguments of `forward` for these rows, padded to the longest."""
         return tuple(
             self.padded([row[stream].ids for row in rows], self.config.pad_id)
             for stream in self.streams
         )
 
     def padded(self, rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "batch n"]:
-        """Rows of numbers as one tensor on the model's device, the shorter ones filled up."""
+        """Return rows of numbers as one tensor on the model's device, padded with `value`."""
         return pad_sequence(
             [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
         ).to(self.device)
@@ -259,7 +250,7 @@ class Architecture(nn.Module, metaclass=_Named):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        """The typed answers to one row, of its logits without the batch axis; what a page shows first comes first."""
+        """Return the typed answers to one row (logits without batch axis), best first."""
         row, logits = streams[self.writes], answers[NEXT_TOKEN][: len(streams[self.writes].ids)]
         end = () if self.continues else (self.config.end_id,)
         predicted = tokenizer.tokens(first_choices(logits))
@@ -268,36 +259,37 @@ class Architecture(nn.Module, metaclass=_Named):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        """What these outputs say, as a text: of a model that writes its first choice after each position."""
-        return tokenizer.decode(first_choices(outputs[NEXT_TOKEN].logits))
+        """Return these outputs as a text: the first choice after each position."""
+        next_token = cast(NextToken, outputs[NEXT_TOKEN])
+        return tokenizer.decode(first_choices(next_token.logits))
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
-        """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
+        """Return the row on `writes` before anything is generated, for a source or a prompt."""
         raise NotImplementedError
 
     def written_masks(
         self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """The masks of a run that has come to `row`; on the stream it writes, of the queries from position `start` on."""
+        """Return the masks of a run that has generated `row`, for queries from `start` on."""
         raise NotImplementedError
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Tensor | None:
-        """What is worked out of `given` once for all steps; None if nothing is."""
+        """Return the encoding of `given` that all steps share; None if there is none."""
         raise NotImplementedError
 
     def decode(
         self,
         row: Int[Tensor, "batch m"],
-        memory: Tensor | None,
+        memory: Float[Tensor, "batch n d_memory"] | None,
         masks: Masks,
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
+        """Return the logits after each position of `row`, which begins at position `start`."""
         raise NotImplementedError
 
     def longest(self, n_given: int) -> int:
-        """How many tokens a run may write before it is stopped, after so many given ones."""
+        """Return the maximum number of tokens to generate after `n_given` input tokens."""
         raise NotImplementedError
 
     def _embed(
@@ -309,7 +301,11 @@ class Architecture(nn.Module, metaclass=_Named):
         factor: float = 1.0,
         formula: str = "embedding(token)",
     ) -> Float[Tensor, "batch n d_model"]:
-        """factor·embedding + position, from position `start` on; marked under `stack`. Raises ValueError beyond n_ctx."""
+        """Return factor·embedding + position, from position `start` on, recorded under `stack`.
+
+        Raises:
+            ValueError: the row is longer than n_ctx.
+        """
         n = ids.shape[1]
         if start + n > self.config.n_ctx:
             raise ValueError(
@@ -325,9 +321,13 @@ class Architecture(nn.Module, metaclass=_Named):
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places logit"]:
-        """The logits that the model's own path to one of its outputs makes of its stream `writes`; asked of a layer that is not the
-        last, what it would say if it stopped there (nostalgebraist 2020, "the logit lens"). Raises ValueError for an output that
-        it does not read from there."""
+        """Return the logits of one of `read_outputs`, from states of `read_stream`.
+
+        Applied to a layer before the last, this is the logit lens (nostalgebraist 2020).
+
+        Raises:
+            ValueError: the output is not read from that stream.
+        """
         if output != NEXT_TOKEN:
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         return F.linear(self.last_norm(x), self.embedding.weight)
@@ -335,6 +335,6 @@ class Architecture(nn.Module, metaclass=_Named):
     def _logits(
         self, x: Float[Tensor, "batch m d_model"], formula: str
     ) -> Float[Tensor, "batch m vocab"]:
-        """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
+        """Return x times the embedding matrix; `formula` describes it."""
         logits = F.linear(x, self.embedding.weight)
         return tap("", "logits", logits, self.writes, "vocab", formula)

@@ -1,9 +1,13 @@
-"""The encoder of BERT (Devlin et al. 2019), read top to bottom: one or two texts in one row, in which every token reads every
-other; and what stands on it: masked tokens and next sentence, an answer's span, classes."""
+"""The encoder of BERT (Devlin et al. 2019) and its heads. Read top to bottom.
+
+Every token of a row of one or two texts attends to every other. The heads predict masked tokens and
+the next sentence, the span of an answer, or classes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +27,7 @@ from models.architectures.config_checks import check_classes, check_fields, clas
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
+from models.layers.positions import Positions
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.wordpiece import CONTINUATION
@@ -85,13 +90,14 @@ class BERTConfig:
 
 
 class BERT(Architecture):
-    """h₀ = LayerNorm(token + segment + position); hₗ = layer(hₗ₋₁), post-LN; the heads read h_n (Devlin et al. 2019, §3).
+    """h₀ = LayerNorm(token + segment + position); hₗ = layer(hₗ₋₁), post-LN; heads read h_n (§3).
 
-    LayerNorm's ε is torch's 1e-5; the released code has 1e-12."""
+    LayerNorm's ε is torch's 1e-5; the released code has 1e-12.
+    """
 
     streams = ("text",)
     kinds = (SELF,)
-    first_reads_sum = False
+    positions: Positions
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
@@ -117,9 +123,14 @@ class BERT(Architecture):
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
 
+    @property
+    def first_reads_sum(self) -> bool:
+        """False: a LayerNorm follows the sum of embedding, segment and position."""
+        return False
+
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
-        """What any of the heads is asked."""
+        """Return the fields of all heads."""
         return tuple(dict.fromkeys(field for fields in FIELDS.values() for field in fields))
 
     @property
@@ -127,7 +138,7 @@ class BERT(Architecture):
         return self.encoder.sublayers
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """The ids of the rows and the segment of each token."""
+        """Return the ids of the rows and the segment of each token."""
         return (*super().inputs(rows), self.padded([row["text"].segments for row in rows], 0))
 
     def forward(
@@ -136,8 +147,11 @@ class BERT(Architecture):
         segments: Int[Tensor, "batch n"] | None = None,
         positions: Int[Tensor, "batch k"] | None = None,
     ) -> Answers:
-        """The logits of the model's head. Without `segments` the row is one text; `positions` are those at which masked tokens
-        are to be guessed, by default all."""
+        """Return the logits of the model's head.
+
+        Without `segments` the row is one text. Masked tokens are predicted at `positions`, by
+        default at all.
+        """
         h = self.encode(text, self.masks(text), segments)  # (batch, n, d_model)
         if self.config.head == "span":
             start, end = self.heads["span"](h).unbind(-1)  # (batch, n) each
@@ -157,7 +171,7 @@ class BERT(Architecture):
         return {MASKED: guesses, NEXT_SENTENCE: self.heads["next"](pooled)}
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
-        """Padding alone: every token reads every other, in both directions."""
+        """Return padding alone: every token attends to every other."""
         return {SELF.name: Mask([masks.padding(text, self.config.pad_id)])}
 
     def encode(
@@ -166,7 +180,11 @@ class BERT(Architecture):
         masks: Masks,
         segments: Int[Tensor, "batch n"] | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """The last layer's vectors. Raises ValueError beyond n_ctx."""
+        """Return the last layer's vectors.
+
+        Raises:
+            ValueError: the row is longer than n_ctx.
+        """
         n = given.shape[1]
         if n > self.config.n_ctx:
             raise ValueError(
@@ -185,7 +203,7 @@ class BERT(Architecture):
 
     @property
     def read_stream(self) -> str:
-        """The row itself, if its masked tokens are guessed."""
+        """The row itself, if its masked tokens are predicted."""
         return "text" if self.read_outputs else ""
 
     @property
@@ -195,7 +213,11 @@ class BERT(Architecture):
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places vocab"]:
-        """Apply the head for masked tokens. Raises ValueError for any other output."""
+        """Apply the head for masked tokens.
+
+        Raises:
+            ValueError: any other output.
+        """
         if output not in self.read_outputs:
             raise ValueError(f"{output!r} is not read from the stream 'text'")
         return self.heads["masked"](x, self.embedding.weight)
@@ -203,7 +225,7 @@ class BERT(Architecture):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        """By the head: the masked tokens, and of two texts whether the second follows; the answer's span; the classes."""
+        """Return the outputs of the head: masked tokens and next sentence, a span, or classes."""
         row = streams["text"]
         if self.config.head == "span":
             return {SPAN: _span(answers, row)}
@@ -212,25 +234,26 @@ class BERT(Architecture):
                 CLASSES: ClassProbabilities("text", 0, self.config.class_names, answers[CLASSES])
             }
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
-        logits, known = answers[MASKED][list(positions)], dict(row.hidden)
+        logits, originals = answers[MASKED][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
-        found = {
+        outputs: dict[str, Output] = {
             MASKED: MaskedToken(
-                "text", positions, tuple(known.get(i) for i in positions), logits, predicted
+                "text", positions, tuple(originals.get(i) for i in positions), logits, predicted
             )
         }
         if 1 in row.segments:
-            found[NEXT_SENTENCE] = ClassProbabilities("text", 0, IS_NEXT, answers[NEXT_SENTENCE])
-        return found
+            outputs[NEXT_SENTENCE] = ClassProbabilities("text", 0, IS_NEXT, answers[NEXT_SENTENCE])
+        return outputs
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        """The answer's text; the text with its masks filled in, or, where it has none, the most probable class."""
+        """Return the answer, the text with its masks filled in, or the most probable class."""
         if SPAN in outputs:
-            return outputs[SPAN].text
-        if MASKED in outputs and outputs[MASKED].positions:
-            return _filled(streams["text"], outputs[MASKED])
+            return cast(Span, outputs[SPAN]).text
+        masked = outputs.get(MASKED)
+        if isinstance(masked, MaskedToken) and masked.positions:
+            return _filled(streams["text"], masked)
         return next(
             (
                 output.predicted
@@ -242,7 +265,7 @@ class BERT(Architecture):
 
 
 class MaskedHead(nn.Module):
-    """LayerNorm(gelu(h·W + b))·embeddingᵀ + bias: the logits of a token from its place's last vector, with the embedding matrix."""
+    """LayerNorm(gelu(h·W + b))·embeddingᵀ + bias: logits with the embedding matrix."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -252,7 +275,7 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(
-        self, h: Float[Tensor, "*places d_model"], embedding: Tensor
+        self, h: Float[Tensor, "*places d_model"], embedding: Float[Tensor, "vocab d_model"]
     ) -> Float[Tensor, "*places vocab"]:
         return nn.functional.linear(
             self.layer_norm(self.activate(self.transform(h))), embedding, self.bias
@@ -260,7 +283,7 @@ class MaskedHead(nn.Module):
 
 
 def _heads(config: BERTConfig) -> dict[str, nn.Module]:
-    """What reads the last layer, by the configuration's head; matrices begin N(0, 0.02²), biases 0."""
+    """Return the modules of the configuration's head; matrices start N(0, 0.02²), biases 0."""
     d = config.d_model
     heads: dict[str, nn.Module] = {
         "pretraining": lambda: {
@@ -283,7 +306,7 @@ def _heads(config: BERTConfig) -> dict[str, nn.Module]:
 
 
 def _span(answers: Answers, row: Encoding) -> Span:
-    """The most probable span among the context's own tokens."""
+    """Return the most probable span within the context."""
     n = len(row.ids)
     outside = torch.tensor(
         [
@@ -293,14 +316,20 @@ def _span(answers: Answers, row: Encoding) -> Span:
     )
     start, end = (answers[name][:n].masked_fill(outside, -torch.inf) for name in ("start", "end"))
     first, last = best_span(start, end)
-    return Span(
-        "text", start, end, first, last, row.text[row.offsets[first][0] : row.offsets[last][1]]
-    )
+    (begin, _), (_, stop) = _offset(row, first), _offset(row, last)
+    return Span("text", start, end, first, last, row.text[begin:stop])
+
+
+def _offset(row: Encoding, token: int) -> tuple[int, int]:
+    """Return where a token begins and ends in the text."""
+    if (offset := row.offsets[token]) is None:
+        raise ValueError(f"token {token} must come from the text, not be a special one")
+    return offset
 
 
 def _filled(row: Encoding, output: MaskedToken) -> str:
-    """The text with the most probable token in the place of each mask."""
-    places = [row.offsets[i] for i in output.positions]
+    """Return the text with the most probable token at each mask."""
+    places = [_offset(row, i) for i in output.positions]
     parts = [row.text[a[1] : b[0]] for a, b in pairwise([(0, 0), *places, (len(row.text), 0)])]
     text = parts[0]
     for token, part in zip(output.predicted, parts[1:], strict=True):

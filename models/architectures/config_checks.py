@@ -1,11 +1,11 @@
-"""What a configuration may say: the types and ranges of its fields, and the classes it names."""
+"""Validation of configurations: types and ranges of fields, and class names."""
 
 from dataclasses import fields
 from typing import Any
 
 from models.architectures.base import CLASSES
 
-# field → its least and largest value; the largest are far beyond any model of this kind and keep a mistyped one from being built
+# field → smallest and largest value; the largest, far beyond real models, catch mistyped numbers
 SIZES = {
     "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
@@ -16,7 +16,11 @@ TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", s
 
 
 def check_types(kind: type, values: dict[str, Any]) -> None:
-    """Raises ValueError for a value of another type than the configuration's field of that name has; True is no number here."""
+    """Check that values have the types of the configuration's fields; bool is not accepted as int.
+
+    Raises:
+        ValueError: a value has another type.
+    """
     for field in fields(kind):
         value = values.get(field.name)
         if (
@@ -27,8 +31,12 @@ def check_types(kind: type, values: dict[str, Any]) -> None:
             raise ValueError(f"{field.name} must be {TYPE_NAMES[field.type]}, not {value!r:.60}")
 
 
-def check_fields(config: object) -> None:
-    """Raises ValueError for a field of a configuration that is of another type than it says or out of its range."""
+def check_fields(config: Any) -> None:
+    """Check the types and ranges of a configuration's fields.
+
+    Raises:
+        ValueError: a field has another type or is out of its range.
+    """
     check_types(type(config), vars(config))
     for name, value in vars(config).items():
         least, largest = SIZES.get(name, (value, value))
@@ -48,12 +56,16 @@ def check_fields(config: object) -> None:
 
 
 def class_names(classes: str) -> tuple[str, ...]:
-    """The names in a configuration's `classes`, which commas separate."""
+    """Return the names in a configuration's comma-separated `classes`."""
     return tuple(name.strip() for name in classes.split(",") if name.strip())
 
 
 def check_classes(head: str, classes: str) -> None:
-    """Raises ValueError for a head that classifies and has no classes to choose from, or one that has and does not."""
+    """Check that a classifying head has at least two classes, and another head none.
+
+    Raises:
+        ValueError: it is not so.
+    """
     if (head == CLASSES) != (len(class_names(classes)) > 1):
         raise ValueError(
             f"classes must be two names or more for the head classes, and none for another, not {classes!r}"

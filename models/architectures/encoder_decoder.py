@@ -1,5 +1,8 @@
-"""What the encoder-decoders have in common: a source that is encoded once, a target that reads it, one embedding matrix for
-source, target and logits (Vaswani et al. 2017, §3.4)."""
+"""Common parts of encoder-decoders (Vaswani et al. 2017, §3.4).
+
+A source is encoded once, a target reads it, and one embedding matrix serves source, target and
+logits.
+"""
 
 import torch
 from jaxtyping import Float, Int
@@ -14,8 +17,7 @@ CROSS = SiteKind("cross", "decoder", "cross", "target", "source")
 
 
 class EncoderDecoder(Architecture):
-    """Subclasses make `encoder` and `decoder`; they define `masks`, of the target's queries
-    from a position on if asked, `encode` and `decode`."""
+    """An encoder-decoder; subclasses build `encoder` and `decoder` and define how they are used."""
 
     fields = (
         Field("source", "source", after="end"),
@@ -30,28 +32,34 @@ class EncoderDecoder(Architecture):
         target: Int[Tensor, "batch m"],
         masks: Masks | None = None,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
+        """Return the logits of the token after each target position; `target` starts with <s>."""
         masks = self.masks(source, target) if masks is None else masks
         return self.decode(target, self.encode(source, masks), masks)
 
+    def masks(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
+        """Return the masks of source and target; target queries begin at position `start`."""
+        raise NotImplementedError
+
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
-        """<s> for each source."""
+        """Return <s> for each source."""
         return torch.full((len(given), 1), self.config.start_id, device=given.device)
 
     def written_masks(
         self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """The masks of a source and so much of a target, of the target's queries from position `start` on."""
+        """Return the masks of a source and the target so far, for queries from `start` on."""
         return self.masks(given, row, start)
 
     def longest(self, n_given: int) -> int:
-        """Twice the source and 20, within n_ctx."""
+        """Return twice the length of the source plus 20, at most n_ctx."""
         return min(2 * n_given + 20, self.config.n_ctx - 1)
 
     def _embed_scaled(
         self, ids: Int[Tensor, "batch n"], stream: str, start: int = 0
     ) -> Float[Tensor, "batch n d_model"]:
-        """embedding·√d_model + position, from position `start` on (§3.4)."""
+        """Return embedding·√d_model + position, from position `start` on (§3.4)."""
         stack = "encoder" if stream == "source" else "decoder"
         return self._embed(
             ids, stream, stack, start, self.config.d_model**0.5, "embedding(token)·√d_model"

@@ -1,8 +1,11 @@
-"""The decoder-only Transformer of GPT (Radford et al. 2018, 2019), read top to bottom: one text, in which every token is
-predicted from those before it; and what the paper puts on it to classify texts."""
+"""The decoder-only Transformer of GPT (Radford et al. 2018, 2019), and its text classifier.
+
+Every token of one text is predicted from those before it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +17,7 @@ from models.layers import masks
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer, Masks, SiteKind
+from models.layers.positions import Positions
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.edits import MaskChange, ready_made
@@ -23,7 +27,8 @@ SELF = SiteKind("self", "decoder", "self", "text", "text")
 HEADS = ("pretraining", CLASSES)
 
 CONTINUED = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
-CLASSIFIED = (  # one text, or two with a delimiter between them; the token behind the last answers (§3.3)
+# one text, or two with a delimiter between them; the token after the last is classified (§3.3)
+CLASSIFIED = (
     Field("text", "text", before="start", closing="extract"),
     Field("second_text", "text", before="delimiter", optional=True),
 )
@@ -46,10 +51,10 @@ class GPTConfig:
     activation: str = "gelu"  # of models.layers.blocks.ACTIVATIONS
     similarity: str = "scaled dot"  # or another of models.layers.similarity.SIMILARITIES
     init: str = "scaled"  # GPT-2's; see Stack
-    window: int = 0  # how many tokens before its own a position may look back (k); 0: all
-    head: str = "pretraining"  # the next token; "classes" says of a whole text what it is, too
-    classes: str = ""  # the names of the head "classes", separated by commas
-    n_texts: int = 1  # that it classifies together
+    window: int = 0  # number of earlier tokens that a position may attend to (k); 0: all
+    head: str = "pretraining"  # predicts the next token; "classes" also classifies the text
+    classes: str = ""  # names of the classes, separated by commas
+    n_texts: int = 1  # number of texts that are classified together
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -72,23 +77,28 @@ class GPTConfig:
 
     @classmethod
     def gpt(cls, vocab_size: int = 40_478) -> "GPTConfig":
-        """GPT-1 (Radford et al. 2018, §4.1): 117 M parameters. Its released code takes GELU in the tanh form."""
+        """Return GPT-1 (Radford et al. 2018, §4.1): 117 M parameters, tanh GELU as in its code."""
         return cls(vocab_size, norm="post", activation="gelu tanh", init="xavier")
 
     @classmethod
     def gpt2_small(cls, vocab_size: int = 50_257) -> "GPTConfig":
-        """The smallest GPT-2 (Radford et al. 2019, table 2): 124 M parameters."""
+        """Return the smallest GPT-2 (Radford et al. 2019, table 2): 124 M parameters."""
         return cls(vocab_size, n_ctx=1024, activation="gelu tanh")
 
 
 class GPT(Architecture):
-    """h₀ = U·W_e + W_p; hₗ = layer(hₗ₋₁); P(u) = softmax(hₙ·W_eᵀ) (Radford et al. 2018, eq. 2). With the head "classes" also
-    P(y) = softmax(h·W_y), where h is the last token's hₙ (eq. 4); that token closes the text, so nothing is written behind it."""
+    """h₀ = U·W_e + W_p; hₗ = layer(hₗ₋₁); P(u) = softmax(hₙ·W_eᵀ) (Radford et al. 2018, eq. 2).
+
+    The head "classes" adds P(y) = softmax(h·W_y), with hₙ of the last token as h (eq. 4). That
+    token closes the text, so nothing can be generated after it.
+    """
 
     fields = CONTINUED
     streams = ("text",)
     writes = "text"
     kinds = (SELF,)
+
+    positions: Positions
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
@@ -108,25 +118,22 @@ class GPT(Architecture):
         self.heads = nn.ModuleDict()
         if config.head == CLASSES:
             self.fields = CLASSIFIED[: config.n_texts]
-            self.heads[CLASSES] = nn.Linear(
-                config.d_model, len(config.class_names), bias=False
-            )  # W_y
-            nn.init.normal_(self.heads[CLASSES].weight, std=NORMAL_STD)
-        for table in (
-            self.embedding.weight,
-            self.positions.table,
-        ):  # as in the papers, whatever the layers' init
+            W_y = nn.Linear(config.d_model, len(config.class_names), bias=False)
+            nn.init.normal_(W_y.weight, std=NORMAL_STD)
+            self.heads[CLASSES] = W_y
+        # as in the papers, whatever the init of the layers
+        for table in (self.embedding.weight, self.positions.table):
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
 
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
-        """What either of the heads is asked."""
+        """Return the fields of both heads."""
         return tuple(dict.fromkeys((*CONTINUED, *CLASSIFIED)))
 
     @property
     def can_write(self) -> bool:
-        """Return True if its text is open behind."""
+        """True if its text is open at the end."""
         return self.config.head != CLASSES
 
     @property
@@ -140,7 +147,7 @@ class GPT(Architecture):
     def forward(
         self, text: Int[Tensor, "batch n"], masks: Masks | None = None
     ) -> Float[Tensor, "batch n vocab"] | Answers:
-        """Logits of the token after each position; beside them those of the classes, where it has any."""
+        """Return the logits after each position, and those of the classes if it has any."""
         h = self._states(text, self.masks(text) if masks is None else masks)  # (batch, n, d_model)
         following = self._logits(h, FORMULA)
         if self.config.head != CLASSES:
@@ -152,36 +159,34 @@ class GPT(Architecture):
         }
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
-        """Padding and look-ahead; the window, where there is one."""
+        """Return padding, look-ahead and the window, if there is one."""
         return self.written_masks(text, text)
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
-        """The text so far: what is written goes on behind it."""
+        """Return the text so far, which generation continues."""
         return given
 
     def written_masks(
         self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """The masks of the row alone; what was given is its beginning."""
+        """Return the masks of the row alone, which begins with `given`."""
         m = row.shape[1]
         layers = [
             masks.padding(row, self.config.pad_id),
             masks.look_ahead(m - start, m, row.device),
         ]
         if k := self.config.window:
-            window = MaskChange(
-                ready="window", k=k
-            )  # named and drawn as the one that a person can put on
+            window = MaskChange(preset="window", k=k)  # the same name as the preset a person adds
             layers.append(
                 MaskLayer(
-                    window.ready_name,
-                    ready_made(window.ready, k, m, m)[None, None, start:].to(row.device),
+                    window.preset_name,
+                    ready_made(window.preset, k, m, m)[None, None, start:].to(row.device),
                 )
             )
         return {SELF.name: Mask(layers, start)}
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
-        """Nothing: there is no source."""
+        """Return None: there is no source."""
         return
 
     def decode(
@@ -192,34 +197,34 @@ class GPT(Architecture):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
+        """Return the logits after each position of `row`, which begins at position `start`."""
         return self._logits(self._states(row, masks, cache, start), FORMULA)
 
     def _states(
         self, row: Int[Tensor, "batch m"], masks: Masks, cache: Cache | None = None, start: int = 0
     ) -> Float[Tensor, "batch m d_model"]:
-        """The last layer's vectors, hₙ."""
+        """Return the last layer's vectors, hₙ."""
         return self.decoder(self._embed(row, "text", "decoder", start), masks[SELF.name], cache)
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        """The classes, where it has any, and the next token."""
-        found = super().outputs(answers, streams, tokenizer)
+        """Return the classes, if it has any, and the next token."""
+        outputs = super().outputs(answers, streams, tokenizer)
         if self.config.head != CLASSES:
-            return found
+            return outputs
         last = len(streams["text"].ids) - 1
         return {
             CLASSES: ClassProbabilities("text", last, self.config.class_names, answers[CLASSES]),
-            **found,
+            **outputs,
         }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        """The most probable class; of a model that writes its first choice after each position."""
+        """Return the most probable class, or the first choice after each position."""
         return (
-            outputs[CLASSES].predicted
+            cast(ClassProbabilities, outputs[CLASSES]).predicted
             if CLASSES in outputs
             else super().answer(outputs, streams, tokenizer)
         )
@@ -231,7 +236,7 @@ class GPT(Architecture):
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places logit"]:
-        """The classes too, where it has any."""
+        """Return the logits of the next token or of the classes."""
         return (
             self.heads[output](self.last_norm(x))
             if output in self.heads
@@ -239,5 +244,5 @@ class GPT(Architecture):
         )
 
     def longest(self, n_given: int) -> int:
-        """As many as it can read."""
+        """Return the number of positions left."""
         return self.config.n_ctx - n_given

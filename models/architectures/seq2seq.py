@@ -1,13 +1,15 @@
-"""The recurrent encoder-decoder before the Transformer: with no attention, or with Bahdanau's alignment; read top to bottom.
+"""The recurrent encoder-decoder before the Transformer, without attention or with Bahdanau's.
 
-Without attention the decoder knows the source by one vector, h_m, where the encoder's reading ended (Sutskever et al. 2014; Cho et
-al. 2014). With it, each step aligns first and then moves on (Bahdanau et al. 2015, eqs. 4-6 and A.2.2):
+Without attention the decoder knows the source by one vector, h_m, the encoder's last state
+(Sutskever et al. 2014; Cho et al. 2014). With attention, each step aligns first and then moves on
+(Bahdanau et al. 2015, eqs. 4-6 and A.2.2):
 
     e_ij = v·tanh(W s_{i−1} + U h_j)      α_i = softmax(e_i)      c_i = Σ_j α_ij h_j
     s_i = f(s_{i−1}, [y_{i−1}; c_i])      p(y_i) from [s_i; y_{i−1}; c_i]
 
-(Luong et al. 2015 align with s_i after the step; that is another model.) One embedding matrix serves the source, the
-target and the logits, as in our Transformer, so that the two differ in what lies between.
+(Luong et al. 2015 align with s_i after the step; that is another model.) One embedding matrix
+serves the source, the target and the logits, as in our Transformer, so that the two differ only in
+what lies between.
 """
 
 from dataclasses import dataclass
@@ -39,16 +41,14 @@ class Seq2SeqConfig:
     """The sizes of one recurrent encoder-decoder."""
 
     vocab_size: int
-    d_model: int = 256  # of an embedding, and of what the logits are read from
+    d_model: int = 256  # of an embedding, and of the input of the logits
     d_hidden: int = 320  # of a state h_t or s_i, in each direction
     d_align: int = 320  # hidden units of the alignment model
     cell: str = "gru"  # or "tanh": Elman's
     bidirectional: bool = True  # the encoder reads backwards too
     attention: str = "bahdanau"  # or "none": h_m is the decoder's only link to the source
-    dropout: float = 0.1  # on embeddings and on what the logits are read from
-    n_ctx: int = (
-        512  # longest source or target, in tokens; a limit of this program, not of the model
-    )
+    dropout: float = 0.1  # on embeddings and on the input of the logits
+    n_ctx: int = 512  # longest source or target, in tokens; our limit, not the model's
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -68,7 +68,7 @@ class Seq2SeqConfig:
 
     @property
     def d_memory(self) -> int:
-        """Features of h_j: both directions, joined."""
+        """Features of h_j, of both directions together."""
         return self.d_hidden * (2 if self.bidirectional else 1)
 
 
@@ -86,7 +86,11 @@ class Encoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d_model"], real: Bool[Tensor, "batch n"]
     ) -> Float[Tensor, "batch n d_memory"]:
-        """A padded step leaves a state as it was: h_m stands forward in the last position and backward in the first."""
+        """Return h_1 … h_n.
+
+        A padded step leaves a state unchanged: h_m is the forward state at the last position and
+        the backward state at the first.
+        """
         lengths = real.sum(1)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         h, _ = pad_packed_sequence(
@@ -103,21 +107,22 @@ class Encoder(nn.Module):
     def last_state(
         self, memory: Float[Tensor, "batch n d_memory"]
     ) -> Float[Tensor, "batch d_memory"]:
-        """h_m: where the forward direction ended, and where the backward one did."""
+        """Return h_m, the last states of both directions."""
         return torch.cat([memory[:, -1, : self.d_hidden], memory[:, 0, self.d_hidden :]], dim=-1)
 
 
 class Alignment(Placed):
-    """c_i = Σ_j α_ij h_j with α_i = softmax(v·tanh(W s_{i−1} + U h_j)): attention with one head, whose keys and values
-    are both the h_j (Bahdanau et al. 2015)."""
+    """c_i = Σ_j α_ij h_j with α_i = softmax(v·tanh(W s_{i−1} + U h_j)) (Bahdanau et al. 2015).
+
+    Attention with one head, whose keys and values are both the h_j.
+    """
 
     path, kind, n_heads = "alignment", ALIGNMENT, 1
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        self.projections: dict[
-            str, tuple[Tensor, Tensor]
-        ] = {}  # none: W and U belong to the similarity
+        # none: W and U belong to the similarity
+        self.projections: dict[str, tuple[Tensor, Tensor | None]] = {}
         self.similarity = LearnedSimilarity(
             "additive", config.d_hidden, config.d_memory, config.d_align
         )
@@ -130,10 +135,9 @@ class Alignment(Placed):
         attending: Attending,
         step: int,
     ) -> Float[Tensor, "batch d_memory"]:
-        """The context of one step; `uh` is U h, which no step changes."""
-        energies = (
-            F.linear(s, self.similarity.W)[:, None] + uh
-        ).tanh() @ self.similarity.v  # (batch, n)
+        """Return the context of one step; `uh` is U h, the same at every step."""
+        similarity = self.similarity
+        energies = (F.linear(s, similarity.W)[:, None] + uh).tanh() @ similarity.v  # (batch, n)
         allowed = attending.mask.blocking  # (batch, 1, query or 1, n)
         if allowed is not None:
             allowed = allowed[:, 0, min(step, allowed.shape[2] - 1), None]  # (batch, 1, n)
@@ -148,7 +152,7 @@ class Alignment(Placed):
 
 
 class Decoder(Placed):
-    """s_1 … s_m from h_m; one step after the other where each must align first."""
+    """s_1 … s_m from h_m; with an alignment one step at a time."""
 
     path = "decoder"
 
@@ -164,7 +168,7 @@ class Decoder(Placed):
             self.alignment = Alignment(config)
             self.recurrence = cell(config.d_model + config.d_memory, config.d_hidden)
         d_read = config.d_hidden + config.d_model + (config.d_memory if self.alignment else 0)
-        self.W_r = nn.Linear(d_read, config.d_model)  # what the logits are read from
+        self.W_r = nn.Linear(d_read, config.d_model)  # makes the input of the logits
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -175,19 +179,18 @@ class Decoder(Placed):
         mask: Mask,
         cache: Cache | None,
     ) -> Float[Tensor, "batch m d_model"]:
-        """What the logits after each position are read from, tanh(W_r [s_i; y_{i−1}; c_i])."""
-        kept = (
-            cache.get(self.path) if cache is not None and self.path in cache else ()
-        )  # the state, and U h
-        s = kept[0] if kept else self.W_s(h_m).tanh()
+        """Return the input of the logits after each position, tanh(W_r [s_i; y_{i−1}; c_i])."""
+        # the state and, with an alignment, U h
+        cached = cache.get(self.path) if cache is not None and self.path in cache else ()
+        s = cached[0] if cached else self.W_s(h_m).tanh()
+        unchanged: tuple[Tensor, ...] = ()
         if self.alignment is None:
             states, _ = self.recurrence(y, s[None])
             parts, contexts = "s_i; y_{i−1}", None
         else:
-            uh = (
-                kept[1] if kept else F.linear(memory, self.alignment.similarity.U)
-            )  # (batch, n, d_align)
-            states, contexts = self._aligned(y, uh, memory, s, mask)
+            uh = cached[1] if cached else F.linear(memory, self.alignment.similarity.U)
+            unchanged = (uh,)  # (batch, n, d_align)
+            states, contexts = self._aligned(self.alignment, y, uh, memory, s, mask)
             contexts = tap(
                 self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j"
             )
@@ -196,20 +199,20 @@ class Decoder(Placed):
         shown = tap(self.path, "states", states, "target", "d_hidden", formula)
         read = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
         if cache is not None:
-            cache.put(self.path, states[:, -1], *([] if self.alignment is None else [uh]))
+            cache.put(self.path, states[:, -1], *unchanged)
         readout = self.dropout(self.W_r(read).tanh())
         return tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
 
     def _aligned(
-        self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask
+        self, alignment: Alignment, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask
     ) -> tuple[Tensor, Tensor]:
-        """States and contexts, (batch, m, d); the steps are stacked and recorded as one site."""
+        """Return states and contexts, (batch, m, d); all steps are recorded as one site."""
         size = (len(y), 1, y.shape[1], memory.shape[1])
-        attending = Attending(ALIGNMENT, self.alignment.path, mask, size, y.device)
+        attending = Attending(ALIGNMENT, alignment.path, mask, size, y.device)
         before, states, contexts = [], [], []
         for i in range(y.shape[1]):
             before.append(s)
-            c = self.alignment(s, uh, memory, attending, i)
+            c = alignment(s, uh, memory, attending, i)
             s = self.recurrence(torch.cat([y[:, i], c], dim=-1), s)
             states.append(s)
             contexts.append(c)
@@ -218,7 +221,7 @@ class Decoder(Placed):
             q = torch.stack(before, dim=1)  # (batch, m, d_hidden)
             h = memory[:, None]  # (batch, 1, n, d_memory)
             recording.site(
-                self.alignment, q, memory, q[:, None], h, h, stacked[:, None], attending.mask,
+                alignment, q, memory, q[:, None], h, h, stacked[:, None], attending.mask,
                 edits=attending.edits,
             )  # fmt: skip
         return torch.stack(states, dim=1), stacked
@@ -238,7 +241,10 @@ class Seq2Seq(EncoderDecoder):
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """Padding for the alignment; nothing without one. A recurrence sees no later token, so needs no look-ahead mask."""
+        """Return padding for the alignment, if there is one.
+
+        A recurrence sees no later token and needs no look-ahead mask.
+        """
         return (
             {"cross": Mask([masks.padding(source, self.config.pad_id)], start)}
             if self.config.attention != "none"
@@ -248,7 +254,7 @@ class Seq2Seq(EncoderDecoder):
     def encode(
         self, source: Int[Tensor, "batch n"], masks: Masks
     ) -> Float[Tensor, "batch n d_memory"]:
-        """The encoder's states. No mask reaches a recurrence: padding ends it (`Encoder.forward`)."""
+        """Return the encoder's states; padding ends a recurrence, and no mask is needed."""
         x = self._embed_scaled(source, "source")
         return self.encoder(x, source != self.config.pad_id)
 
@@ -260,7 +266,7 @@ class Seq2Seq(EncoderDecoder):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
+        """Return the logits after each position of `target`, which begins at position `start`."""
         y = self._embed_scaled(target, "target", start)
         readout = self.decoder(
             y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache

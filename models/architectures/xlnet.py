@@ -1,8 +1,12 @@
-"""XLNet (Yang et al. 2019), read top to bottom: one text, whose tokens are predicted in any order. Two streams of states run
-through the same weights: the content stream knows its own token, the query stream only where it stands."""
+"""XLNet (Yang et al. 2019): tokens of one text are predicted in any order. Read top to bottom.
 
-from collections.abc import Mapping, Sequence
+Two streams of states share all weights: the content stream knows its own token, the query stream
+only its position.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -56,8 +60,11 @@ class XLNetConfig:
 
 
 class TwoStreamLayer(Placed):
-    """Attention, then feed-forward, each inside Add & Norm (post-LN), of the content stream h and the query stream g
-    (Yang et al. 2019, §2.3, eq. of "two-stream self-attention"). Both have the same weights and read h."""
+    """Attention and feed-forward, each inside Add & Norm (post-LN), for two streams of states.
+
+    The content stream h and the query stream g share all weights, and both attend to h (Yang et al.
+    2019, §2.3, "two-stream self-attention").
+    """
 
     path = "layers.0"
 
@@ -72,14 +79,14 @@ class TwoStreamLayer(Placed):
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
-        """Those of the content stream, then those of the query stream."""
+        """Sublayers of the content stream, then those of the query stream."""
         paths = self.content_attn.path, self.content_attn.query_path
         return (
             *self._sublayers(paths[0], CONTENT.role, ""),
             *self._sublayers(paths[1], QUERY.role, "query_"),
         )
 
-    def _sublayers(self, site: str, states: str, mark: str) -> tuple[Sublayer, Sublayer]:
+    def _sublayers(self, site: str, states: str, mark: str) -> tuple[Sublayer, ...]:
         before, middle, after = (f"{mark}resid_{place}" for place in ("pre", "mid", "post"))
         both = (
             self.add_norm_1.around(site, states, "attn_out", before, middle),
@@ -112,23 +119,30 @@ class TwoStreamLayer(Placed):
 
 
 class Encoder(nn.Module):
-    """The layers; what each makes of both streams goes to the next."""
+    """The layers; each passes both streams on to the next."""
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.n_layers))
 
     def forward(
-        self, h: Tensor, g: Tensor | None, segments: Int[Tensor, "batch n"], both: tuple[Mask, Mask]
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        h: Float[Tensor, "batch n d_model"],
+        g: Float[Tensor, "batch n d_model"] | None,
+        segments: Int[Tensor, "batch n"],
+        both: tuple[Mask, Mask],
+    ) -> tuple[Float[Tensor, "batch n d_model"], Float[Tensor, "batch n d_model"] | None]:
         for layer in self.layers:
             h, g = layer(h, g, segments, both)
         return h, g
 
 
 class XLNet(Architecture):
-    """h⁽⁰⁾ = embedding(token), g⁽⁰⁾ = w, the same for all; p(x | those before it in the order) = softmax(g⁽ᴺ⁾·Eᵀ + b)
-    (Yang et al. 2019, eq. 4 and §2.3). Memory of earlier texts (Transformer-XL) is left out."""
+    """Permutation language model with two streams (Yang et al. 2019, eq. 4 and §2.3).
+
+    h⁽⁰⁾ = embedding(token), g⁽⁰⁾ = w for all; p(x | those before it in the order) = softmax(g⁽ᴺ⁾·Eᵀ
+    + b). The memory of earlier texts (Transformer-XL) is left out.
+    """
 
     fields = (
         Field("text", "text", segment=0),
@@ -141,7 +155,7 @@ class XLNet(Architecture):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)
-        self.placeholder = nn.Parameter(torch.empty(config.d_model))  # w, where every query begins
+        self.placeholder = nn.Parameter(torch.empty(config.d_model))  # w, the first query state
         self.encoder = Encoder(config)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
         for name, parameter in self.named_parameters():  # as in the released code
@@ -150,7 +164,8 @@ class XLNet(Architecture):
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
-        return tuple(sublayer for layer in self.encoder.layers for sublayer in layer.sublayers)
+        layers = cast(Iterable[TwoStreamLayer], self.encoder.layers)
+        return tuple(sublayer for layer in layers for sublayer in layer.sublayers)
 
     def forward(
         self,
@@ -159,8 +174,11 @@ class XLNet(Architecture):
         segments: Int[Tensor, "batch n"] | None = None,
         masks: Masks | None = None,
     ) -> Answers:
-        """The logits, (batch, n, vocab), of the token at each position, from those before it in the order. `rank` is when each
-        position's turn comes, left to right if None; `segments` tell texts apart, one text if None."""
+        """Return the logits (batch, n, vocab) of each token given those before it in the order.
+
+        `rank` is the step at which each position is predicted, left to right by default; `segments`
+        tells texts apart, one text by default.
+        """
         segments = torch.zeros_like(text) if segments is None else segments
         masks = self.masks(text, rank) if masks is None else masks
         h = self._embed(text, "text", "encoder")
@@ -173,7 +191,7 @@ class XLNet(Architecture):
         return {IN_ORDER: logits}
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """The ids of the rows, when the turn of each position comes, left to right where no order was given, and its segment."""
+        """Return the ids of the rows, the rank of each position and its segment."""
         ranks = [
             torch.tensor(row["text"].order or range(len(row["text"].ids))).argsort().tolist()
             for row in rows
@@ -188,7 +206,7 @@ class XLNet(Architecture):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        """The token expected at each position."""
+        """Return the distribution at each position."""
         row = streams["text"]
         logits, order = answers[IN_ORDER][: len(row.ids)], row.order or tuple(range(len(row.ids)))
         return {
@@ -200,13 +218,14 @@ class XLNet(Architecture):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        """Its first choice at each position, as a text."""
-        return tokenizer.decode(outputs[IN_ORDER].logits.argmax(-1).tolist())
+        """Return the first choice at each position, as a text."""
+        in_order = cast(TokenInOrder, outputs[IN_ORDER])
+        return tokenizer.decode(in_order.logits.argmax(-1).tolist())
 
     def masks(
         self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None
     ) -> Masks:
-        """Padding, and what comes before in the order; the content stream sees its own token besides."""
+        """Return padding and the order; the content stream also sees its own token."""
         rank = (
             torch.arange(text.shape[1], device=text.device).expand_as(text)
             if rank is None

@@ -1,14 +1,14 @@
-"""Writing: one token after the other, by several ways of choosing, as step records."""
+"""Text generation, one token at a time, by several methods, as step records."""
 
 from models.decoding.beam_search import BeamStep, Hypothesis, beam, length_penalty
 from models.decoding.greedy_sample import (
     Step,
     filtered,
+    generate,
     greedy,
     greedy_batch,
     sample,
     teacher_forced,
-    written,
 )
 from models.decoding.incremental import Incremental
 
@@ -19,10 +19,10 @@ __all__ = [
     "Step",
     "beam",
     "filtered",
+    "generate",
     "greedy",
     "greedy_batch",
     "length_penalty",
     "sample",
     "teacher_forced",
-    "written",
 ]

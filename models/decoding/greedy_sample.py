@@ -1,5 +1,4 @@
-"""Writing with a model, one row at a time or a batch: teacher-forced, greedy, sampling. Each yields step records of one form, so
-that they align."""
+"""Teacher forcing, greedy decoding and sampling, which yield step records of one form."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -15,14 +14,17 @@ from models.decoding.incremental import Forced, Incremental, by_position, limit_
 from models.trace import Recording, record
 from models.trace.edits import Edit, editing
 
+# relative rounding error of a sum of float32 probabilities; a sum this close to p has reached it
+_SUM_ROUNDING = 8 * torch.finfo(torch.float32).eps
+
 
 @dataclass(frozen=True)
 class Step:
-    """One decoding step: given the opening of the row and `prefix`, the model's log-probabilities (nats) and the token taken
-    from them.
+    """One decoding step: the log-probabilities (nats) after `prefix`, and the token taken.
 
-    In a teacher-forced step the token is the given one. `recording` holds the step's activations when asked for:
-    with the cache its queries are this step's only; without it and teacher-forced, all positions' so far.
+    In teacher forcing that is the given token. `recording` holds the step's activations if
+    requested: with a cache only those of this step's query; in teacher forcing those of all
+    positions.
     """
 
     index: int
@@ -42,7 +44,7 @@ class Step:
         return float(-(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum())
 
     def top(self, k: int) -> list[tuple[int, float]]:
-        """The k most probable tokens with their probabilities."""
+        """Return the k most probable tokens with their probabilities."""
         values, ids = self.log_probs.topk(min(k, len(self.log_probs)))
         return list(zip(ids.tolist(), values.exp().tolist(), strict=True))
 
@@ -56,8 +58,10 @@ def teacher_forced(
     recorded: bool = False,
     edits: Sequence[Edit] = (),
 ) -> Iterator[Step]:
-    """All positions at once, then one record a position of what is `written` after the `given` tokens, and one for </s>.
-    A source ends with </s>; `written` is y₁ … yₘ without specials."""
+    """Yield one step per position of the `written` tokens and </s>, from a single pass.
+
+    A source ends with </s>; `written` is y₁ … yₘ without special tokens.
+    """
     rows = row_of(given, model)
     opening = model.opening(rows)[0].tolist()
     row = row_of([*opening, *written], model)
@@ -72,8 +76,8 @@ def teacher_forced(
 
 
 def greedy(model: Model, given: Sequence[int], **how: Any) -> Iterator[Step]:
-    """The most probable token at each step. Takes what `written` takes."""
-    return written(model, given, lambda log_probs: int(log_probs.argmax()), **how)
+    """Take the most probable token at each step; keyword arguments as in `generate`."""
+    return generate(model, given, lambda log_probs: int(log_probs.argmax()), **how)
 
 
 def sample(
@@ -86,7 +90,7 @@ def sample(
     top_p: float | None = None,
     **how: Any,
 ) -> Iterator[Step]:
-    """Draw each token from the distribution after `filtered`. The same seed draws the same text."""
+    """Draw each token from the distribution after `filtered`; a seed fixes the text."""
     rng = torch.Generator().manual_seed(seed)
 
     def draw(log_probs: Tensor) -> int:
@@ -96,7 +100,7 @@ def sample(
             )
         )
 
-    return written(model, given, draw, **how)
+    return generate(model, given, draw, **how)
 
 
 def filtered(
@@ -105,8 +109,13 @@ def filtered(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Float[Tensor, "vocab"]:
-    """Log-probabilities at a temperature, kept to the k best and to the smallest set whose sum reaches p (nucleus
-    sampling, Holtzman et al. 2020), renormalised. Raises ValueError for a setting that leaves nothing."""
+    """Return log-probabilities at a temperature, limited to top k and top p, renormalised.
+
+    Top p keeps the smallest set whose sum reaches p (nucleus sampling, Holtzman et al. 2020).
+
+    Raises:
+        ValueError: a setting leaves nothing to draw from.
+    """
     if temperature <= 0:
         raise ValueError(
             f"temperature must be above 0, not {temperature}; greedy decoding is its limit"
@@ -121,15 +130,15 @@ def filtered(
             log_probs < log_probs.topk(top_k).values[-1], -torch.inf
         ).log_softmax(-1)
     if top_p is not None and top_p < 1:  # at 1, rounding in the sum would drop the last tokens
-        ordered, index = log_probs.exp().sort(descending=True)
-        beyond = ordered.cumsum(-1) - ordered >= top_p
+        ordered, index = log_probs.double().exp().sort(descending=True)
+        beyond = ordered.cumsum(-1) - ordered >= top_p * (1 - _SUM_ROUNDING)
         log_probs = log_probs.masked_fill(
             torch.zeros_like(beyond).scatter(0, index, beyond), -torch.inf
         ).log_softmax(-1)
     return log_probs
 
 
-def written(
+def generate(
     model: Model,
     given: Sequence[int],
     choose: Callable[[Tensor], int],
@@ -142,14 +151,17 @@ def written(
     edits: Sequence[Edit] = (),
     memory: Float[Tensor, "1 n d_memory"] | None = None,
 ) -> Iterator[Step]:
-    """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
-    taken whatever the model would choose; `choose` is asked all the same, so that the random stream does not shift. Each
-    record stands before the next token is computed. `edits` and `memory` as in `Incremental`.
+    """Generate one token at a time until </s> or `max_new` tokens (default: the model's limit).
 
-    `drafts` are guesses at what will be written, such as what was written for similar sources, the best guess last. They
-    change nothing but the time: tokens that would go on as a draft does are read in one pass, and stand as far as they are
-    what would have been taken (blockwise parallel decoding, Stern et al. 2018; from texts that are there, He et al. 2023).
-    Recorded or uncached runs and recurrent states read none."""
+    `forced` tokens are taken whatever the model would choose; `choose` is called all the same, so
+    that the random stream does not shift. Each record is yielded before the next token is computed.
+    `edits` and `memory` as in `Incremental`.
+
+    `drafts` are guesses at the text, the best last. They change nothing but the time: several
+    tokens that a draft predicts are read in one pass, and are kept as far as the model would have
+    chosen them (blockwise parallel decoding, Stern et al. 2018; drafts from existing texts, He et
+    al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
+    """
     limit, ends = limit_of(model, given, max_new), model.end_ids
     at = model.always_taken(limit) | by_position(forced)
     prefix: list[int] = []
@@ -158,9 +170,9 @@ def written(
             model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
-    drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
+    usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and not any(end in prefix for end in ends):
-        guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
+        guess = _propose_continuation(prefix, usable)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
             with_guess = torch.cat([row, row_of(guess, model)], dim=1) if guess else row
             ahead = run.new_log_probs(with_guess)[0, -len(guess) - 1 :].cpu()
@@ -177,20 +189,23 @@ def written(
             run.cut(row.shape[1] - 1)
 
 
-def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:
-    """What comes in one of the drafts after most of the last tokens of `prefix`: of equals the one of the last draft, at the
-    nearest position. At the start it is the whole last draft."""
+def _propose_continuation(prefix: list[int], drafts: list[list[int]]) -> list[int]:
+    """Return the continuation after the longest suffix of `prefix` found in a draft.
+
+    Ties go to the latest draft, then to the nearest position. At the start it is the whole last
+    draft.
+    """
     if not prefix:
         return drafts[-1] if drafts else []
-    best, found = (0, 0, 0), []
+    best, continuation = (0, 0, 0), []
     for rank, draft in enumerate(drafts):
         for i in (i for i, token in enumerate(draft) if token == prefix[-1]):
             n = 1
             while n <= min(i, len(prefix) - 1) and draft[i - n] == prefix[-1 - n]:
                 n += 1
             if (match := (n, rank, -abs(i + 1 - len(prefix)))) > best:
-                best, found = match, draft[i + 1 :]
-    return found
+                best, continuation = match, draft[i + 1 :]
+    return continuation
 
 
 @torch.inference_mode()
@@ -199,7 +214,10 @@ def greedy_batch(
     given: Int[Tensor, "batch n"],
     memory: Float[Tensor, "batch n d_memory"] | None = None,
 ) -> list[list[int]]:
-    """Greedy decoding of many padded sources at once. Rows end before their </s>. `memory` as in `Incremental`."""
+    """Decode many padded sources greedily at once; rows end before </s>.
+
+    `memory` as in `Incremental`.
+    """
     run = Incremental(model, given, memory=memory)
     pad, ends, row = (
         model.config.pad_id,

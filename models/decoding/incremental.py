@@ -1,4 +1,4 @@
-"""One decoding run from the inside: the next token's distribution for rows that grow, from a cache or recomputed."""
+"""One decoding run: next-token distributions of growing rows, from a cache or recomputed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,26 +11,24 @@ from models.decoding.one_token import for_one_token
 from models.layers.cache import Cache
 from models.trace.edits import Edit, editing, effective, opens_ahead
 
-Forced = (
-    Sequence[int] | Mapping[int, int]
-)  # the first tokens of a run, or position (from 0) → token
+Forced = Sequence[int] | Mapping[int, int]  # the first tokens of a run, or tokens by position
 
 
 def sees_ahead(model: Model, edits: Sequence[Edit]) -> bool:
     """Return True if under these edits a generated position may attend to a later one."""
-    own = [
+    self_attentions = [
         kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes
     ]
-    return any(opens_ahead(edits, kind) for kind in own)
+    return any(opens_ahead(edits, kind) for kind in self_attentions)
 
 
 class Incremental:
-    """A decoding run over a batch of given rows (sources, or texts to go on with): next-token distributions for growing rows,
-    from a cache or recomputed.
+    """A decoding run over a batch of sources or prompts.
 
-    `edits` hold by position, so that a row of m tokens meets the top-left part of a changed mask. Nothing is cached if they
-    open cells ahead: then a new token changes what the ones before it have seen. `memory` is what the model has made of the
-    given rows under these edits, if that is already there."""
+    `edits` apply by position, so that a row of m tokens meets the top-left part of a changed mask.
+    Nothing is cached if they open cells ahead, because a new token then changes earlier states.
+    `memory` is the encoding of the given rows under these edits, if it exists already.
+    """
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class Incremental:
         memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
         self.model, self.given, self.edits = model, given, effective(edits)
-        self.opening = model.opening(given)  # (batch, n) before a token is written
+        self.opening = model.opening(given)  # (batch, n) before anything is generated
         if memory is None:
             with editing(self.edits):
                 memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
@@ -53,13 +51,17 @@ class Incremental:
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Log-probabilities (nats) of the token after `row`, which starts with the opening and only grows."""
+        """Return log-probabilities (nats) of the token after `row`.
+
+        `row` starts with the opening, and only grows from call to call.
+        """
         return self.new_log_probs(row)[:, -1]
 
     def new_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
-        """The same after each position of `row` that is new since the last call.
+        """Return log-probabilities after each position of `row` that is new since the last call.
 
-        A <pad> that the model wrote is not read either."""
+        A <pad> that the model generated is masked too.
+        """
         start = self.n_cached
         masks = self.model.written_masks(self.given, row, start)
         with editing(self.edits, {self.model.writes: start}):
@@ -70,11 +72,20 @@ class Incremental:
 
     @property
     def goes_back(self) -> bool:
-        """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
+        """True if positions can be read ahead and removed again.
+
+        That is not so for a recurrent state, nor if positions see later ones.
+        """
         return self.cache is not None and self.model.can_go_back
 
     def cut(self, n: int) -> None:
-        """Go back to the first n positions of the row, where the run `goes_back`."""
+        """Go back to the first n positions of the row.
+
+        Raises:
+            ValueError: the run has no cache.
+        """
+        if self.cache is None:
+            raise ValueError("a run without a cache cannot go back")
         self.cache.cut(n)
         self.n_cached = n
 
@@ -87,18 +98,23 @@ class Incremental:
 
 
 def row_of(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
-    """These tokens as a batch of one, on the model's device."""
+    """Return these tokens as a batch of one on the model's device."""
     return torch.tensor([list(ids)], device=model.device)
 
 
 def by_position(forced: Forced) -> dict[int, int]:
-    """Position (from 0) → the token that is taken there whatever the model would choose."""
+    """Return forced tokens by position."""
     return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
 def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
-    """`max_new`, by default what the model says of so many given tokens; within what it can read. Raises ValueError
-    below 1."""
+    """Return the maximum number of new tokens, within the model's context.
+
+    `max_new` of None is the model's own limit for these tokens.
+
+    Raises:
+        ValueError: `max_new` is below 1.
+    """
     if max_new is None:
         return model.longest(len(given))
     if max_new < 1:

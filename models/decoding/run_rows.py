@@ -1,5 +1,8 @@
-"""The weights of a run, position by position in all heads of one attention: gathered one step after the other, or of one pass,
-whose rows are worked out of their causes when they are asked for, so that a long text's are never all there."""
+"""Attention rows of a run, position by position, in all heads of one attention.
+
+They are collected step by step, or derived on demand from a single pass, so that those of a long
+text are never all in memory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class StepRows(Sequence):
-    """Those of steps: `rows[i]` is (head, key), over the keys that were there."""
+    """Attention rows collected step by step; `rows[i]` is (head, key), over the keys then."""
 
     rows: tuple[Tensor, ...]
 
@@ -34,26 +37,31 @@ class StepRows(Sequence):
 
     @property
     def n_key(self) -> int:
-        """The keys that were there at the longest."""
+        """Number of keys at the last step."""
         return max(row.shape[1] for row in self.rows)
 
     def weights(self, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
-        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
-        keys the largest."""
+        """Return each position's weights in one head (None: mean of heads), 0 beyond its keys.
+
+        Of each `block` of keys only the largest weight is returned.
+        """
         rows = [row.mean(0) if head is None else row[head] for row in self.rows]
         return torch.stack(
             [_largest(F.pad(row, (0, self.n_key - len(row))), block) for row in rows]
         )
 
     @cached_property
-    def sums(self) -> Float[Tensor, _]:
-        """The sum of every row of every head."""
+    def sums(self) -> Float[Tensor, " _"]:
+        """Sum of every row of every head."""
         return torch.cat([row.sum(-1) for row in self.rows])
 
 
 @dataclass(frozen=True)
 class PassRows(Sequence):
-    """Those of one pass: of the `n` queries from `first` on, which in a self-attention see the keys up to their own place."""
+    """Attention rows of one pass: those of the `n` queries from position `first` on.
+
+    In self-attention a query has the keys up to its own position.
+    """
 
     site: AttentionSite
     first: int
@@ -75,17 +83,17 @@ class PassRows(Sequence):
 
     @property
     def n_key(self) -> int:
-        """The keys that were there at the longest."""
+        """Number of keys of the last query."""
         return self.first + self.n if self._looks_back else self.site.n_key
 
     def weights(self, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
-        """As StepRows.weights."""
+        """Return the rows as `StepRows.weights` does."""
         slabs = (weights.mean(0) if head is None else weights for weights in self._slabs(head))
         return torch.cat([_largest(weights, block) for weights in slabs])
 
     @cached_property
-    def sums(self) -> Float[Tensor, _]:
-        """As StepRows.sums."""
+    def sums(self) -> Float[Tensor, " _"]:
+        """Sum of every row of every head."""
         return torch.cat([weights.sum(-1).flatten() for weights in self._slabs()])
 
     @property
@@ -93,7 +101,7 @@ class PassRows(Sequence):
         return self.site.role == "self"
 
     def _slabs(self, head: int | None = None) -> Iterator[Float[Tensor, "*head position key"]]:
-        """The weights of one head, or (None) of all, some positions at a time."""
+        """Yield the weights of one head, or (None) of all, some positions at a time."""
         site, end = self.site.read("q", "k"), self.first + self.n
         for queries in row_slices(site, site.n_heads if head is None else 1):
             start, stop = max(queries.start, self.first), min(queries.stop, end)
@@ -105,7 +113,7 @@ class PassRows(Sequence):
 
 
 def _largest(weights: Float[Tensor, "*row key"], block: int) -> Float[Tensor, "*row block"]:
-    """The largest of each `block` of keys, of which the last may be shorter."""
+    """Return the largest weight of each `block` of keys; the last block may be shorter."""
     return (
         F.pad(weights, (0, -weights.shape[-1] % block)).unflatten(-1, (-1, block)).amax(-1)
         if block > 1

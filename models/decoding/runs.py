@@ -1,8 +1,8 @@
-"""Two ways through the same decoder, position by position: the given text (teacher forcing) and its own, token by token.
+"""Two ways through the same decoder by position: teacher forcing, and generating token by token.
 
-A `Run` has one form for both, so that they can be laid beside each other: at position i the decoder has read its opening
-(<s>, or a language model's prompt) and y₁ … yᵢ, gives a distribution, and a token is taken: the given one, the chosen one
-or a forced one.
+A `Run` has one form for both, so that they can be compared: at position i the decoder has read its
+opening (<s>, or a prompt) and y₁ … yᵢ, returns a distribution, and a token is taken: the given one,
+the chosen one or a forced one.
 """
 
 import math
@@ -19,7 +19,7 @@ from models.analysis.checks import ROUNDING, check_used
 from models.architectures import Model
 from models.decoding import BeamStep, Step
 from models.decoding.run_rows import PassRows, StepRows
-from models.trace import Activation, AttentionSite, Trace, in_float32
+from models.trace import Activation, AttentionSite, Recording, Trace, in_float32
 from models.trace.edits import Edit
 
 METHODS = ("greedy", "sample", "beam")
@@ -27,20 +27,20 @@ METHODS = ("greedy", "sample", "beam")
 
 @dataclass(frozen=True)
 class Method:
-    """How the next token is chosen. `forced` holds (position from 0, token) pairs, taken whatever the model says."""
+    """The method that chooses the next token; `forced` holds (position, token) pairs."""
 
     how: str = "greedy"
-    temperature: float = 1.0  # the next three and the seed: sampling only
+    temperature: float = 1.0  # this, the next two and the seed: sampling only
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
     width: int = 4  # this and α: beam only
     alpha: float = 0.6
-    max_new: int | None = None  # tokens at most; None: as many as the model says
+    max_new: int | None = None  # maximum number of tokens; None: the model's limit
     forced: tuple[tuple[int, int], ...] = ()
 
-    def filtered(self, log_probs: Tensor) -> Tensor:
-        """The distribution a token is drawn from; the model's own unless sampling."""
+    def filtered(self, log_probs: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
+        """Return the distribution that a token is drawn from; unchanged unless sampling."""
         if self.how != "sample":
             return log_probs
         return decoding.filtered(log_probs, self.temperature, self.top_k, self.top_p)
@@ -48,20 +48,18 @@ class Method:
 
 @dataclass(frozen=True)
 class Run:
-    """One run by position. `taken[i]` follows `read[i]`; `rows[site][i]` is the weights of position i, (head, key)."""
+    """One run by position. `taken[i]` follows `read[i]`; `rows[site][i]` is (head, key)."""
 
     read: tuple[int, ...]
     taken: tuple[int, ...]
     log_probs: Float[Tensor, "position vocab"]
     rows: Mapping[str, StepRows | PassRows]
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
-    kernel_error: (
-        float | None
-    )  # largest difference of weights · v from the forward pass, in units of `_kernel_error`; None without v
-    ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
-    states: dict[str, Float[Tensor, "position d"]] = field(
-        default_factory=dict
-    )  # of a recurrent decoder, by activation
+    # largest difference of weights · v from the forward pass, as in `_kernel_error`; None without v
+    kernel_error: float | None
+    ended: bool  # with </s>; if not, it reached its limit, or the given text ends there
+    # of a recurrent decoder, by activation
+    states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32  # in which the model ran
 
     def __len__(self) -> int:
@@ -75,14 +73,16 @@ class Run:
     def weights(
         self, site: str, head: int | None = None, block: int = 1
     ) -> Float[Tensor, "position key"]:
-        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
-        keys the largest."""
+        """Return each position's weights in one head (None: mean of heads), 0 beyond its keys.
+
+        Of each `block` of keys only the largest weight is returned.
+        """
         return self.rows[site].weights(head, block)
 
 
 @dataclass(frozen=True)
 class Autoregression:
-    """What one method wrote, by position, and for beam search the hypotheses kept at each step."""
+    """A generated text by position and, for beam search, the hypotheses at each step."""
 
     method: Method
     run: Run
@@ -90,14 +90,19 @@ class Autoregression:
 
 
 def of_trace(trace: Trace, first: int = 0) -> Run:
-    """A teacher-forced trace by position: everything from its one pass, the given text taken from the token on that follows
-    position `first` of the written stream, which is the last of a prompt. The last token of a text that goes on is read, but
-    none is taken after it. Raises ValueError if nothing stands behind `first`."""
+    """Return a teacher-forced trace by position, from its single pass.
+
+    Tokens are taken after position `first` of the written stream, the last position of a prompt.
+    The last token of an open text is read, but none is taken after it.
+
+    Raises:
+        ValueError: no token follows `first`.
+    """
     output = trace.next_token
     end = len(output.labels)
     if not 0 <= first < end:
         raise ValueError(
-            f"first must be a position with a token behind it, 0 to {end - 1}, not {first}"
+            f"first must be a position with a token after it, 0 to {end - 1}, not {first}"
         )
     read = trace.streams[output.stream].ids[first:end]
     sites, log_probs = _writing(trace.attention), output.log_probs[first:end]
@@ -110,11 +115,13 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 def single_pass(
     model: Model, given: Sequence[int], tokens: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Run:
-    """Return one pass under these edits, without a cache, over tokens that follow the given ones: all positions at once.
-    `tokens` may end with </s>, which is taken but not read."""
+    """Return one uncached pass under these edits, over tokens that follow the given ones.
+
+    `tokens` may end with </s>, which is taken but not read.
+    """
     how = {"recorded": True, "edits": edits}
     steps = list(decoding.teacher_forced(model, given, tokens[:-1], **how))
-    recording, first = steps[0].recording, _first_written(model, given)
+    recording, first = _recording(steps[0]), _first_written(model, given)
     log_probs = torch.stack([s.log_probs for s in steps])
     read = (_opening(model, given)[-1], *tokens[:-1])
     ended = tokens[-1] in model.end_ids
@@ -123,29 +130,39 @@ def single_pass(
     )
 
 
+def _recording(step: Step) -> Recording:
+    if step.recording is None:
+        raise ValueError("the steps of a run must be recorded")
+    return step.recording
+
+
 def _opening(model: Model, given: Sequence[int]) -> list[int]:
     return model.opening(torch.tensor([list(given)], device=model.device))[0].tolist()
 
 
 def _first_written(model: Model, given: Sequence[int]) -> int:
-    """The position on the written stream at which the first token is taken: that of the opening's last token."""
+    """Return the position at which the first token is taken, the last of the opening."""
     return len(_opening(model, given)) - 1
 
 
 def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
-    """The attentions by which the next token is found: those whose queries stand in the decoder."""
+    """Return the attentions that determine the next token: those in the decoder."""
     return {name: in_float32(site) for name, site in attention.items() if site.stack == "decoder"}
 
 
 def autoregressive(
     model: Model, given: Sequence[int], method: Method, edits: Sequence[Edit] = ()
 ) -> Autoregression:
-    """Generate with a method under these edits, one token after the other, every step recorded. Raises ValueError for a
-    setting that makes no sense, or if the given tokens leave no room to generate. Under beam search the run is the best
-    hypothesis, read step by step."""
+    """Generate with a method under these edits, recording every step.
+
+    Under beam search the run is the best hypothesis, read step by step.
+
+    Raises:
+        ValueError: a setting is invalid, or the given tokens leave no room to generate.
+    """
     if model.longest(len(given)) < 1:
         raise ValueError(
-            f"{len(given)} tokens leave no room to write: this model reads at most {model.config.n_ctx}"
+            f"{len(given)} tokens leave no room to generate: the model reads at most {model.config.n_ctx}"
         )
     forced = dict(method.forced)
     how = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
@@ -170,13 +187,13 @@ def autoregressive(
 
 
 def first_divergence(a: Run, b: Run) -> int | None:
-    """The first position at which the two runs take different tokens. Up to and with it both have read the same."""
+    """Return the first position at which two runs take different tokens; None if there is none."""
     return next((i for i, (x, y) in enumerate(zip(a.taken, b.taken, strict=False)) if x != y), None)
 
 
 @dataclass
 class _StepCollector:
-    """The parts of a step-by-step run, gathered one step at a time, so that no step's tensors outlive it."""
+    """The parts of a step-by-step run, collected so that no step's tensors outlive it."""
 
     steps: list[Step] = field(default_factory=list)
     rows: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -186,19 +203,17 @@ class _StepCollector:
     dtype: torch.dtype = torch.float32
 
     def add(self, step: Step) -> None:
-        kept = 0
-        for name, site in _writing(step.recording.attention).items():
+        kept, recording = 0, _recording(step)
+        for name, site in _writing(recording.attention).items():
             last = site.n_query - 1
             weights = site.weights(rows=slice(last, last + 1))
             self.rows.setdefault(name, []).append(weights[:, 0].float().cpu())
             error = _kernel_error(site, weights if last == 0 else None)
             self.error, self.dtype = _larger(self.error, error), site.dtype
             if site.role == "self":
-                kept = (
-                    site.n_key - site.memory.shape[1]
-                )  # the memory is what keys were computed from just now
+                kept = site.n_key - site.memory.shape[1]  # `memory` holds the new positions only
         self.cached.append(kept)
-        for name, states in _states(step.recording.activations).items():
+        for name, states in _states(recording.activations).items():
             self.states.setdefault(name, []).append(states[-1])
         self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
 
@@ -222,7 +237,7 @@ def _one_by_one(model: Model, given: Sequence[int], steps: Iterable[Step]) -> Ru
 
 
 def _states(activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "position d"]]:
-    """What a recurrent decoder passes through; nothing of another."""
+    """Return the states of a recurrent decoder; empty for another."""
     names = [name for name in ("decoder.states", "decoder.contexts") if name in activations]
     return {name: activations[name].value[0].float().cpu() for name in names}
 
@@ -236,7 +251,7 @@ def _all_at_once(
     activations: Mapping[str, Activation],
     first: int = 0,
 ) -> Run:
-    """The positions from `first` on of one pass over the whole row."""
+    """Return the positions from `first` on of one pass over the whole row."""
     rows = {name: PassRows(site, first, len(read)) for name, site in sites.items()}
     error = reduce(_larger, map(_kernel_error, sites.values()), None)
     dtype = next((site.dtype for site in sites.values()), torch.float32)
@@ -254,9 +269,10 @@ def _all_at_once(
 
 
 def _kernel_error(site: AttentionSite, weights: Tensor | None = None) -> float | None:
-    """Return the share of its limit that the difference takes up (models.analysis.checks.check_used), in units of ROUNDING.
+    """Return the difference as a share of its limit (`check_used`), in units of ROUNDING.
 
-    None for a site of given weights, of which no v is known. `weights` as in `check_used`."""
+    None for a site of given weights, whose v is unknown. `weights` as in `check_used`.
+    """
     if not site.has_causes:
         return None
     used = check_used(site, weights=weights)
@@ -267,6 +283,6 @@ def _larger(a: float | None, b: float | None) -> float | None:
     return max((error for error in (a, b) if error is not None), default=None)
 
 
-def largest(values: Tensor) -> float:
-    """The largest absolute value; infinite where there is none, so that no check holds of nothing."""
+def largest(values: Float[Tensor, "..."]) -> float:
+    """Return the largest absolute value; infinity if there is none, so that no check passes."""
     return float(values.abs().max()) if values.numel() else math.inf

@@ -1,10 +1,10 @@
-"""Models that compare texts: whether one follows another, and which of several answers a question."""
+"""Models that compare texts: next-sentence prediction and multiple choice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -14,7 +14,7 @@ from models.architectures.base import Answers, Field
 from models.architectures.bert import IS_NEXT, NEXT_SENTENCE
 from models.hub.model import HubModel
 from models.hub.readers import MASKED, ONE_TEXT, SECOND_TEXT, Classifier, MaskedLM
-from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
+from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.encoding import concatenate
@@ -35,7 +35,7 @@ class NextSentence(Classifier):
         super().__init__(*args, names=IS_NEXT, **settings)
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
-        if not tokenizer.frames:
+        if not frames_of(tokenizer):
             return [["3 4 5", "6 7 8 9"]]
         return [["She opened the door.", "The room was dark."]]
 
@@ -54,15 +54,18 @@ class MaskedPair(MaskedLM):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        found = super().outputs(answers, streams, tokenizer)
+        outputs = super().outputs(answers, streams, tokenizer)
         if 1 not in streams["text"].segments:
-            return found
+            return outputs
         pair = ClassProbabilities("text", 0, IS_NEXT, answers[NEXT_SENTENCE])
-        return found | {NEXT_SENTENCE: pair}
+        return outputs | {NEXT_SENTENCE: pair}
 
 
 class MultipleChoice(HubModel):
-    """The best of several answers to a question. Each is read in a row of its own, behind the question, and gets one logit."""
+    """The best of several answers to a question.
+
+    Each is read in a row of its own, behind the question, and gets one logit.
+    """
 
     fields = (
         Field("question", ROWS[0], before=OPENING, after=CLOSING, segment=0),
@@ -95,14 +98,17 @@ class MultipleChoice(HubModel):
         return self.module.base_model
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
-        if not tokenizer.frames:
+        if not frames_of(tokenizer):
             return [["3 4 5", "6 7 8 9", "10 11 12"]]
         return [["The glass fell from the table.", "It broke.", "It sang a song."]]
 
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """A row for each choice: the question, then the choice; one of an earlier run has both."""
+        """Return a row for each choice: the question, then the choice.
+
+        A row of an earlier run holds both already.
+        """
         first = streams[ROWS[0]]
         n = first.segments.index(1)
         text_end = max(offset[1] for offset in first.offsets[:n] if offset is not None)
@@ -126,9 +132,10 @@ class MultipleChoice(HubModel):
         return (ids, ids, *segments)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """The ids of each choice's row, then, where the model reads them, the segments of each.
+        """Return the ids of each choice's row, then the segments where the model reads them.
 
-        Raises ValueError for rows with different numbers of choices."""
+        Raises ValueError for rows with different numbers of choices.
+        """
         present = [row for row in ROWS if row in rows[0]]
         if any([name for name in ROWS if name in row] != present for row in rows):
             raise ValueError("rows with different numbers of choices cannot run as one batch")
@@ -144,7 +151,7 @@ class MultipleChoice(HubModel):
         for kind, ids, parts in zip(self.kinds, tensors[:n], segments, strict=False):
             row = self.row(ids) | self._segments(parts)
             one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
-            logits.append(self.ask(self.places(ids, kind=kind), **one).logits)
+            logits.append(self.ask(self.pass_context(ids, kind=kind), **one).logits)
         return {CHOICE: torch.cat(logits, -1)}
 
     def outputs(
@@ -164,4 +171,4 @@ class MultipleChoice(HubModel):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[CHOICE].predicted
+        return cast(ChoiceProbabilities, outputs[CHOICE]).predicted

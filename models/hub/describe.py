@@ -1,20 +1,26 @@
-"""What is said of somebody else's model, by `attnscope inspect` and on its card in the app: its sizes, its parameters, its
-tokenizer, what can be shown and what cannot, and why."""
+"""Describe a third-party model, for `attnscope inspect` and for its card in the app.
+
+The description holds its sizes, parameters and tokenizer, and what can be shown of it or not.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from typing import cast
 
+from models.hub.model import HubModel
+from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 
 
 def description(scope: Scope) -> Iterator[str]:
     """Line by line; its example is run once, because only a run tells what is recorded."""
-    model, config = scope.model, scope.config
-    yield f"{scope.name}: {config.architecture}, {sum(p.numel() for p in model.module.parameters()):,} parameters\n"
+    model, config = cast(HubModel, scope.model), cast(HubConfig, scope.config)
+    n_parameters = sum(p.numel() for p in model.module.parameters())
+    yield f"{scope.name}: {config.architecture}, {n_parameters:,} parameters\n"
     yield from (f"  {field.name:18} {getattr(config, field.name)}" for field in fields(config))
     yield "\nparameters"
     for name, p in model.module.named_parameters():
@@ -34,7 +40,7 @@ def description(scope: Scope) -> Iterator[str]:
 
 
 def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
-    """What a run lays open of a model, and why the rest is not."""
+    """Yield what a run shows of a model, and why the rest is not shown."""
     model, sites = scope.model, list(trace.attention.values())
     if model.what_it_answers:
         yield f"it answers {model.what_it_answers}"
@@ -55,8 +61,8 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
             "no walk is shown from tokens to scores: its queries and keys were not recognised as x·W + b when they meet"
         )
     )
-    if grouped := [site for site in sites if site.deferred("k").shape[1] < site.n_heads]:
-        yield f"{grouped[0].n_heads // grouped[0].deferred('k').shape[1]} heads read one key head"
+    if grouped := [site for site in sites if site.lazy_k.shape[1] < site.n_heads]:
+        yield f"{grouped[0].n_heads // grouped[0].lazy_k.shape[1]} heads read one key head"
     yield (
         "shown is the residual stream"
         if model.sublayers or any("resid" in name for name in trace.activations)
@@ -74,7 +80,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
-    """How many layers, of how many heads each, attend in a run: kind by kind, as it meets them."""
+    """Return the number of attention layers and heads of a run, kind by kind."""
     layers = {(f"{site.stack} {site.role}", site.n_heads, site.layer): None for site in sites}
     counted = Counter((kind, heads) for kind, heads, _ in layers)
     return ", ".join(

@@ -1,5 +1,8 @@
-"""Families whose residual stream, feed-forward and rotary positions are known, by the paths of their modules; see anatomy.py and
-rotary.py. A new family is a line of FAMILIES, perhaps one of ROTARY, and nothing else in models/ knows one."""
+"""Families with known residual stream, feed-forward and rotary positions, by module path.
+
+See layer_map.py and positions.py. A new family is a line of FAMILIES and perhaps one of ROTARY;
+nothing else in models/ knows a family.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from dataclasses import replace
 
 from torch import nn
 
-from models.hub.anatomy import Anatomy, AttnPaths, FFPaths, Stack
+from models.hub.layer_map import AttnPaths, FFPaths, LayerMap, Stack
 
 _GPT2 = (Stack(
-    "transformer.h.{}", (AttnPaths("attn", "ln_1"), FFPaths("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp")),
+    "transformer.h.{}", (AttnPaths("attn", "ln_1"), FFPaths("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp.c_proj", "mlp")),
     last_norm="transformer.ln_f",
 ),)  # fmt: skip
 _LLAMA = (
@@ -23,6 +26,7 @@ _LLAMA = (
                 "post_attention_layernorm",
                 "mlp.gate_proj",
                 "mlp.act_fn",
+                "mlp.down_proj",
                 "mlp",
                 "mlp.up_proj",
             ),
@@ -35,7 +39,14 @@ _NEOX = (
         "gpt_neox.layers.{}",
         (
             AttnPaths("attention", "input_layernorm"),
-            FFPaths("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
+            FFPaths(
+                "mlp",
+                "post_attention_layernorm",
+                "mlp.dense_h_to_4h",
+                "mlp.act",
+                "mlp.dense_4h_to_h",
+                "mlp",
+            ),
         ),
         last_norm="gpt_neox.final_layer_norm",
     ),
@@ -44,7 +55,7 @@ _SELF, _CROSS = (
     AttnPaths("self_attn", "self_attn_layer_norm"),
     AttnPaths("encoder_attn", "encoder_attn_layer_norm"),
 )
-_FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2")
+_FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2", "fc2")
 _OPT = (
     Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),
     Stack("model.decoder.layers.{}", (_SELF, _FC), "post"),
@@ -58,7 +69,9 @@ _BART = (
 def _bert(name: str) -> tuple[Stack, ...]:
     return (Stack(f"{name}.encoder.layer.{{}}", (
         AttnPaths("attention.self", "attention.output.LayerNorm"),
-        FFPaths("", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+        FFPaths(
+            "", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.dense",
+        ),
     ), "post"),)  # fmt: skip
 
 
@@ -67,7 +80,7 @@ _DISTILBERT = (
         "distilbert.transformer.layer.{}",
         (
             AttnPaths("attention", "sa_layer_norm"),
-            FFPaths("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
+            FFPaths("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn.lin2", "ffn"),
         ),
         "post",
     ),
@@ -82,25 +95,28 @@ def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
             f"{path}.layer_norm",
             f"{inner}.{first}",
             f"{inner}.act",
+            f"{inner}.wo",
             inner,
             f"{inner}.{other}" if other else "",
         )
 
-    own = AttnPaths("layer.0.SelfAttention", "layer.0.layer_norm")
+    self_attention = AttnPaths("layer.0.SelfAttention", "layer.0.layer_norm")
     cross = AttnPaths("layer.1.EncDecAttention", "layer.1.layer_norm")
     return (
         Stack(
-            "encoder.block.{}", (own, feed_forward("layer.1")), last_norm="encoder.final_layer_norm"
+            "encoder.block.{}",
+            (self_attention, feed_forward("layer.1")),
+            last_norm="encoder.final_layer_norm",
         ),
         Stack(
             "decoder.block.{}",
-            (own, cross, feed_forward("layer.2")),
+            (self_attention, cross, feed_forward("layer.2")),
             last_norm="decoder.final_layer_norm",
         ),
     )
 
 
-# model_type → how its layers may stand; the first that is there counts, and that a run bears out (probe.py)
+# model_type → possible layouts; the first whose modules are there and that a run confirms counts
 FAMILIES: dict[str, tuple[tuple[Stack, ...], ...]] = {
     "gpt2": (_GPT2,),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (_LLAMA,)),
@@ -124,7 +140,7 @@ ROTARY = {
 
 
 def rotary_paths(kind: str) -> list[str]:
-    """Where that module may stand in this kind of model; nowhere in one that is not known."""
+    """Return the possible paths of the rotary module in this kind of model; none if not known."""
     return [
         path
         for whole in filter(None, [ROTARY.get(kind)])
@@ -132,19 +148,22 @@ def rotary_paths(kind: str) -> list[str]:
     ]
 
 
-def anatomies(kind: str, module: nn.Module) -> list[Anatomy]:
-    """How the layers of this kind of model may stand; none of one that is not known, or whose modules stand elsewhere than those of
-    its family do."""
-    found = [
-        Anatomy(module, stacks)
+def layer_maps(kind: str, module: nn.Module) -> list[LayerMap]:
+    """Return the possible layouts of this kind of model.
+
+    There are none for a kind that is not known, or if the modules are not at the paths of its
+    family.
+    """
+    candidates = [
+        LayerMap(module, stacks)
         for family in FAMILIES.get(kind, ())
         for stacks in (family, tuple(map(_without_head, family)))
     ]
-    return [anatomy for anatomy in found if anatomy.parts]
+    return [layer_map for layer_map in candidates if layer_map.parts]
 
 
 def _without_head(stack: Stack) -> Stack:
-    """The same in a model that has no other parts, whose modules have no first name."""
+    """Return a stack for a model without a head, whose module paths lack the first name."""
     return replace(
         stack,
         layers=stack.layers.partition(".")[2],

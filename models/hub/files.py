@@ -1,16 +1,24 @@
-"""The files of a Hugging Face folder, looked at before anything is built: that they are whole, and that there is room for them."""
+"""The files of a Hugging Face folder, checked and copied before transformers reads them.
+
+They are held against limits before anything is built. The copy has no setting that names another
+file.
+"""
 
 from __future__ import annotations
 
 import json
 import operator
 import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from models.checkpoint_files import read_json
+from models.checkpoint_files import read_bytes, read_json
 from models.errors import CheckpointError
 
 LARGEST_CONFIG = 2**20  # bytes
@@ -54,24 +62,25 @@ def config(folder: Path) -> dict[str, Any]:
 
 
 def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None) -> None:
-    """Raises CheckpointError for weights that are missing or cut off, and for more than there is memory for."""
+    """Raise CheckpointError if weights are missing, cut off or larger than the free memory."""
     check_room(sum(_needed(path, dtype) for path in weight_files(folder)), device)
 
 
 def check_room(wanted: int, device: torch.device) -> None:
-    """Raises CheckpointError if so many bytes of weights are more than there is memory for."""
-    given = free_memory(device)
-    if wanted > given:
-        sizes = [f"{n / 2**30:,.1f} GB" for n in (wanted, given)]
+    """Raise CheckpointError if weights of `wanted` bytes do not fit into the free memory."""
+    available = free_memory(device)
+    if wanted > available:
+        sizes = [f"{n / 2**30:,.1f} GB" for n in (wanted, available)]
         raise CheckpointError(
             f"its weights take {sizes[0]}, and {sizes[1]} of memory are free on {device}"
         )
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return model.safetensors or, without one, the shards that its index names, as transformers chooses them.
+    """Return the weight files: model.safetensors or, without it, the shards of the index.
 
-    Raises CheckpointError if one is missing."""
+    Raises CheckpointError if one is missing.
+    """
     paths = [folder / name for name in dict.fromkeys(shards(folder).values())] or [folder / WEIGHTS]
     gone = [path.name for path in paths if not path.is_file()]
     if gone == [WEIGHTS]:
@@ -82,7 +91,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def shards(folder: Path) -> dict[str, str]:
-    """Return parameter → file of weights that lie in shards; empty where model.safetensors holds all. Raises CheckpointError."""
+    """Return parameter → file for weights in shards; empty if model.safetensors holds all.
+
+    Raises CheckpointError for an index that names no shards.
+    """
     if (folder / WEIGHTS).is_file() or not os.path.lexists(folder / INDEX):
         return {}
     names = read_json(folder / INDEX, largest=LARGEST_INDEX).get("weight_map")
@@ -103,7 +115,10 @@ def stored_numbers(folder: Path) -> int:
 
 
 def _needed(path: Path, dtype: torch.dtype | None) -> int:
-    """Bytes that the numbers of one file take in memory. Raises CheckpointError if it was cut off."""
+    """Bytes that the numbers of one file take in memory.
+
+    Raises CheckpointError if it was cut off.
+    """
     to = None if dtype is None else torch.empty((), dtype=dtype).element_size()
     return sum(
         n // BYTES.get(kind, 1) * to if to and kind in FLOATS else n for kind, n in _tensors(path)
@@ -111,7 +126,10 @@ def _needed(path: Path, dtype: torch.dtype | None) -> int:
 
 
 def _tensors(path: Path) -> list[tuple[str, int]]:
-    """Return the type and the bytes of each tensor in one file. Raises CheckpointError if it was cut off."""
+    """Return the type and the bytes of each tensor in one file.
+
+    Raises CheckpointError if it was cut off.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -146,3 +164,85 @@ def free_memory(device: torch.device) -> int:
         )
     except (OSError, StopIteration, ValueError, IndexError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+# files of settings and the most bytes that each may have
+SETTINGS = {
+    "config.json": LARGEST_CONFIG,
+    "generation_config.json": 2**20,
+    "tokenizer_config.json": 2**24,  # with some thousand added tokens
+    "special_tokens_map.json": 2**24,
+}
+SETTINGS_OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
+VOCABULARIES = (
+    "tokenizer.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "dict.txt", "emoji.json",
+    "byte_maps.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json", "word_shape.json", "word_pronunciation.json",
+    "normalizer.json", "entity_vocab.json", "prophetnet.tokenizer", "spiece.model", "spm.model", "spm_char.model",
+    "sentencepiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model", "tekken.json", "source.spm",
+    "target.spm",
+)  # fmt: skip
+LARGEST_VOCABULARY = 2**27  # bytes; that of a quarter of a million tokens has a third of it
+
+# settings that name a file, a folder or code; `init_inputs` are unnamed arguments, such as paths
+_OUTWARD = re.compile(r"(^|_)(files?|paths?|dirs?|folder|vocab|merges|weights|template)$")
+_NEVER = ("init_inputs", "auto_map", "tokenizer_object", "name_or_path", "_name_or_path")
+_PATH = re.compile(r"[/\\]|^~|^\.\.$")
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Make a temporary folder with what transformers may read of `folder`, weights as links.
+
+    Raises CheckpointError for a file that cannot be read, is no regular file or is too large.
+    """
+    with tempfile.TemporaryDirectory(prefix="attnscope-") as temporary:
+        private = Path(temporary)
+        for name, largest in SETTINGS.items():
+            if os.path.lexists(folder / name):
+                content = read_json(folder / name, largest=largest, finite=False)
+                kept = _inward(content, strict=name in SETTINGS_OF_TOKENIZERS)
+                (private / name).write_text(json.dumps(kept), "utf-8")
+        for name in VOCABULARIES:
+            if os.path.lexists(folder / name):
+                (private / name).write_bytes(read_bytes(folder / name, LARGEST_VOCABULARY))
+        _link_weights(folder, private)
+        yield private
+
+
+def _link_weights(folder: Path, private: Path) -> None:
+    names = shards(folder)
+    for path in weight_files(folder):
+        (private / path.name).symlink_to(path.resolve())
+    if names:
+        index = {"metadata": {}, "weight_map": names}
+        (private / INDEX).write_text(json.dumps(index), "utf-8")
+
+
+def _inward(value: Any, *, strict: bool, is_token: bool = False) -> Any:
+    """Return settings without those that name a file.
+
+    A tokenizer takes any of its settings as an argument, so there `strict` also drops every text
+    that looks like a path, unless it is a token.
+    """
+    if isinstance(value, list):
+        return [
+            _inward(part, strict=strict, is_token=is_token)
+            for part in value
+            if not (strict and not is_token and _is_path(part))
+        ]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _inward(part, strict=strict, is_token=is_token or "token" in key)
+        for key, part in value.items()
+        if not _leads_out(key, part)
+        and not (strict and not is_token and "token" not in key and _is_path(part))
+    }
+
+
+def _leads_out(key: str, value: Any) -> bool:
+    return key in _NEVER or (bool(_OUTWARD.search(key)) and isinstance(value, str | list))
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and bool(_PATH.search(value))

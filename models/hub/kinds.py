@@ -1,16 +1,76 @@
-"""What a folder's model was made for, as its config.json says: transformers' class that opens it, and ours that asks it."""
+"""Model kinds that can be opened, by the class in config.json, and reasons why others cannot."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from models.errors import CheckpointError
 from models.hub.choosers import MultipleChoice, NextSentence
-from models.hub.labellers import TokenClassifier
 from models.hub.model import HubModel
-from models.hub.readers import Classifier, MaskedLM, QuestionAnswering
-from models.hub.refusals import other_input
+from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
 from models.hub.writers import CausalLM, EncoderDecoderLM
 
-# transformers' table of classes → its class that opens them, and ours that asks them; what is in none makes vectors
+N = 5  # tokens of the run
+_SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
+
+
+def other_input(transformers: Any, name: str) -> str:
+    """Return the input of a class of transformers, such as "pixel values"; "" for token ids."""
+    reads = getattr(getattr(transformers, name, None), "main_input_name", "input_ids")
+    return "" if reads in ("input_ids", "inputs") else reads.replace("_", " ")
+
+
+@torch.no_grad()
+def why_nothing_is_shown(module: nn.Module) -> str:
+    """Return the reason why no attention between the tokens of a text is seen in this model."""
+    counter = _Softmaxes()
+    ids = torch.arange(3, 3 + N)[None] % max(2, getattr(module.config, "vocab_size", N + 3))
+    try:
+        with counter:
+            module(input_ids=ids.to(next(module.parameters()).device))
+    except Exception:  # the library raises what it likes
+        reads = getattr(module, "input_modalities", ("text",))
+        kinds = [reads] if isinstance(reads, str) else list(reads)
+        if set(kinds) - {"text"}:
+            return f"it reads {' and '.join(kinds)}, and does not run on a text alone"
+        return "it does not run on the tokens of a text alone"
+    if not counter.shapes:
+        return "it has no attention: no softmax is taken in a run, so no token weighs the others"
+    if (N, N) not in counter.shapes:
+        shapes = " and ".join(f"{q} × {k}" for q, k in sorted(counter.shapes))
+        return (
+            f"its attention is not between the tokens of a text: in a run of {N} tokens it weighs {shapes} "
+            "places of its own"
+        )
+    return (
+        "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands "
+        "out no weights: there is nothing that could be shown"
+    )
+
+
+class _Softmaxes(TorchFunctionMode):
+    """Collects the (query, key) shapes of every softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[int, int]] = set()
+
+    def __torch_function__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in _SOFTMAX and result.dim() > 2:
+            self.shapes.add((result.shape[-2], result.shape[-1]))
+        return result
+
+
+# transformers' table of classes, its class that opens them, and ours
 KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
     ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
@@ -43,12 +103,15 @@ KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
 
 
 def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
-    """The name of a folder's class, transformers' class that opens it, and ours that asks it."""
+    """Return the name of a folder's class, transformers' class that opens it, and our own class.
+
+    Raises CheckpointError for a class that cannot be opened here.
+    """
+    from transformers import CONFIG_MAPPING
     from transformers.models.auto import modeling_auto
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     kind, names = described.get("model_type"), described.get("architectures") or []
-    if kind not in CONFIG_MAPPING_NAMES:
+    if kind not in CONFIG_MAPPING:
         if "auto_map" in described:
             raise CheckpointError(
                 f"{kind!r:.60} brings code of its own to run (trust_remote_code), which is not done here"
@@ -61,8 +124,8 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
             "config.json names no architectures, so nothing says what the model was made for"
         )
     for table, opens, ask in KINDS:
-        known = getattr(modeling_auto, table).get(kind, ())
-        if names[0] in ((known,) if isinstance(known, str) else known):
+        classes = getattr(modeling_auto, table).get(kind, ())
+        if names[0] in ((classes,) if isinstance(classes, str) else classes):
             return names[0], opens, ask
     import transformers
 

@@ -1,5 +1,8 @@
-"""A Hugging Face checkpoint folder, opened as it lies on disk. `transformers` is imported here and only then; nothing is unpickled,
-no code of the folder's own is run, and nothing is fetched."""
+"""A Hugging Face checkpoint folder, opened as it lies on disk.
+
+`transformers` is imported here and only then; nothing is unpickled, no code of the folder's own is
+run, and nothing is fetched.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +20,34 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
-from models.hub import files, order, probe, trials, writing_probe
+from models.hub import files, positions, probe
 from models.hub.choosers import MultipleChoice
-from models.hub.config import HubConfig
-from models.hub.families import anatomies, rotary_paths
-from models.hub.kinds import kind_of
-from models.hub.labellers import REPLACED, Discriminator, TokenClassifier
+from models.hub.families import layer_maps, rotary_paths
+from models.hub.files import staged
+from models.hub.kinds import kind_of, why_nothing_is_shown
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
-from models.hub.readers import Classifier, MaskedLM
-from models.hub.refusals import why_nothing_is_shown
-from models.hub.sizes import check_settings, sizes_of
-from models.hub.staging import staged
-from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer
-from models.hub.two_stacks import (
+from models.hub.readers import REPLACED, Classifier, Discriminator, MaskedLM, TokenClassifier
+from models.hub.sizes import HubConfig, check_settings, sizes_of
+from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
+from models.hub.trial import client as trials
+from models.hub.writers import (
+    CausalLM,
     TwoStackClassifier,
     TwoStackReader,
     TwoStacks,
     is_two_stacks,
 )
-from models.hub.writers import CausalLM
 from models.tokenizers.base import Tokenizer
 
 INSTALL = 'this is a Hugging Face checkpoint, for which transformers has to be installed: pip install "attnscope[hub]"'
 
 
 def is_folder(folder: Path) -> bool:
-    """Return True if config.json describes a transformers model, False if it is of our own format or missing.
+    """Return True for a transformers model, False for our own format or a missing config.json.
 
-    Raises CheckpointError if it cannot be read."""
+    Raises CheckpointError if it cannot be read.
+    """
     if not os.path.lexists(folder / CONFIG):
         return False
     config = files.config(folder)
@@ -53,14 +55,17 @@ def is_folder(folder: Path) -> bool:
 
 
 def describe(folder: Path) -> Description:
-    """What a folder says it is. Raises CheckpointError."""
+    """Describe a folder by its config.json. Raises CheckpointError."""
     with _named(folder):
         names = files.config(folder).get("architectures") or [""]
     return Description(Family(f"{names[0]!s:.60} (Hugging Face)", 9999), {})
 
 
 def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = None) -> Checkpoint:
-    """Open a folder; `dtype` is that of the stored numbers if None. Raises CheckpointError, saying what is wrong with it."""
+    """Open a folder; `dtype` is that of the stored numbers if None.
+
+    Raises CheckpointError, saying what is wrong with it.
+    """
     trials.prepare()
     transformers_library()
     with _named(folder):
@@ -89,7 +94,7 @@ def _read(
 
 @dataclass(frozen=True)
 class Plan:
-    """The way a folder is opened: its configuration, the name of its class, transformers' class for it, and ours."""
+    """The way to open a folder: configuration, class name, transformers' class, and ours."""
 
     config: Any
     name: str
@@ -122,7 +127,7 @@ def transformers_library() -> Any:
 
 
 def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-    """In the place of the library's bar over the tensors of a model, one that tells whoever watches."""
+    """Replace transformers' progress bar by one that reports to our callback."""
     if (
         loading.is_watched()
         and settings.get("desc") == "Loading weights"
@@ -135,7 +140,10 @@ def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) ->
 
 @contextlib.contextmanager
 def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
-    """Turn whatever the library says of a folder, or of its `private` copy, into a CheckpointError that names it."""
+    """Turn any error of the library into a CheckpointError that names the folder.
+
+    The path of its `private` copy is replaced by that of the folder.
+    """
     try:
         yield
     except loading.Cancelled:
@@ -150,7 +158,7 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
 
 
 def _of_folder(message: str, folder: Path, private: Path | None) -> str:
-    """A message that begins with the folder, and names it instead of its private copy."""
+    """Return a message that begins with the folder, and names it instead of its private copy."""
     message = message if private is None else message.replace(str(private), str(folder))
     return message if message.startswith(str(folder)) else f"{folder}: {message}"
 
@@ -169,7 +177,7 @@ def _name_of(dtype: torch.dtype | None) -> str:
 def _opened(
     folder: Path, auto: Any, config: Any, dtype: torch.dtype | None
 ) -> tuple[nn.Module, bool]:
-    """The model with its weights, and whether its library can only hand out finished attention weights."""
+    """Return the model with its weights; True if its library can only return finished weights."""
     how = {
         "config": config,
         "local_files_only": True,
@@ -178,22 +186,22 @@ def _opened(
         "weights_only": True,
     }
     try:
-        module, found = auto.from_pretrained(
+        module, info = auto.from_pretrained(
             folder, attn_implementation="sdpa", output_loading_info=True, **how
         )
         gives = False
     except ValueError as error:
         if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
             raise
-        module, found = auto.from_pretrained(
+        module, info = auto.from_pretrained(
             folder, attn_implementation="eager", output_loading_info=True, **how
         )
         gives = True
-    missing = sorted(found["missing_keys"])
+    missing = sorted(info["missing_keys"])
     needed = [
         name for name in missing if "pooler" not in name.split(".")
     ]  # whose vector nothing here reads
-    if odd := needed or sorted(map(str, found["mismatched_keys"])):
+    if odd := needed or sorted(map(str, info["mismatched_keys"])):
         what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
         raise CheckpointError(f"{what}; nothing is drawn in their place")
     parameters = list(module.named_parameters())
@@ -204,7 +212,7 @@ def _opened(
 
 
 def library_tokenizer(folder: Path) -> Any:
-    """None where the folder holds none that can be read here."""
+    """Return the tokenizer that transformers reads from a folder; None if there is none."""
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
     return transformers_library().AutoTokenizer.from_pretrained(
@@ -213,7 +221,7 @@ def library_tokenizer(folder: Path) -> Any:
 
 
 def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives: bool) -> HubConfig:
-    """Raises CheckpointError, with the reason, for a model whose configuration knows no attention heads."""
+    """Return the sizes of a model. Raises CheckpointError, with the reason, if it has no heads."""
     try:
         return sizes_of(name, module, config, library, gives)
     except (AttributeError, NotImplementedError):
@@ -221,7 +229,10 @@ def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives:
 
 
 def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:
-    """Wrap what `library_tokenizer` read, or take typed token ids where that is None. Raises CheckpointError."""
+    """Wrap what `library_tokenizer` read, or take typed token ids where that is None.
+
+    Raises CheckpointError.
+    """
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
     special = {name: i for name, i in special.items() if i >= 0}
     if library is None:
@@ -237,8 +248,9 @@ def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig)
 def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
     """Return what the model can be asked as, by a short run and by what its module takes.
 
-    Raises CheckpointError for a model with a decoder whose answer cannot be asked for."""
-    if kind is CausalLM and not writing_probe.looks_back_only(module, sizes):
+    Raises CheckpointError for a model with a decoder whose answer cannot be asked for.
+    """
+    if kind is CausalLM and not probe.looks_back_only(module, sizes):
         return HubModel
     if kind is MaskedLM:
         return probe.pretrained_kind(module, sizes)
@@ -255,13 +267,13 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 def _hub_model(
     kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
 ) -> HubModel:
-    """The model as what it can be asked for; what a short run of it shows decides, where its class does not."""
+    """Wrap a module as the kind of model that its class, or else a short run, shows it to be."""
     text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
         "marks_segments": not issubclass(kind, TwoStacks)
         and not kind.writes
         and (getattr(text, "type_vocab_size", 0) or 0) > 1,
-        "pairs": SECOND_CLOSING in tokenizer.frames,
+        "pairs": SECOND_CLOSING in frames_of(tokenizer),
     }
     kind = _measured(kind, module, sizes)
     names = [str(config.id2label[i]) for i in sorted(config.id2label)]
@@ -285,11 +297,11 @@ def _hub_model(
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)
     if model.can_write:
-        writing_probe.choose_cache(model)
-    probe.lay_open(model, anatomies(config.model_type, module))
-    model.rotary = probe.rotary(model, rotary_paths(config.model_type))
-    if (table := probe.position_table(model)) is not None:
+        probe.choose_cache(model)
+    probe.record_layers(model, layer_maps(config.model_type, module))
+    model.rotary = positions.rotary(model, rotary_paths(config.model_type))
+    if (table := positions.position_table(model)) is not None:
         model.positions = table
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
-    model.seen_order = order.told_by(model)
+    model.seen_order = positions.told_by(model)
     return model

@@ -1,10 +1,12 @@
-"""A model that somebody else made, as an Architecture: what it is asked, what it answers, and where its attentions stand. Each
-subclass (readers.py, writers.py) is one thing that such models do; none knows a family."""
+"""A third-party model as an Architecture: its inputs, its answers and its kinds of attention.
+
+Each subclass (readers.py, writers.py) is one thing that such models do; none knows a family.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -12,14 +14,12 @@ from torch import Tensor, nn
 
 from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
 from models.errors import InputError
-from models.hub import given_weights
-from models.hub.anatomy import Anatomy
-from models.hub.config import HubConfig
-from models.hub.places import Places
-from models.hub.rotary import Rotary
-from models.hub.taps import Taps
-from models.hub.tokenizer import CLOSING, OPENING
-from models.hub.watch import mark_modules, watching
+from models.hub.layer_map import LayerMap
+from models.hub.recording import given_weights as given_weights
+from models.hub.recording.context import PassContext, Taps
+from models.hub.recording.watch import mark_modules, watching
+from models.hub.sizes import HubConfig
+from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
@@ -34,13 +34,23 @@ BACKWARDS = SiteKind(
 )  # each token reads itself and what stands before it
 
 
+class Turning(Protocol):
+    """The rotary positions of a model (models.hub.positions)."""
+
+    def rotation(self, n: int) -> Rotation | None: ...
+
+
 class HubModel(Architecture):
-    """A transformers model that reads one row of tokens. `marks_segments` says whether it is told which text a token is of."""
+    """A transformers model that reads one row of tokens.
+
+    `marks_segments` says whether it is told which text a token is of.
+    """
 
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
     kinds = (READER,)
-    first_reads_sum, positions_can_go = False, False
+    positions_can_go = False
+    module: Any  # of a class of its library, with attributes of its own
     what_it_answers = "nothing: it makes vectors, which are read by other programs"
 
     def __init__(
@@ -54,12 +64,12 @@ class HubModel(Architecture):
         nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
         self.config, self.module, self.positions = config, module.eval(), None
         self.marks_segments, self.taps = marks_segments, Taps()
-        self.rotary: Rotary | None = None
+        self.rotary: Turning | None = None
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
         self.seen_order = UNSEEN  # by order.told_by
-        self.lay_open(None)
+        self.record_layers(None)
         self.fields = (
             type(self).fields
             if pairs
@@ -69,25 +79,28 @@ class HubModel(Architecture):
 
     @property
     def stack(self) -> str:
-        """As its attention shows it (probe.looks_ahead), not as what it is asked for."""
+        """The stack that its attention shows (probe.looks_ahead), whatever its class is called."""
         return self.kinds[0].stack
 
-    def lay_open(self, anatomy: Anatomy | None) -> None:
+    def record_layers(self, layer_map: LayerMap | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""
-        self.anatomy, self._sublayers = (
-            anatomy,
-            () if anatomy is None else anatomy.sublayers(self.kinds),
+        self.layer_map, self._sublayers = (
+            layer_map,
+            () if layer_map is None else layer_map.sublayers(self.kinds),
         )
-        self.taps.by_path.clear()
-        self.taps.by_path.update({} if anatomy is None else anatomy.taps().by_path)
+        self.taps.update(Taps() if layer_map is None else layer_map.taps())
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         return self._sublayers
 
     def rotation(self, n: int) -> Rotation | None:
-        """By its own module."""
-        return self.rotary and self.rotary.rotation(n)
+        """Return the rotation that the model's own module makes."""
+        return None if self.rotary is None else self.rotary.rotation(n)
+
+    @property
+    def first_reads_sum(self) -> bool:
+        return False
 
     @property
     def order_from(self) -> str:
@@ -96,16 +109,16 @@ class HubModel(Architecture):
 
     @property
     def last_norm(self) -> nn.Module:
-        return (self.anatomy and self.anatomy.last_norm()) or nn.Identity()
+        return (self.layer_map and self.layer_map.last_norm()) or nn.Identity()
 
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places vocab"]:
-        """By its own last norm, scale, matrix and bias; of the next token alone."""
+        """Return next-token logits by the model's own last norm, scale, matrix and bias."""
         if output != NEXT_TOKEN:
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         x = self.last_norm(x)
-        if self.anatomy and (product := self.anatomy.last_product()):
+        if self.layer_map and (product := self.layer_map.last_product()):
             x = product(x)
         if getattr(self.module.config, "scale_decoder_outputs", False):
             x = x * self.config.d_model**-0.5
@@ -119,8 +132,6 @@ class HubModel(Architecture):
     def device(self) -> torch.device:
         return next(self.module.parameters()).device
 
-    activations_can_change = False  # they are read by hooks that return nothing
-
     @property
     def masks_can_change(self) -> bool:
         return not self.config.gives_weights
@@ -130,19 +141,19 @@ class HubModel(Architecture):
         return self.config.end_ids or (self.config.end_id,)
 
     def always_taken(self, limit: int) -> dict[int, int]:
-        """As its library does: the language of a translation comes first, the end of a text last."""
+        """Return the forced tokens: a translation's language first, the end of a text last."""
         first = {0: self.config.first_id} if self.config.first_id >= 0 else {}
         return first | ({limit - 1: self.config.last_id} if self.config.last_id >= 0 else {})
 
     @property
     def similarity(self) -> str:
-        """None that can be exchanged: nobody trained these weights here."""
+        """Empty: the similarity of a third-party model cannot be swapped."""
         return ""
 
     def forward(
         self, text: Int[Tensor, "batch n"], segments: Int[Tensor, "batch n"] | None = None
     ) -> Tensor | Answers:
-        output = self.ask(self.places(text), **self.row(text), **self._segments(segments))
+        output = self.ask(self.pass_context(text), **self.row(text), **self._segments(segments))
         return self.answers_of(output)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
@@ -156,7 +167,7 @@ class HubModel(Architecture):
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
         """Texts to try it on; of a model without a tokenizer ids."""
-        if not tokenizer.frames:
+        if not frames_of(tokenizer):
             return [" ".join(str(i) for i in range(3, 11) if i < self.config.vocab_size)]
         return self._examples(tokenizer)
 
@@ -167,7 +178,7 @@ class HubModel(Architecture):
         ]
 
     def answers_of(self, output: Any) -> Answers:
-        """What it answers, batch first."""
+        """Return the answers in an output of the module, batch first."""
         return {NUMBERS: next(t for t in output.values() if isinstance(t, Tensor))}
 
     def outputs(
@@ -183,12 +194,15 @@ class HubModel(Architecture):
         return ""
 
     def masks(self, *ids: Int[Tensor, "batch _"]) -> Masks:
-        """None that is known before a run: the model makes its own, and the recorder takes them apart."""
+        """Return no masks: the model makes its own, which the recorder takes apart."""
         return {}
 
-    def ask(self, places: Places, **inputs: Any) -> Any:
-        """Return the module's output, watched. Raises InputError if of all its attentions none can be recorded for this text."""
-        output = self._ask(self.module, places, {"attentions": self.kinds[0]}, **inputs)
+    def ask(self, context: PassContext, **inputs: Any) -> Any:
+        """Return the module's output, watched.
+
+        Raises InputError if of all its attentions none can be recorded for this text.
+        """
+        output = self._ask(self.module, context, {"attentions": self.kinds[0]}, **inputs)
         recording = current()
         if recording is not None and recording.unrecorded and not recording.attention:
             reason = next(iter(recording.unrecorded.values()))
@@ -196,23 +210,30 @@ class HubModel(Architecture):
         return output
 
     def _ask(
-        self, module: nn.Module, places: Places, handed_out: Mapping[str, SiteKind], **inputs: Any
+        self,
+        module: nn.Module,
+        context: PassContext,
+        returned: Mapping[str, SiteKind],
+        **inputs: Any,
     ) -> Any:
-        """Return the output of the module or a part of it, watched; `handed_out` maps the names under which the library
-        returns finished weights to their kinds of attention."""
-        with watching(places) as forward_pass:
+        """Return the output of the module or a part of it, watched.
+
+        `returned` maps the names under which the library returns finished weights to their kinds
+        of attention.
+        """
+        with watching(context) as forward_pass:
             if not self.config.gives_weights:
                 return module(**inputs)
             output = module(**inputs, output_attentions=True)
             weights = {
                 kind: given_weights.attention_weights(output, name)
-                for name, kind in handed_out.items()
+                for name, kind in returned.items()
             }
             given_weights.record(forward_pass, weights, self.misfits)
             return output
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
-        """Return what `forward` takes of these ids, the same for every stream; its segments are left out."""
+        """Return arguments of `forward` with these ids on every stream, without segments."""
         return tuple(ids for _ in self.streams)
 
     @property
@@ -220,14 +241,14 @@ class HubModel(Architecture):
         """The module that reads the first stream."""
         return self.module
 
-    def places(
+    def pass_context(
         self, text: Int[Tensor, "batch n"], start: int = 0, kind: SiteKind | None = None
-    ) -> Places:
-        """Describe the attentions of a pass over this row; they are of the first kind if None is named."""
+    ) -> PassContext:
+        """Return the context of a pass over this row; `kind` is the first kind if None."""
         kind, n = kind or self.kinds[0], text.shape[1]
-        known = text != self.config.pad_id
-        padding = {} if start else {kind.key_stream: known}
-        return Places(
+        is_token = text != self.config.pad_id
+        padding = {} if start else {kind.key_stream: is_token}
+        return PassContext(
             lambda frame: kind,
             n,
             start,
@@ -244,16 +265,16 @@ class HubModel(Architecture):
 
     @property
     def groups(self) -> int:
-        """How many heads read one key head."""
+        """Number of query heads per key head."""
         return max(1, self.config.n_heads // self.config.n_key_heads)
 
     def row(
         self, ids: Int[Tensor, "batch n"], name: str = "input_ids", mask: str = "attention_mask"
     ) -> dict[str, Tensor]:
-        """A row of tokens as the module takes it; a mask only where short rows were filled up."""
-        known = ids != self.config.pad_id
-        filled = {name: ids.masked_fill(~known, self.config.fill_id)}
-        return filled if bool(known.all()) else filled | {mask: known.long()}
+        """Return a row as the module takes it, with a mask only if short rows were padded."""
+        is_token = ids != self.config.pad_id
+        filled = {name: ids.masked_fill(~is_token, self.config.fill_id)}
+        return filled if bool(is_token.all()) else filled | {mask: is_token.long()}
 
     def _segments(self, segments: Tensor | None) -> dict[str, Tensor]:
         return {} if segments is None else {"token_type_ids": segments}

@@ -1,4 +1,4 @@
-"""What a short run of somebody else's model shows of it, where nothing that it declares says so."""
+"""Properties of a third-party model that it does not declare, measured in short runs."""
 
 from __future__ import annotations
 
@@ -11,32 +11,151 @@ from torch import Tensor, nn
 
 from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
-from models.hub.anatomy import Anatomy
-from models.hub.answer_heads import Head
 from models.hub.choosers import MaskedPair
-from models.hub.config import HubConfig
-from models.hub.labellers import Discriminator
+from models.hub.kinds import why_nothing_is_shown
+from models.hub.layer_map import LayerMap
 from models.hub.model import HubModel
-from models.hub.places import Places
-from models.hub.projections import same_memory
-from models.hub.readers import HeadReader, MaskedLM
-from models.hub.refusals import why_nothing_is_shown
-from models.hub.rotary import Rotary
-from models.hub.watch import watching
-from models.hub.writing_probe import short_text
-from models.layers.rotation import Rotation
+from models.hub.readers import Discriminator, Head, HeadReader, MaskedLM
+from models.hub.sizes import HubConfig
+from models.hub.writers import CausalLM
+from models.layers.cache import Cache
 from models.trace import Recording, record
 
-PLACES = (
-    0,
-    1,
-    2,
-    3,
-    5,
-    11,
-    23,
-    47,
-)  # positions that a token is asked at, of those that the model has
+
+def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
+    """Return a row of n token ids, none of which fills rows up or ends a text."""
+    some = [
+        i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)
+    ]
+    return torch.tensor([(some * n)[:n]], device=next(module.parameters()).device)
+
+
+def looks_back_only(module: Any, sizes: HubConfig) -> bool:
+    """Return whether no gradient of the earlier logits reaches the embedding of the last token.
+
+    The gradient through a masked cell is exactly 0, in any dtype and however small the weights
+    are. Comparing logits is less sharp: a mixture of experts batches tokens by their route, so
+    that another last token moves the earlier logits by rounding.
+    """
+    embedded: list[Tensor] = []
+
+    def keep(table: nn.Module, args: tuple, vectors: Tensor) -> Tensor:
+        embedded.append(vectors.detach().requires_grad_())
+        return embedded[-1].clone()  # which the model may change in place
+
+    hook = module.get_input_embeddings().register_forward_hook(keep)
+    try:
+        with torch.enable_grad():
+            logits = module(input_ids=short_text(module, sizes), use_cache=False).logits
+            raw = torch.autograd.grad(
+                logits[0, :-1].float().square().sum(), embedded, allow_unused=True
+            )
+    except Exception:  # some of the library's models allow no gradient outside training
+        return False
+    finally:
+        hook.remove()
+    gradients = [gradient for gradient in raw if gradient is not None]
+    return any(bool(gradient[..., :-1, :].any()) for gradient in gradients) and not any(
+        bool(gradient[..., -1, :].any()) for gradient in gradients
+    )
+
+
+@torch.no_grad()
+def choose_cache(model: HubModel) -> None:
+    """Let a model write with the best exact cache: one that goes back, one that grows, or none.
+
+    Without a cache every step reads the whole row again.
+    """
+    model.can_go_back, model.can_cache = _caches(model)
+    if not model.can_cache or _keeps(model, model.can_go_back, with_fill=True):
+        return
+    if isinstance(model, CausalLM):
+        model.uncounted = _uncounted(model)
+    model.can_go_back, model.can_cache = _caches(model, with_fill=True)
+
+
+def _caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]:
+    """Return whether a cache that goes back bears out, and whether any does."""
+    goes_back = _keeps(model, True, with_fill)
+    return goes_back, goes_back or _keeps(model, False, with_fill)
+
+
+def _uncounted(model: HubModel) -> int | None:
+    """Return the token that a table of positions does not count (RoBERTa's padding), if any."""
+    embedding = model.module.get_input_embeddings()
+    tables = (
+        m for m in model.module.modules() if isinstance(m, nn.Embedding) and m is not embedding
+    )
+    return next((m.padding_idx for m in tables if m.padding_idx is not None), None)
+
+
+def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
+    """Return whether a cache changes nothing in two short rows, which change places on the way.
+
+    `with_fill` puts the token that fills rows up among them, as a model may write it.
+    """
+    n_read = 3
+    try:
+        reading = _Reading(model, with_fill)
+        same = [reading.answers_alike(0, n_read)]
+        if going_back:  # two tokens ahead, of which the second is then another
+            same += [reading.answers_alike(n_read, n_read + 2, last_differs=True)]
+            reading.cache.cut(n_read := n_read + 1)
+        same += [reading.answers_alike(n_read, n_read + 1)]
+        reading.change_places()
+        same += [reading.answers_alike(n_read + 1, n_read + 2)]
+    except Exception:  # the library raises what it likes where a model has no such cache
+        return False
+    return all(same)
+
+
+class _Reading:
+    """Two rows that differ, read at once and then again in parts from a cache."""
+
+    def __init__(self, model: HubModel, with_fill: bool = False) -> None:
+        self.model, self.cache = model, Cache()
+        text = short_text(model.module, model.config, 6)
+        self.row = self.given = torch.cat([text, text.flip(1)])
+        if with_fill:
+            self.row = self.given.clone()
+            self.row[0, 1] = self.row[1, 2] = model.config.fill_id
+            self.given = self.given if model.translates else self.row
+        if model.translates:
+            self.row = torch.cat([model.opening(self.given), self.row], dim=1)
+        nothing = self.row[:, :0]
+        self.memory = model.encode(self.given, model.written_masks(self.given, nothing))
+        self.whole, self.sites = self._read(self.row, None, 0)
+
+    def answers_alike(self, start: int, stop: int, last_differs: bool = False) -> bool:
+        """Return True if positions read from the cache answer and attend as in one pass.
+
+        `start` and `stop` bound these positions.
+
+        `last_differs` puts another token in the last position, whose answer is then of no account.
+        """
+        part = self.row[:, start:stop].clone()
+        if last_differs:
+            part[:, -1] = self.row[:, 0]
+            stop -= 1
+        logits, sites = self._read(part, self.cache, start)
+        wanted = self.whole[:, start:stop]
+        limit = rounding_in(self.model.module.dtype) * float(self.whole.abs().max())
+        apart = float((logits[:, : stop - start] - wanted).abs().max())
+        return sites == self.sites and apart <= limit
+
+    def change_places(self) -> None:
+        """Put the second row first, as a beam does."""
+        order = torch.tensor([1, 0], device=self.row.device)
+        self.cache.reorder(order)
+        self.row, self.given, self.whole = (t[order] for t in (self.row, self.given, self.whole))
+        self.memory = None if self.memory is None else self.memory[order]
+
+    def _read(self, part: Tensor, cache: Cache | None, start: int) -> tuple[Tensor, set[str]]:
+        """Return the logits of these positions and the names of the recorded attentions."""
+        masks = self.model.written_masks(self.given, self.row[:, : start + part.shape[1]], start)
+        with record() as recording:
+            logits = self.model.decode(part, self.memory, masks, cache, start)
+        return logits.float(), set(recording.attention)
 
 
 @torch.no_grad()
@@ -49,7 +168,7 @@ def looks_ahead(model: HubModel) -> bool:
 
 @torch.no_grad()
 def pretrained_kind(module: nn.Module, sizes: HubConfig) -> type[HubModel]:
-    """Return what a model that was pretrained answers: masks and a pair of texts, one logit a token, or masks alone."""
+    """Return the kind of a pretrained model: masks and a pair, a discriminator, or masks."""
     output = module(input_ids=short_text(module, sizes))
     if hasattr(output, "prediction_logits"):
         return MaskedPair
@@ -57,8 +176,10 @@ def pretrained_kind(module: nn.Module, sizes: HubConfig) -> type[HubModel]:
 
 
 def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = False) -> int:
-    """Find by the gradient which token's last vector is read: 0 for the first, −1 for the last. A model that compares `choices`
-    takes an axis of them."""
+    """Find the token whose last vector is read, by the gradient: 0 for the first, −1 for the last.
+
+    A model that compares `choices` takes an axis of them.
+    """
     ids = short_text(module, sizes)
     with torch.enable_grad():
         output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
@@ -76,7 +197,9 @@ def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = Fals
 def check_recorded(model: HubModel) -> None:
     """Raise CheckpointError if short runs show no attention or an answer that is not finite.
 
-    Weights that fit the tokens at one length only are as wide as a window or a block; the model then never shows them."""
+    Weights that fit the tokens at one length only are as wide as a window or a block; the model
+    then never shows them.
+    """
     short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
     reasons = short.unrecorded | longer.unrecorded
     model.misfits = {
@@ -101,7 +224,7 @@ def _recorded(model: HubModel, ids: Tensor) -> Recording:
 
 @torch.no_grad()
 def check_two_steps(model: HubModel) -> None:
-    """Raise CheckpointError if asking the encoder, then the decoder, gives other logits than one call of the module."""
+    """Raise CheckpointError if the two stacks run one by one give other logits than one call."""
     if not model.translates:
         return
     ids = short_text(model.module, model.config, 7)
@@ -112,99 +235,37 @@ def check_two_steps(model: HubModel) -> None:
         )
 
 
-class PositionTable(nn.Module):
-    """The vectors of places that a model was seen to look up, from the first place of a text on."""
-
-    def __init__(self, table: Tensor, is_learned: bool) -> None:
-        super().__init__()
-        self.table, self.is_learned = table, is_learned
-
-
 @torch.no_grad()
-def position_table(model: HubModel) -> PositionTable | None:
-    """None where the model looks up none, as one that turns its queries and keys by their places."""
-    ids = short_text(model.module, model.config)
-    given = model.kinds[0]
-    places = Places(lambda frame: given, ids.shape[1], token_table=model.token_table)
-    with record(), watching(places) as forward_pass:
-        model.reader(input_ids=ids)
-    if (table := forward_pass.position_table) is None:
-        return None
-    learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[: model.config.n_ctx], learned)
-
-
-@torch.no_grad()
-def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
-    """The module at the first of these paths that is there, if a short run bears it out; else None.
-
-    One token alone reads itself only, so that at every position each layer makes the same W·x of it. What is recorded at the other
-    positions must be what is recorded at the first, turned."""
-    there = dict(model.module.named_modules())
-    found = next((Rotary(there[path]) for path in paths if path in there), None)
-    positions = torch.tensor([p for p in PLACES if p < model.config.n_ctx])
-    rotation = found and found.rotation(int(positions[-1]) + 1)
-    if rotation is None or len(positions) < 2:
-        return None
-    known = [
-        i
-        for i in range(model.config.vocab_size)
-        if i not in (model.config.fill_id, model.config.end_id)
-    ]
-    ids = torch.full((len(positions), 1), known[0], device=model.device)
-    with record() as recording, watching(model.places(ids)):
-        model.module.base_model(
-            input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False
-        )
-    rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
-    if len(rows) < 2 * model.config.n_layers or any(
-        t.shape[-1] < 2 * rotation.n_pairs for t in rows
-    ):
-        return None
-    miss = max(_miss(rotation, t.float().cpu().transpose(0, 2)[0], positions) for t in rows)
-    return Rotary(found.module, miss) if miss <= rounding_in(model.module.dtype) else None
-
-
-def _miss(rotation: Rotation, recorded: Tensor, positions: Tensor) -> float:
-    """Of q or k recorded of one token, (head, position, d_head)."""
-    first = rotation.unrotate(recorded[:, :1], positions[:1])
-    expected = rotation.rotate(first.expand_as(recorded), positions)
-    return float((expected - recorded).abs().max()) / max(1.0, float(recorded.abs().max()))
-
-
-@torch.no_grad()
-def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
-    """Of the ways in which the model's layers may stand, the first that a short run bears out; of none nothing is recorded."""
-    for anatomy in anatomies:
-        model.lay_open(anatomy)
+def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
+    """Record the first of these layouts that a short run confirms; no layers if none does."""
+    for layer_map in layer_maps:
+        model.record_layers(layer_map)
         if _adds_up(model):
             if isinstance(model, HeadReader):
                 model.head = _head(model)
             return
-    model.lay_open(None)
+    model.record_layers(None)
 
 
 def _adds_up(model: HubModel) -> bool:
-    """Return True if each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
+    """Return True if a short run agrees with the model's sublayers and with its answer."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))
-    held = recording.activations
+    activations = recording.activations
+    names = {name for p in model.sublayers for name in (p.before, p.out, p.after, p.normed) if name}
+    if not names <= set(activations):
+        return False
     pairs: list[tuple[Tensor, Tensor]] = []
-    last: Tensor | None = None
+    last = torch.empty(0)
     for part in model.sublayers:
-        if not {part.out, *filter(None, (part.before, part.after, part.normed))} <= set(held):
-            return False
-        before = held[part.before].value if part.before else last
-        total = before + held[part.out].value
+        before = activations[part.before].value if part.before else last
+        total = before + activations[part.out].value
+        norm = part.layer_norm or nn.Identity()
         if part.norm == "pre":
-            pairs.append(
-                (
-                    part.layer_norm(held[part.reads].value if part.reads else before),
-                    held[part.normed].value,
-                )
-            )
-        last = held[part.after].value if part.after else total
-        pairs.append((part.layer_norm(total) if part.norm == "post" else total, last))
+            normed = norm(activations[part.reads].value if part.reads else before)
+            pairs.append((normed, activations[part.normed].value))
+        last = activations[part.after].value if part.after else total
+        pairs.append((norm(total) if part.norm == "post" else total, last))
     if model.can_write:
         try:
             pairs.append((model.readout(last), output))
@@ -214,20 +275,18 @@ def _adds_up(model: HubModel) -> bool:
 
 
 def _head(model: HeadReader) -> Head | None:
-    """Return the first way from the last states to the answer that makes the run's own logits; None if none does."""
+    """Return the first head that turns the last states into the run's own logits, if any."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
-    held, last = recording.activations, torch.empty(0)
+    activations, last = recording.activations, torch.empty(0)
     for part in model.sublayers:
-        before = held[part.before].value if part.before else last
-        last = held[part.after].value if part.after else before + held[part.out].value
+        before = activations[part.before].value if part.before else last
+        last = activations[part.after].value if part.after else before + activations[part.out].value
     last = model.last_norm(model.answering(last))
     for head in model.possible_heads():
-        with suppress(
-            AttributeError, TypeError, IndexError, RuntimeError
-        ):  # a head of another kind
-            found = head(last)
-            if found.shape == output.shape and _close(model, found, output):
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
+            logits = head(last)
+            if logits.shape == output.shape and _close(model, logits, output):
                 return head
     return None
 

@@ -1,75 +1,149 @@
-"""A tokenizer of transformers that is written in Python (SentencePiece of Marian, XLM, CTRL, ByT5 and others): its own tokens and
-ids, with the places in the text that `alignment` finds for them."""
+"""Tokenizers of transformers that are written in Python: Marian, XLM, CTRL, ByT5 and others.
+
+Tokens and ids are their own; `aligned` finds the place of each token in the text.
+"""
 
 from __future__ import annotations
 
+import html
 import json
 import threading
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from models.errors import CheckpointError
-from models.hub.alignment import aligned
 from models.hub.tokenizer import (
     CLOSING,
-    FRAMES,
     OPENING,
     SECOND_CLOSING,
     SECOND_OPENING,
-    special_ids_of,
+    LibraryTokenizer,
 )
-from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import Encoding, concatenate, framed
+from models.tokenizers.encoding import Encoding, concatenate
+
+Span = tuple[int, int]
+AHEAD = 24  # letters that are searched for a token that does not follow the one before it
+
+
+def aligned(text: str, tokens: Sequence[str]) -> list[Span]:
+    """Return the (start, end) of each token in the text, spaces left out.
+
+    A token that is not found as it is spelt, such as an unknown one, gets the letters that no
+    token beside it has; the others of several such tokens get none.
+    """
+    return _of_bytes(text, tokens) or _of_letters(text, tokens)
+
+
+def _of_bytes(text: str, tokens: Sequence[str]) -> list[Span]:
+    """Return the character that each token is a byte of; empty if they are not the text's bytes."""
+    if "".join(tokens) != text.encode("utf-8", "replace").decode("latin-1"):
+        return []
+    places = [
+        (i, i + 1) for i, letter in enumerate(text) for _ in letter.encode("utf-8", "replace")
+    ]
+    return places if len(places) == len(tokens) else []
+
+
+def _of_letters(text: str, tokens: Sequence[str]) -> list[Span]:
+    """Return spans by spelling, ignoring case, accents, spaces and the marks of subwords."""
+    letters, origin = _letters(text)
+    places, at = [], 0
+    for token in tokens:
+        place = _find(letters, token, at)
+        places.append(place)
+        at = at if place is None else place[1]
+    ends, after = [len(letters)] * len(places), len(letters)
+    for i in reversed(range(len(places))):
+        ends[i] = after
+        after = after if places[i] is None else places[i][0]
+    spans, at = [], 0
+    for place, end in zip(places, ends, strict=True):
+        start, at = (at, max(at, end)) if place is None else place
+        spans.append(_in_text(text, origin, start, at))
+    return spans
+
+
+def _letters(text: str) -> tuple[str, list[int]]:
+    """Return the letters of a text as they are compared, and the index of each one's character."""
+    pairs = [(letter, i) for i, c in enumerate(text) for letter in _compared(c)]
+    return "".join(letter for letter, _ in pairs), [i for _, i in pairs]
+
+
+def _compared(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in decomposed if not c.isspace() and not unicodedata.combining(c))
+
+
+def _find(letters: str, token: str, at: int) -> Span | None:
+    spellings = [spelling for spelling in map(_compared, _spellings(token)) if spelling]
+    for spelling in spellings:
+        if letters.startswith(spelling, at):
+            return at, at + len(spelling)
+    for spelling in spellings:
+        if (start := letters.find(spelling, at, at + AHEAD + len(spelling))) >= 0:
+            return start, start + len(spelling)
+    return None
+
+
+def _spellings(token: str) -> Iterator[str]:
+    """Yield the token as it is, then without the marks of subwords, then unescaped."""
+    yield token
+    bare = token.replace("▁", " ").replace("</w>", "").removesuffix("@@").removeprefix("##")
+    yield bare
+    yield html.unescape(bare)
+    if len(bare) > 2 and bare[0] == bare[-1] == "@":
+        yield bare[1:-1]
+
+
+def _in_text(text: str, origin: Sequence[int], start: int, end: int) -> Span:
+    if start >= end:
+        place = origin[start] if start < len(origin) else len(text)
+        return place, place
+    last = origin[end - 1] + 1
+    while last < len(text) and unicodedata.combining(text[last]):
+        last += 1
+    return origin[start], last
+
 
 _FIRST, _SECOND = -1, -2  # stand for two texts in the template
 
 
-class PythonTokenizer(Tokenizer):
-    """A tokenizer that transformers has read and that gives no offsets. One thread asks it at a time: some change while they
-    encode a target."""
+class PythonTokenizer(LibraryTokenizer):
+    """A tokenizer that transformers has read and that gives no offsets.
+
+    One thread asks it at a time: some change while they encode a target.
+    """
 
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
+        super().__init__(library, special_ids, vocab_size)
         self._library, self._lock = library, threading.Lock()
-        self.special_ids = special_ids_of(library) | special_ids
-        self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
         self.frames = _frames(library)
-
-    @property
-    def vocab_size(self) -> int:
-        return self._size
 
     @property
     def _of_bytes(self) -> bool:
         return False
 
-    def special(self, name: str) -> tuple[int, str] | None:
-        return (i, self.token(i)) if (i := self.special_ids.get(name)) is not None else None
-
-    def is_special(self, i: int) -> bool:
-        return i in self._all_special or i == self.pad_id or i == self.start_id
-
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        """The text's tokens, with what the template puts around it. The mask token may be typed; a text that follows the start
-        token is a target."""
+        """Return the text's tokens with the special tokens of the template around them.
+
+        The mask token may be typed. A text after the start token is a target.
+        """
         is_target, mask = before == "start", self.special("mask")
-        parts = [text] if mask is None else text.split(mask[1])
-        row = self._part(parts[0], is_target)
-        for part in parts[1:]:
+        if mask is None:
+            return self._framed(self._part(text, is_target), before, after)
+        first, *others = text.split(mask[1])
+        row = self._part(first, is_target)
+        for part in others:
             typed = Encoding(mask[1], (mask[0],), (mask[1],), ((0, len(mask[1])),))
             row = concatenate(concatenate(row, typed), self._part(part, is_target))
-        for i in reversed(self._frame(before)):
-            row = framed(row, (i, self.token(i)), None)
-        for i in self._frame(after):
-            row = framed(row, None, (i, self.token(i)))
-        return row
-
-    def _frame(self, name: str) -> tuple[int, ...]:
-        if name in FRAMES:
-            return self.frames.get(name, ())
-        return () if self.special_ids.get(name) is None else (self.special_ids[name],)
+        return self._framed(row, before, after)
 
     def _part(self, text: str, is_target: bool = False) -> Encoding:
-        """A text without typed mask tokens. Other special tokens in it are taken for plain text."""
+        """Return the row of a text without typed mask tokens.
+
+        Other special tokens in it count as plain text.
+        """
         library = self._library
         how = {"split_special_tokens": any(token in text for token in library.all_special_tokens)}
         with self._lock:
@@ -86,7 +160,7 @@ class PythonTokenizer(Tokenizer):
         return Encoding(text, tuple(ids), tuple(map(str, tokens)), tuple(aligned(text, tokens)))
 
     def words(self, text: str) -> None:
-        """None: the library does not say which tokens are of one word."""
+        """None: the library does not say which tokens make up a word."""
         return
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
@@ -98,7 +172,7 @@ class PythonTokenizer(Tokenizer):
             return self._library.decode(kept, skip_special_tokens=True)
 
     def token(self, i: int) -> str:
-        """The library's token; an id that it does not have, because the embedding is larger, as a number."""
+        """Return the library's token; an id beyond its vocabulary as a number."""
         if i == self.special_ids.get("pad"):
             return "[pad]"
         with self._lock:
@@ -106,7 +180,7 @@ class PythonTokenizer(Tokenizer):
         return f"[{int(i)}]" if token is None else token
 
     def _token(self, i: int) -> str | None:
-        """None for an id that the library does not have."""
+        """Return the library's token; None for an id beyond its vocabulary."""
         try:
             token = self._library.convert_ids_to_tokens(int(i))
         except (LookupError, ValueError, OverflowError):
@@ -119,9 +193,10 @@ class PythonTokenizer(Tokenizer):
 
 
 def _frames(library: Any) -> dict[str, tuple[int, ...]]:
-    """The special tokens around one text, and around the second of two.
+    """Return the special tokens around one text, and around the second of two.
 
-    Raises CheckpointError for a template that leaves out a text."""
+    Raises CheckpointError for a template that leaves out a text.
+    """
     one = list(library.build_inputs_with_special_tokens([_FIRST]))
     two = list(library.build_inputs_with_special_tokens([_FIRST], [_SECOND]))
     if _FIRST not in one or _FIRST not in two or _SECOND not in two:

@@ -1,20 +1,66 @@
-"""Models of others that read a text whole and answer in one pass: with guesses for masks, a class, or a place in the text."""
+"""Models that read a text in one pass: masked tokens, classes of a text or its tokens, spans."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from models.architectures.base import CLASSES, MASKED, NEXT_TOKEN, POSITIONS, Answers, Field
-from models.hub.answer_heads import Head, class_heads, masked_heads
 from models.hub.model import HubModel
-from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
+from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    Output,
+    Span,
+    TokenClasses,
+    best_span,
+)
+
+Head = Callable[[Float[Tensor, "*places d_model"]], Float[Tensor, "*places logit"]]
+
+
+def class_heads(module: Any) -> list[Head]:
+    """Return the heads for classes that are tried.
+
+    One matrix (GPT-2, Llama); a head that reads one vector (BART, T5); a pooler and a matrix
+    (BERT) or a classifier of its own (RoBERTa, ELECTRA), which both read the first token; a layer
+    beside the classifier (DistilBERT).
+    """
+    return [
+        lambda x: module.score(x),
+        lambda x: module.classification_head(x),
+        lambda x: module.cls(module.base_model.pooler(x[:, None])),
+        lambda x: module.classifier(module.base_model.pooler(x[:, None])),
+        lambda x: module.classifier(x[:, None]),
+        lambda x: module.classifier(F.relu(module.pre_classifier(x))),
+    ]
+
+
+def masked_heads(module: Any) -> list[Head]:
+    """Return the heads for masked tokens that are tried.
+
+    One head (BERT, DeBERTa; RoBERTa; ALBERT), one part of it (BERT with both pretraining tasks),
+    or a transform and a matrix beside it (ELECTRA, ModernBERT, DistilBERT).
+    """
+    return [
+        lambda x: module.cls(x),
+        lambda x: module.lm_head(x),
+        lambda x: module.predictions(x),
+        lambda x: module.cls.predictions(x),
+        lambda x: module.generator_lm_head(module.generator_predictions(x)),
+        lambda x: module.decoder(module.head(x)),
+        lambda x: module.vocab_projector(
+            module.vocab_layer_norm(module.activation(module.vocab_transform(x)))
+        ),
+    ]
+
 
 SPAN = "span"
 ONE_TEXT = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
@@ -79,30 +125,33 @@ class MaskedLM(HeadReader):
     ) -> dict[str, Output]:
         row = streams["text"]
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
-        logits, known = answers[MASKED][list(positions)], dict(row.hidden)
+        logits, originals = answers[MASKED][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
         return {
             MASKED: MaskedToken(
-                "text", positions, tuple(known.get(i) for i in positions), logits, predicted
+                "text", positions, tuple(originals.get(i) for i in positions), logits, predicted
             )
         }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        """The text with its masks filled in."""
-        found, ids = outputs[MASKED], list(streams["text"].ids)
-        for position, best in zip(found.positions, found.logits.argmax(-1).tolist(), strict=True):
+        """Return the text with its masks filled in."""
+        masked, ids = cast(MaskedToken, outputs[MASKED]), list(streams["text"].ids)
+        for position, best in zip(masked.positions, masked.logits.argmax(-1).tolist(), strict=True):
             ids[position] = best
         return (
             tokenizer.decode(i for i in ids if not tokenizer.is_special(i))
-            if found.positions
+            if masked.positions
             else ""
         )
 
 
 class Classifier(HeadReader):
-    """One class for the whole row. `position` is of the token whose vector answers: 0, or −1 for the last."""
+    """One class for the whole row.
+
+    `position` is of the token whose vector answers: 0, or −1 for the last.
+    """
 
     fields = (ONE_TEXT, SECOND_TEXT)
     output_name = CLASSES
@@ -132,11 +181,11 @@ class Classifier(HeadReader):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[self.output_name].predicted
+        return cast(ClassProbabilities, outputs[self.output_name]).predicted
 
 
 class QuestionAnswering(HubModel):
-    """Where in a text the answer to a question stands."""
+    """A model that finds the answer to a question in a text."""
 
     fields = (
         Field("question", "text", before=OPENING, after=CLOSING, segment=0),
@@ -145,7 +194,7 @@ class QuestionAnswering(HubModel):
     what_it_answers = "where the answer to a question begins and ends"
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
-        if not tokenizer.frames:
+        if not frames_of(tokenizer):
             return [["3 4 5", "6 7 8 9"]]
         return [["Where is Mary?", "Mary went to the kitchen. John moved to the garden."]]
 
@@ -169,11 +218,62 @@ class QuestionAnswering(HubModel):
                 end,
                 first,
                 last,
-                row.text[row.offsets[first][0] : row.offsets[last][1]],
+                text_of(row, first, last),
             )
         }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[SPAN].text
+        return cast(Span, outputs[SPAN]).text
+
+
+TOKEN_CLASSES = "token classes"
+REPLACED = ("original", "replaced")  # by the sign of a discriminator's logit
+
+
+def text_of(row: Encoding, first: int, last: int) -> str:
+    """Return the text between two tokens of a row; empty if one of them is not in it."""
+    start, end = row.offsets[first], row.offsets[last]
+    return "" if start is None or end is None else row.text[start[0] : end[1]]
+
+
+class TokenClassifier(HubModel):
+    """A class for each token, as in named-entity recognition."""
+
+    fields = (ONE_TEXT, SECOND_TEXT)
+    what_it_answers = "a class of each token"
+
+    def __init__(self, *args: Any, names: Sequence[str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.names = tuple(names)
+
+    def answers_of(self, output: Any) -> Answers:
+        return {TOKEN_CLASSES: output.logits}
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        logits = answers[TOKEN_CLASSES][: len(streams["text"].ids)]
+        return {TOKEN_CLASSES: TokenClasses("text", self.names, logits)}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        """Return each token with its most probable class, as "Mary/PER sings/O"."""
+        row, classes = streams["text"], cast(TokenClasses, outputs[TOKEN_CLASSES]).predicted
+        pairs = zip(row.tokens, row.offsets, classes, strict=True)
+        return " ".join(f"{token}/{name}" for token, offset, name in pairs if offset is not None)
+
+
+class Discriminator(TokenClassifier):
+    """A model that tells the original tokens of a text from replaced ones (Clark et al.
+
+    2020), by one logit a token.
+    """
+
+    what_it_answers = "whether each token is the original one or was replaced"
+
+    def answers_of(self, output: Any) -> Answers:
+        """Return two logits from one: softmax of (0, z) is (1 − σ(z), σ(z))."""
+        return {TOKEN_CLASSES: torch.stack([torch.zeros_like(output.logits), output.logits], -1)}

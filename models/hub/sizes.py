@@ -1,13 +1,47 @@
-"""What the configuration, the module and the tokenizer of a folder say of its model's sizes and special tokens."""
+"""The sizes and special tokens of a third-party model."""
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from models.architectures.base import Family
 from models.errors import CheckpointError
-from models.hub.config import HubConfig
+
+
+@dataclass(frozen=True)
+class HubConfig:
+    """The sizes of somebody else's model, as its own configuration gives them."""
+
+    architecture: str  # the name of its class
+    vocab_size: int  # rows of its embedding; 0 where it has none
+    d_model: int
+    n_heads: int
+    n_layers: int
+    n_ctx: int  # longest text that is read here, in tokens
+    n_key_heads: int  # heads of k and v; fewer than n_heads where a group of heads shares one
+    dtype: str  # in which it runs; shown is float32
+    pad_id: int  # no token: what fills short rows up
+    start_id: int = -1  # −1: it has none
+    end_id: int = -1
+    end_ids: tuple[int, ...] = ()  # all that end a text, where there are several
+    first_id: int = -1  # the token that every text it writes begins with
+    last_id: int = -1  # the one that ends a text which is stopped for its length
+    fill_id: int = 0  # the token that stands in the place of pad_id when the model is asked
+    source: str = "Hugging Face"  # or "own module"
+    positions: str = (
+        "none"  # "learned" or "fixed": vectors of places that were seen to be looked up
+    )
+    gives_weights: bool = (
+        False  # its library returns finished weights, and calls no attention that can be recorded
+    )
+
+    @property
+    def family(self) -> Family:
+        return Family(f"{self.architecture} ({self.source})", 9999)
+
 
 LONGEST = 4096  # tokens of a text that are read here, however many a model reads
 MOST_LAYERS = 1024
@@ -18,8 +52,11 @@ _WIDTHS = re.compile(
 
 
 def check_settings(described: dict[str, Any], stored: int) -> None:
-    """Raises CheckpointError if config.json, as it was read, asks for more layers than any model has, or for a size above the
-    `stored` numbers of its weights; building such a model could take all memory and hours."""
+    """Raise CheckpointError for sizes in config.json that no model with these weights can have.
+
+    The number of layers is bounded, and every width by the `stored` numbers of the weights:
+    building a larger model could take all memory and hours.
+    """
     for key, value in described.items():
         if isinstance(value, dict):
             check_settings(value, stored)
@@ -34,23 +71,26 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
                 )
 
 
-def sizes_of(
-    name: str, module: nn.Module, config: Any, library: Any, gives_weights: bool
-) -> HubConfig:
+def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: bool) -> HubConfig:
+    """Return the sizes of a model of transformers.
+
+    Raises:
+        AttributeError, NotImplementedError: its configuration knows no attention heads.
+        CheckpointError: it reads no text at all.
+    """
     text = config.get_text_config(decoder=True)
     n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
     vocab_size = int(embedding.weight.shape[0])
-    said = vocab_size, getattr(module, "generation_config", None), text, config
-    whole = said[0], said[1], config  # the part for the decoder knows its class's default alone
-    start, begin, pad = (
-        next(iter(_special(f"{name}_token_id", *each)), -1)
-        for name, each in (("decoder_start", whole), ("bos", said), ("pad", said))
-    )
-    first, last = (
-        next(iter(_special(f"forced_{name}_token_id", *said[:2])), -1) for name in ("bos", "eos")
-    )
-    ends = _special("eos_token_id", *said)
-    end = ends[0] if ends else -1
+    written = getattr(module, "generation_config", None)
+    configs = written, text, config
+    # the part for the decoder knows its class's default alone
+    start = _first(_special("decoder_start_token_id", vocab_size, written, config))
+    begin = _first(_special("bos_token_id", vocab_size, *configs))
+    pad = _first(_special("pad_token_id", vocab_size, *configs))
+    first = _first(_special("forced_bos_token_id", vocab_size, written))
+    last = _first(_special("forced_eos_token_id", vocab_size, written))
+    ends = _special("eos_token_id", vocab_size, *configs)
+    end = _first(ends)
     return HubConfig(
         architecture=name,
         vocab_size=vocab_size,
@@ -71,31 +111,36 @@ def sizes_of(
     )
 
 
+def _first(ids: tuple[int, ...]) -> int:
+    return ids[0] if ids else -1
+
+
 def _special(name: str, vocab_size: int, *configs: Any) -> tuple[int, ...]:
-    """The ids of a special token, by the first of these that names one of the vocabulary; none where none does."""
+    """Return the ids of a special token from the first configuration that names a valid one."""
     values = [getattr(config, name, None) for config in configs]
     named = (value if isinstance(value, list) else [value] for value in values)
-    known = (tuple(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size) for ids in named)
-    return next(filter(None, known), ())
+    valid = (tuple(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size) for ids in named)
+    return next(filter(None, valid), ())
 
 
-def _n_ctx(text: Any, module: nn.Module, library: Any) -> int:
-    """The longest text: by the configuration, by the tokenizer, and of a table of positions that keeps rows for padding what is
-    left."""
-    said = getattr(text, "max_position_embeddings", None) or math.inf
-    said = said if said > 0 else math.inf
-    tables = [
-        m
-        for m in module.modules()
-        if isinstance(m, nn.Embedding) and m.num_embeddings == said and m.padding_idx is not None
-    ]
-    left = [
-        m.num_embeddings - m.padding_idx - 1
-        for m in tables
-        if m is not module.get_input_embeddings()
+def _n_ctx(text: Any, module: Any, library: Any) -> int:
+    """Return the longest text, in tokens.
+
+    The bounds are those of the configuration, of the tokenizer, and of a table of positions less
+    the rows that it keeps for padding. Raises CheckpointError for a length below 1.
+    """
+    by_config = getattr(text, "max_position_embeddings", None) or math.inf
+    by_config = by_config if by_config > 0 else math.inf
+    by_tables = [
+        table.num_embeddings - table.padding_idx - 1
+        for table in module.modules()
+        if isinstance(table, nn.Embedding)
+        and table is not module.get_input_embeddings()
+        and table.num_embeddings == by_config
+        and table.padding_idx is not None
     ]
     by_tokenizer = getattr(library, "model_max_length", None) or LONGEST
-    longest = int(min([said, LONGEST, by_tokenizer, *left]))
+    longest = int(min([by_config, LONGEST, by_tokenizer, *by_tables]))
     if longest < 1:
         raise CheckpointError(
             f"it reads at most {longest} tokens: model_max_length is {by_tokenizer}"

@@ -1,5 +1,7 @@
-"""The tokenizer of a Hugging Face folder, with the special tokens of its own template around each text; and, for a folder without
-one, token ids typed as numbers."""
+"""Tokenizers of Hugging Face folders, with the special tokens of their own templates.
+
+For a folder without a tokenizer, token ids are typed as numbers.
+"""
 
 from __future__ import annotations
 
@@ -25,31 +27,24 @@ FRAMES = (OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING)
 
 
 def special_ids_of(library: Any) -> dict[str, int]:
-    """Return the ids of the special tokens that a tokenizer of transformers has, by the names that Attnscope gives them."""
+    """Return the ids of a library tokenizer's special tokens, by the names used here."""
     named = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
     named["unknown"] = library.unk_token_id
     return {name: i for name, i in named.items() if i is not None}
 
 
-class HubTokenizer(Tokenizer):
-    """A tokenizer that transformers has read. `special_ids` are by the names that Attnscope gives them."""
+class LibraryTokenizer(Tokenizer):
+    """A tokenizer that transformers has read.
+
+    `frames` maps the places in its template (FRAMES) to the special tokens there; `special_ids`
+    are by the names that Attnscope gives them.
+    """
+
+    frames: dict[str, tuple[int, ...]]
 
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
-        self.backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(
-            library.backend_tokenizer.to_str()
-        )
-        self.backend.no_padding()
-        self.backend.no_truncation()
-        self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
-        self.backend.encode_special_tokens = (
-            True  # "<s>" typed in a text is four characters, not the start token
-        )
         self.special_ids = special_ids_of(library) | special_ids
         self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
-        self._of_bytes = '"ByteLevel"' in json.dumps(
-            json.loads(self.backend.to_str()).get("decoder")
-        )
-        self.frames = _frames(self.backend)
 
     @property
     def vocab_size(self) -> int:
@@ -61,11 +56,8 @@ class HubTokenizer(Tokenizer):
     def is_special(self, i: int) -> bool:
         return i in self._all_special or i == self.pad_id or i == self.start_id
 
-    @panics_named()
-    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        """The text's tokens, with what the template puts before and behind a text in its place. The mask token may be typed."""
-        mask = self.special("mask")
-        row = self._plain(text) if mask is None or mask[1] not in text else self._with_masks(text)
+    def _framed(self, row: Encoding, before: str, after: str) -> Encoding:
+        """Return a row with the special tokens that belong around it."""
         for i in reversed(self._frame(before)):
             row = framed(row, (i, self.token(i)), None)
         for i in self._frame(after):
@@ -77,8 +69,43 @@ class HubTokenizer(Tokenizer):
             return self.frames.get(name, ())
         return () if self.special_ids.get(name) is None else (self.special_ids[name],)
 
+
+def frames_of(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
+    """Return the places in a tokenizer's template; empty for one that reads typed ids."""
+    return tokenizer.frames if isinstance(tokenizer, LibraryTokenizer) else {}
+
+
+class HubTokenizer(LibraryTokenizer):
+    """A tokenizer that the library `tokenizers` carries out."""
+
+    def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
+        super().__init__(library, special_ids, vocab_size)
+        self.backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(
+            library.backend_tokenizer.to_str()
+        )
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        self.backend.encode_special_tokens = (
+            True  # "<s>" typed in a text is four characters, not the start token
+        )
+        self._of_bytes = '"ByteLevel"' in json.dumps(
+            json.loads(self.backend.to_str()).get("decoder")
+        )
+        self.frames = _frames(self.backend)
+
+    @panics_named()
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        """Return the text's tokens with the special tokens of the template around them.
+
+        The mask token may be typed.
+        """
+        mask = self.special("mask")
+        row = self._plain(text) if mask is None or mask[1] not in text else self._with_masks(text)
+        return self._framed(row, before, after)
+
     def _with_masks(self, text: str) -> Encoding:
-        """A text in which the mask token was typed."""
+        """Return the row of a text in which the mask token was typed."""
         raw = self._reading_specials.encode(text, add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
@@ -95,7 +122,7 @@ class HubTokenizer(Tokenizer):
         return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
 
     def token(self, i: int) -> str:
-        """A token as people read it; one that the tokenizer has not, because the embedding is larger, as its number."""
+        """Return a token in readable form; an id beyond the vocabulary as its number."""
         token = self.backend.id_to_token(int(i))
         if token is None:
             return "[pad]" if i == self.special_ids.get("pad") else f"[{int(i)}]"
@@ -108,9 +135,11 @@ class HubTokenizer(Tokenizer):
 
 
 def _frames(backend: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
-    """Return the special tokens that the template puts around one text and, in a pair, around the second.
+    """Return the special tokens around one text and, in a pair, around the second.
 
-    The second text has no frame if the template of a pair does not begin like that of one text alone."""
+    The second text has no frame if the template of a pair does not begin like that of one text
+    alone.
+    """
     (before, after), (first, between, last) = _template(backend, "a"), _template(backend, "a", "a")
     frames = {OPENING: before, CLOSING: after}
     if first == before and between[: len(after)] == after:
@@ -119,8 +148,11 @@ def _frames(backend: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
 
 
 def _template(backend: tokenizers.Tokenizer, *texts: str) -> list[tuple[int, ...]]:
-    """Return the special tokens before, between and after the texts; `backend` must not pad or truncate."""
-    encoded = backend.encode(*texts)
+    """Return the special tokens before, between and after the texts.
+
+    `backend` must neither pad nor truncate.
+    """
+    encoded = backend.encode(texts[0], texts[1] if len(texts) > 1 else None)
     gaps: list[tuple[int, ...]] = [() for _ in range(len(texts) + 1)]
     last = [
         max(i for i, text in enumerate(encoded.sequence_ids) if text == n)
@@ -138,7 +170,6 @@ class IdTokenizer(Tokenizer):
 
     def __init__(self, special_ids: dict[str, int], vocab_size: int) -> None:
         self.special_ids, self._size = special_ids, vocab_size
-        self.frames: dict[str, tuple[int, ...]] = {}
 
     @property
     def vocab_size(self) -> int:
@@ -148,7 +179,7 @@ class IdTokenizer(Tokenizer):
         return (i, self.token(i)) if (i := self.special_ids.get(name)) is not None else None
 
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        """Raises ValueError for what is no id of this model."""
+        """Return the row of typed ids. Raises ValueError for a word that is not an id."""
         ids, offsets, at = [], [], 0
         for word in text.replace(",", " ").split():
             start = text.index(word, at)

@@ -1,28 +1,218 @@
-"""Models of others that write: on behind a text, or another text."""
+"""Models with a decoder: writers with transformers' cache, and readers with two stacks."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from models.architectures.base import Architecture, Field
+from models.architectures.base import Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
-from models.hub.cache import of_library
-from models.hub.model import BACKWARDS, HubModel
-from models.hub.tokenizer import CLOSING, OPENING
-from models.hub.two_stacks import TwoStacks
+from models.hub.model import BACKWARDS, NUMBERS, HubModel
+from models.hub.readers import CLASSES, Classifier
+from models.hub.recording.context import ModuleCall, PassContext
+from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
 from models.layers.cache import Cache
-from models.layers.masks import Mask, Masks, padding
+from models.layers.masks import Mask, Masks, SiteKind, padding
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import ClassProbabilities, Numbers, Output
+
+SHIFTED = "decoder input"
+
+
+class TwoStacks(HubModel):
+    """An encoder and a decoder.
+
+    `kinds` are encoder self-attention, decoder self-attention and cross-attention, in this order.
+    """
+
+    @property
+    def reader(self) -> nn.Module:
+        return self.module.get_encoder()
+
+    def encode(
+        self, given: Int[Tensor, "batch n"], masks: Masks
+    ) -> Float[Tensor, "batch n d_model"]:
+        kind, n = self.kinds[0], given.shape[1]
+        padding_masks = {kind.key_stream: given != self.config.pad_id}
+        context = PassContext(
+            lambda frame: kind,
+            n,
+            0,
+            {kind.key_stream: n},
+            padding_masks,
+            self.groups,
+            self.token_table,
+        )
+        output = self._ask(self.reader, context, {"attentions": kind}, **self.row(given))
+        return output.last_hidden_state
+
+    def ask_decoder(
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n d_model"],
+        is_token: Bool[Tensor, "batch n"],
+        input_ids: Int[Tensor, "batch n"],
+        start: int = 0,
+        **inputs: Any,
+    ) -> Any:
+        """Return the module's output for a finished encoding; `is_token` is False at padding."""
+        from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
+
+        _, self_attention, cross = self.kinds
+        return self._ask(
+            self.module,
+            self._places(row, memory, is_token, start),
+            {"decoder_attentions": self_attention, "cross_attentions": cross},
+            input_ids=input_ids,
+            encoder_outputs=Memory(last_hidden_state=memory),  # has the fields of every encoder
+            decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
+            **inputs,
+            **({} if bool(is_token.all()) else {"attention_mask": is_token.long()}),
+        )
+
+    def _places(self, row: Tensor, memory: Tensor, is_token: Tensor, start: int) -> PassContext:
+        _, self_attention, cross = self.kinds
+
+        def kind(frame: ModuleCall) -> SiteKind:
+            """Return cross-attention for a module that was given the encoder's output."""
+            return cross if any(t is memory for t in frame.inputs) else self_attention
+
+        read, written = self.streams
+        padding = {} if start else {written: row != self.config.pad_id}
+        return PassContext(
+            kind,
+            row.shape[1],
+            start,
+            {read: memory.shape[1], written: start + row.shape[1]},
+            {read: is_token, **padding},
+            self.groups,
+            self.token_table,
+        )
+
+
+class TwoStackReader(TwoStacks):
+    """A model whose decoder reads the encoder's text, shifted by one token, and makes vectors."""
+
+    streams = ("text", SHIFTED)
+    kinds = (
+        SiteKind("encoder_self", "encoder", "self", "text", "text"),
+        SiteKind("decoder_self", "decoder", "self", SHIFTED, SHIFTED),
+        SiteKind("cross", "decoder", "cross", SHIFTED, "text"),
+    )
+
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the rows with the decoder's: the start token, then all tokens but the last."""
+        row = streams["text"]
+        ids = (self.config.start_id, *row.ids[:-1])
+        shifted = Encoding(row.text, ids, tokenizer.tokens(ids), (None, *row.offsets[:-1]))
+        return {**streams, SHIFTED: shifted}
+
+    def forward(self, text: Int[Tensor, "batch n"], shifted: Int[Tensor, "batch n"]) -> Answers:
+        ids, is_token = self.row(text)["input_ids"], text != self.config.pad_id
+        output = self.ask_decoder(shifted, self.encode(text, {}), is_token, ids, use_cache=False)
+        return self.answers_of(output)
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        vectors = answers[NUMBERS][: len(streams[SHIFTED].ids)]
+        return {NUMBERS: Numbers(SHIFTED, tuple(vectors.shape))}
+
+
+class TwoStackClassifier(TwoStackReader, Classifier):
+    """A class of the text, read from the decoder's state at the end token."""
+
+    fields = (
+        Field("text", "text", before=OPENING, after=CLOSING, closing="end"),
+        Field("second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING),
+    )
+
+    def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
+        """Return rows that end with the end token, from whose state the class is read."""
+        ended = ids.clone()
+        ended[:, -1] = max(0, self.config.end_id)
+        return (ended, ended)
+
+    answers_of, answer = Classifier.answers_of, Classifier.answer
+
+    @property
+    def read_stream(self) -> str:
+        return SHIFTED if self.head else ""
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        last = len(streams[SHIFTED].ids) - 1
+        return {CLASSES: ClassProbabilities(SHIFTED, last, self.names, answers[CLASSES])}
+
+
+def is_two_stacks(module: nn.Module) -> bool:
+    """Report whether a module takes a row for a decoder besides its input."""
+    return "decoder_input_ids" in inspect.signature(module.forward).parameters
+
+
+_PATH = "library"
+
+
+class LibraryCache:
+    """The cache of one decoding run, in transformers' form."""
+
+    def __init__(self, past: Any) -> None:
+        self.past = past
+
+    def cut(self, n: int) -> None:
+        """Forget all positions of the written stream but the first n."""
+        self.past.crop(-(self.past.get_seq_length() - n))
+
+    def reorder(self, rows: Int[Tensor, " batch"]) -> None:
+        """Keep these batch rows, in this order."""
+        self.past.reorder_cache(rows)
+
+
+def of_library(cache: Cache, config: Any, crosses: bool = False) -> LibraryCache:
+    """Return the library's cache inside ours, made at the first call.
+
+    For a decoder that `crosses` to a source it has the keys of both attentions.
+    """
+    return cache.foreign(_PATH, lambda: LibraryCache(_library_cache(config, crosses)))
+
+
+def _library_cache(config: Any, crosses: bool) -> Any:
+    from transformers import DynamicCache, EncoderDecoderCache
+
+    past = DynamicCache(config=config)
+    past.layers = [_without_window(layer) for layer in past.layers]
+    return EncoderDecoderCache(past, DynamicCache()) if crosses else past
+
+
+def _without_window(layer: Any) -> Any:
+    """Return a cache layer that stores all keys: masks hide those outside a window."""
+    from transformers import cache_utils
+
+    if isinstance(layer, cache_utils.LinearAttentionAndSlidingWindowAttentionLayer):
+        return cache_utils.LinearAttentionAndFullAttentionLayer(layer.number_of_states)
+    return (
+        cache_utils.DynamicLayer()
+        if isinstance(layer, cache_utils.DynamicSlidingWindowLayer)
+        else layer
+    )
 
 
 class CausalLM(HubModel):
-    """Every token is predicted from those before it."""
+    """A language model, which predicts each token from those before it."""
 
     fields = (Field("text", "text", before=OPENING), Field("continuation", "text", optional=True))
     writes = "text"
     kinds = (BACKWARDS,)
     what_it_answers = "the next token, and it goes on with a text"
+    uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
 
     def forward(
         self, text: Int[Tensor, "batch n"], masks: Masks | None = None
@@ -52,8 +242,23 @@ class CausalLM(HubModel):
             {} if cache is None else {"past_key_values": of_library(cache, self.module.config).past}
         )
         return self.ask(
-            self.places(row, start), **self.row(row), **past, use_cache=cache is not None
+            self.pass_context(row, start),
+            **self.row(row),
+            **self._positions(row, start),
+            **past,
+            use_cache=cache is not None,
         ).logits
+
+    def _positions(self, row: Int[Tensor, "batch m"], start: int) -> dict[str, Tensor]:
+        """Return a row's positions as single cached steps number them, if the module does not.
+
+        The uncounted token is at its own number, and every other after all that come before it.
+        """
+        if self.uncounted is None:
+            return {}
+        first = self.uncounted + 1 + start
+        counted = torch.arange(first, first + row.shape[1], device=row.device).expand_as(row)
+        return {"position_ids": counted.masked_fill(row == self.uncounted, self.uncounted)}
 
     def longest(self, n_given: int) -> int:
         return min(self.config.n_ctx - n_given, 50)
@@ -85,7 +290,7 @@ class EncoderDecoderLM(TwoStacks):
     def written_masks(
         self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """What of the source is padding; the rest is the model's own."""
+        """Return the source's padding; the rest of the mask is the model's own."""
         return {CROSS.name: Mask([padding(given, self.config.pad_id)], start)}
 
     def decode(
@@ -96,15 +301,15 @@ class EncoderDecoderLM(TwoStacks):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        known = _known(masks)
+        is_token = _known(masks)
         past = (
             {}
             if cache is None
             else {"past_key_values": of_library(cache, self.module.config, crosses=True).past}
         )
-        unread = known.long()  # FSMT makes its look-ahead mask only where it is given some ids
+        unread = is_token.long()  # FSMT makes its look-ahead mask only where it is given some ids
         return self.ask_decoder(
-            row, memory, known, unread, start, **past, use_cache=cache is not None
+            row, memory, is_token, unread, start, **past, use_cache=cache is not None
         ).logits
 
     def longest(self, n_given: int) -> int:
@@ -114,5 +319,5 @@ class EncoderDecoderLM(TwoStacks):
 
 
 def _known(masks: Masks) -> Bool[Tensor, "batch n"]:
-    """Where the source has tokens."""
+    """Return True at the source's tokens, False at its padding."""
     return masks[CROSS.name].layers[0].allowed[:, 0, 0]

@@ -1,7 +1,7 @@
-"""Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V and its multi-head form (Vaswani et al. 2017, eq. 1 and §3.2.2).
+"""Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V and its multi-head form.
 
-The functions of `models/layers/similarity.py` are the readable route to the weights; the module runs torch's fused kernel.
-Tests hold one against the other.
+Vaswani et al. 2017, eq. 1 and §3.2.2. The functions of `models/layers/similarity.py` are the
+readable route to the weights; the module runs torch's fused kernel. Tests compare the two.
 """
 
 from jaxtyping import Float
@@ -12,12 +12,15 @@ from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import Placed, tap
 from models.trace.attend import attend
-from models.trace.deferred import Product
+from models.trace.lazy import LazyLinear
 
 
 class MultiHeadAttention(Placed):
-    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` says where Q, K and V come from;
-    `similarity` is one of models.layers.similarity.SIMILARITIES."""
+    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O.
+
+    `kind` says where Q, K and V come from; `similarity` is one of
+    models.layers.similarity.SIMILARITIES.
+    """
 
     path = "attention"
 
@@ -39,7 +42,7 @@ class MultiHeadAttention(Placed):
 
     @property
     def projections(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """W_Q W_K W_V W_O → (weight, bias), without gradients."""
+        """(weight, bias) of W_Q W_K W_V W_O, without gradients."""
         layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
         return {
             name: (layer.weight.detach(), layer.bias.detach()) for name, layer in layers.items()
@@ -52,7 +55,7 @@ class MultiHeadAttention(Placed):
         mask: Mask,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Queries from x, keys and values from memory (x itself in self-attention)."""
+        """Attend from x to memory (x itself in self-attention)."""
         q, k, v = self._projected(x, memory, cache)  # (batch, head, query or key, d_head)
         out = attend(
             self.kind, self.path, q, k, v, mask,
@@ -70,16 +73,17 @@ class MultiHeadAttention(Placed):
             self.kind.query_stream,
             "d_model",
             "Concat(head_out)·W_O",
-            lambda: Product.of(self.W_O, joined),
+            lambda: LazyLinear.of(self.W_O, joined),
         )
 
     def _projected(
         self, x: Tensor, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q of the new positions, k and v of all: from the cache, what a run has of them already."""
+        """Return q of the new positions, and k and v of all, earlier ones from the cache."""
         q = self._split(self.W_Q(x))
         if self.kind.role == "cross" and cache is not None and self.path in cache:
-            return q, *cache.get(self.path)
+            k, v = cache.get(self.path)
+            return q, k, v
         k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
         if cache is None:
             return q, k, v

@@ -1,8 +1,8 @@
-"""The parts of a Transformer: feed-forward, Add & Norm, layers with and without cross-attention, the stack of them (Vaswani et
-al. 2017, §3.1)."""
+"""Parts of a Transformer: feed-forward, Add & Norm, layers, stacks (Vaswani et al. 2017, §3.1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,10 @@ from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import Placed, tap
-from models.trace.deferred import Product
+from models.trace.lazy import LazyLinear
 
-# name → what comes between W₁ and W₂, and its formula. GELU is x·Φ(x), by erf or by its tanh form (Hendrycks & Gimpel 2016)
+# name → function between W₁ and W₂, and its formula. GELU is x·Φ(x), by erf or in its tanh form
+# (Hendrycks & Gimpel 2016)
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "relu": (torch.relu, "max(0, ff_pre)"),
     "gelu": (F.gelu, "ff_pre·Φ(ff_pre)"),
@@ -31,15 +32,15 @@ FUNCTIONS = {name: function for name, (function, _) in ACTIVATIONS.items()} | {"
 
 @cache
 def lowest(activation: str) -> float:
-    """The least value that one of FUNCTIONS takes, to 8 digits: 0 for ReLU, below 0 for the others."""
+    """Return the lowest value of one of FUNCTIONS to 8 digits, 0 for ReLU."""
     return float(FUNCTIONS[activation](torch.linspace(-8, 0, 800_001, dtype=torch.float64)).min())
 
 
-NORMAL_STD = 0.02  # of matrices that begin "normal"
+NORMAL_STD = 0.02  # of matrices initialised "normal"
 
 
 class FeedForward(Placed):
-    """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), the same at every position; with another activation of ACTIVATIONS if asked."""
+    """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), or with another of ACTIVATIONS."""
 
     path = "ff"
 
@@ -59,29 +60,33 @@ class FeedForward(Placed):
     def forward(
         self, x: Float[Tensor, "batch n d_model"], mark: str = ""
     ) -> Float[Tensor, "batch n d_model"]:
-        """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
+        """Apply it; `mark` is a prefix of the recorded names for a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
-        made: list[Product] = []  # ff_post's cause, which ff_out's is made of
+        lazy: list[LazyLinear] = []  # lazy ff_post, the input of lazy ff_out
 
-        def post() -> Product:
-            made.append(Product.of(self.W_1, x, activate))
-            return made[0]
+        def post() -> LazyLinear:
+            lazy.append(LazyLinear.of(self.W_1, x, activate))
+            return lazy[0]
 
         ff_pre = tap(
             self.path, f"{mark}ff_pre", self.W_1(x), self.stream, "d_ff",
-            "x·W₁ + b₁", lambda: Product.of(self.W_1, x),
+            "x·W₁ + b₁", lambda: LazyLinear.of(self.W_1, x),
         )  # (batch, n, d_ff)  # fmt: skip
         ff_post = tap(
             self.path, f"{mark}ff_post", activate(ff_pre), self.stream, "d_ff", formula, post
         )  # (batch, n, d_ff)  # fmt: skip
         return tap(
             self.path, f"{mark}ff_out", self.W_2(ff_post), self.stream, "d_model",
-            "ff_post·W₂ + b₂", lambda: Product.of(self.W_2, made[0]),
+            "ff_post·W₂ + b₂", lambda: LazyLinear.of(self.W_2, lazy[0]),
         )  # (batch, n, d_model)  # fmt: skip
 
 
 class AddNorm(Placed):
-    """Post-LN, the paper's: LayerNorm(x + Sublayer(x)). Pre-LN: x + Sublayer(LayerNorm(x)) (Xiong et al. 2020)."""
+    """Residual connection and LayerNorm.
+
+    Post-LN, the paper's: LayerNorm(x + Sublayer(x)). Pre-LN: x + Sublayer(LayerNorm(x)) (Xiong et
+    al. 2020).
+    """
 
     path = "add_norm"
 
@@ -96,7 +101,9 @@ class AddNorm(Placed):
         self.layer_norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "batch n d_model"]:
         if self.norm == "pre":
             normed = self.layer_norm(x)
             normed = tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
@@ -104,14 +111,13 @@ class AddNorm(Placed):
         return self.layer_norm(x + self._dropped(sublayer(x)))
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return (
-            self.dropout(x) if self.training else x
-        )  # nine calls a step of decoding that would do nothing
+        # saves a decoding step nine calls that do nothing
+        return self.dropout(x) if self.training else x
 
     def around(
         self, path: str, role: str, out: str, before: str, after: str, activation: str = ""
     ) -> Sublayer:
-        """The sublayer of this path and role, with what the run records of it: its own `out`, and its layer's stream."""
+        """Declare the sublayer of this path and role, with the names that a run records."""
         layer = path.rpartition(".")[0]
         normed = f"{self.path}.normed" if self.norm == "pre" else ""
         return Sublayer(
@@ -129,7 +135,10 @@ class AddNorm(Placed):
 
 
 class SelfLayer(Placed):
-    """Self-attention of one kind, then feed-forward, each inside Add & Norm: a layer of an encoder, or of a decoder alone."""
+    """Self-attention of one kind, then feed-forward, each inside Add & Norm.
+
+    A layer of an encoder, or of a decoder without cross-attention.
+    """
 
     path = "layers.0"
 
@@ -181,7 +190,7 @@ class SelfLayer(Placed):
 
 
 class CrossLayer(Placed):
-    """Masked self-attention, cross-attention to the encoder's output, then feed-forward, each inside Add & Norm."""
+    """Masked self-attention, cross-attention and feed-forward, each inside Add & Norm."""
 
     path = "layers.0"
 
@@ -254,13 +263,14 @@ class CrossLayer(Placed):
 
 
 class Stack(nn.Module):
-    """N layers, and under pre-LN a last LayerNorm.
+    """N layers and, under pre-LN, a last LayerNorm.
 
-    Under init "scaled" the last matrix of each of the stack's n sublayers, W_O or W_2, begins 1/√n times as large (Radford
-    et al. 2019, §2.3): what a token is then outweighs what its neighbours have in common, and the positions of a sentence
-    stay apart while the learning rate rises. Under "normal" every matrix begins N(0, 0.02²) (Radford et al. 2018, §4.1; Devlin
-    et al. 2019): what a layer adds is small at first, and Adam, whose steps are as large whatever a weight's size, turns
-    small weights sooner."""
+    Init "scaled": the last matrix of each of the stack's n sublayers, W_O or W_2, starts 1/√n times
+    as large (Radford et al. 2019, §2.3). A token's own vector then outweighs what its neighbours
+    share, and positions stay distinguishable while the learning rate rises. Init "normal": every
+    matrix starts N(0, 0.02²) (Radford et al. 2018, §4.1; Devlin et al. 2019). Layers add little at
+    first, and Adam, whose steps do not depend on a weight's size, turns small weights sooner.
+    """
 
     def __init__(
         self,
@@ -291,12 +301,15 @@ class Stack(nn.Module):
         for matrix in matrices:
             matrix *= len(matrices) ** -0.5
 
-    def forward(self, x: Tensor, *rest: object) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], *rest: object
+    ) -> Float[Tensor, "batch n d_model"]:
         for layer in self.layers:
             x = layer(x, *rest)
         return self.last_norm(x)
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
-        """Those of its layers, from the first to the last."""
-        return tuple(sublayer for layer in self.layers for sublayer in layer.sublayers)
+        """Sublayers of its layers, from first to last."""
+        layers = cast(Iterable[SelfLayer | CrossLayer], self.layers)
+        return tuple(sublayer for layer in layers for sublayer in layer.sublayers)

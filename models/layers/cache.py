@@ -1,31 +1,35 @@
-"""What one decoding run keeps of its past, so that a step computes only what is new."""
+"""Keys, values and recurrent states of a decoding run, so that a step computes only what is new."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
+from jaxtyping import Float, Int
 from torch import Tensor
 
-LEAST_ROOM = 32  # positions; a cache that is full doubles its room
+LEAST_ROOM = 32  # positions; a full cache doubles its room
 
 
 @runtime_checkable
-class Other(Protocol):
-    """A cache of another library's, which goes along with ours."""
+class ForeignCache(Protocol):
+    """A cache of another library, kept in step with ours."""
 
     def cut(self, n: int) -> None: ...
-    def reorder(self, rows: Tensor) -> None: ...
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None: ...
 
 
-AnOther = TypeVar("AnOther", bound=Other)
+AnyForeignCache = TypeVar("AnyForeignCache", bound=ForeignCache)
 
 
 class Cache:
-    """What one decoding run keeps, by the path of the module that made it: keys and values, or an RNN's state, the batch first."""
+    """The past of one decoding run, by the path of the module that stores it.
+
+    An entry is keys and values, or the state of an RNN, batch first.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Tensor, ...]] = {}
         self._growing: dict[str, _Growing] = {}
-        self._others: dict[str, Other] = {}
+        self._foreign: dict[str, ForeignCache] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._kept or path in self._growing
@@ -34,40 +38,48 @@ class Cache:
         return self._growing[path].filled() if path in self._growing else self._kept[path]
 
     def put(self, path: str, *tensors: Tensor) -> None:
-        """Keep these instead of what was kept there before."""
+        """Store these tensors in place of earlier ones."""
         self._kept[path] = tensors
 
-    def append(self, path: str, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the new positions' keys and values; returns all of them, (batch, head, key, d_head)."""
+    def append(
+        self,
+        path: str,
+        k: Float[Tensor, "batch head new d_head"],
+        v: Float[Tensor, "batch head new d_head"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        """Add keys and values of new positions; return those of all positions."""
         if path not in self._growing:
             self._growing[path] = _Growing(k)
         return self._growing[path].append(k, v)
 
-    def other(self, path: str, make: Callable[[], AnOther]) -> AnOther:
-        """Another library's cache of this run, made at the first call."""
-        if path not in self._others:
-            self._others[path] = make()
-        return self._others[path]
+    def foreign(self, path: str, make: Callable[[], AnyForeignCache]) -> AnyForeignCache:
+        """Return another library's cache of this run, made at the first call."""
+        if path not in self._foreign:
+            self._foreign[path] = make()
+        return cast(AnyForeignCache, self._foreign[path])
 
     def cut(self, n: int) -> None:
-        """Forget the keys and values of all target positions but the first n; a recurrent state has no way back."""
+        """Forget all target positions but the first n; a recurrent state cannot be cut."""
         for growing in self._growing.values():
             growing.n = n
-        for other in self._others.values():
-            other.cut(n)
+        for foreign in self._foreign.values():
+            foreign.cut(n)
 
-    def reorder(self, rows: Tensor) -> None:
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these batch rows, in this order (beam search)."""
         self._kept = {path: tuple(t[rows] for t in tensors) for path, tensors in self._kept.items()}
         for growing in self._growing.values():
             growing.reorder(rows)
-        for other in self._others.values():
-            other.reorder(rows)
+        for foreign in self._foreign.values():
+            foreign.reorder(rows)
 
 
 class _Growing:
-    """Keys and values of n positions, in tensors with room for more: a new position is written behind the others, and none of
-    these is copied or, until the run goes back, written again."""
+    """Keys and values of n positions, in tensors with room for more.
+
+    New positions are written after the others, which are neither copied nor, until the run is cut,
+    overwritten.
+    """
 
     def __init__(self, like: Tensor) -> None:
         self.n = 0

@@ -1,22 +1,24 @@
-"""Dropout (Srivastava et al. 2014), quick on a processor."""
+"""Dropout (Srivastava et al. 2014), fast on a CPU."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-STEPS = 2**16  # a probability is a whole number of these parts: 16 bits decide over each number
+STEPS = 2**16  # resolution of a probability: 16 random bits per element
 
 
 class Dropout(nn.Module):
-    """While training, each number becomes 0 with probability p and the others grow to match; at other times nothing changes.
+    """Dropout: in training, each element becomes 0 with probability p and the rest are scaled up.
 
-    torch's own draws a random number for each of them, which takes as long as a matrix product of the same size; here four
-    share the 64 bits of one."""
+    torch's own draws a random number for each element, which takes as long as a matrix product of
+    the same size; here four elements share the 64 bits of one.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or not self.p:
             return x
         if x.device.type != "cpu":
@@ -25,13 +27,13 @@ class Dropout(nn.Module):
 
 
 def keep_mask(shape: torch.Size, p: float) -> Tensor:
-    """0 with probability p, to 1/65,536, else what makes the mean 1; by torch's generator."""
+    """Return 0 with probability p (to 1/65,536), else the number that makes the mean 1.
+
+    It draws from torch's default generator.
+    """
     n, dropped = shape.numel(), round(p * STEPS)
-    bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(
-        -(2**63), None
-    )  # all 64 bits, four numbers of 16
-    drawn = bits.view(torch.int16)[:n].view(shape).float()
-    least = (
-        dropped - STEPS // 2
-    )  # of those that stay; they are whole numbers, so that one less is 0 and no more
+    bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
+    drawn = bits.view(torch.int16)[:n].view(shape).float()  # four numbers of 16 bits each
+    # the smallest number that stays; whole numbers below it are clamped to 0
+    least = dropped - STEPS // 2
     return drawn.sub_(least - 1).clamp_(0, 1).mul_(STEPS / (STEPS - dropped))

@@ -1,4 +1,4 @@
-"""Masks as named layers, so that a blocked cell can say who blocked it.
+"""Masks as named layers, so that a blocked cell can name what blocks it.
 
 A mask is boolean, True = may attend. The mask of a site is the intersection of its layers.
 """
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 ORDER = "factorisation order"
 DRAWN = "drawn by hand"
-LARGEST_ADDED = 2**15  # cells, 128 kB as numbers
+LARGEST_ADDED = 2**15  # cells of a stored additive mask (128 kB)
 
 
 @dataclass(frozen=True)
 class SiteKind:
-    """What the attentions that share one mask have in common. An architecture declares its kinds."""
+    """The common properties of attentions that share one mask, declared by the architecture."""
 
     name: str  # of their mask, unique in the model
     stack: str  # "encoder" or "decoder"
-    role: str  # of ROLES, or another: the model says what it is for
-    query_stream: str  # the stream whose tokens ask
-    key_stream: str  # the stream that is read
-    title: str = ""  # by default one made from stack, role and streams
-    short: str = ""  # the title where there is little room
+    role: str  # one of ROLES, or a role of the model's own
+    query_stream: str  # stream of the queries
+    key_stream: str  # stream of the keys
+    title: str = ""  # default: made from stack, role and streams
+    short: str = ""  # short form of the title
 
     def __post_init__(self) -> None:
         title, short = _TITLES.get((self.stack, self.role)) or _generic_title(self)
@@ -41,8 +41,8 @@ class SiteKind:
         return self.query_stream != self.key_stream
 
 
-# self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1);
-# content and query: XLNet's two streams of states, of which the second may not see the token it stands for
+# self: within a stream; cross: between streams; alignment: Bahdanau's, with the state s(i−1) as
+# query; content and query: XLNet's two streams of states, the second blind to its own token
 ROLES = ("self", "cross", "alignment", "content", "query")
 
 # (stack, role) → title and short title
@@ -67,19 +67,25 @@ def _generic_title(kind: SiteKind) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class MaskLayer:
-    """One reason to forbid attention. `allowed` broadcasts to (batch, head, query, key); True = may attend."""
+    """One reason to block attention.
+
+    `allowed` broadcasts to (batch, head, query, key); True = may attend.
+    """
 
     name: str
     allowed: Bool[Tensor, "#batch #head #query #key"]
 
     @cached_property
     def blocks(self) -> bool:
-        """Return True if it forbids anything."""
+        """True if it blocks anything."""
         return not self.allowed.all()
 
 
 class _Padding(MaskLayer):
-    """Its tensor is made when it is read: a run that writes asks at each step whether there is padding, and mostly none is."""
+    """A padding layer whose tensor is built when read: most decoding steps have no padding."""
+
+    ids: Int[Tensor, "batch key"]
+    pad_id: int
 
     def __init__(self, ids: Int[Tensor, "batch key"], pad_id: int) -> None:
         vars(self).update(name=PADDING, ids=ids, pad_id=pad_id)
@@ -94,32 +100,42 @@ class _Padding(MaskLayer):
 
 
 class Mask:
-    """The layers of one attention site, and their union of prohibitions. Its first query stands at position `start`, which is
-    above 0 where earlier positions come from a cache."""
+    """The layers of one attention site and the intersection of what they allow.
+
+    `start` is the position of the first query, above 0 if earlier positions come from a cache.
+    """
 
     def __init__(self, layers: Iterable[MaskLayer] = (), start: int = 0) -> None:
         self.layers = tuple(layers)
         self.start = start
 
     @cached_property
-    def allowed(self) -> Tensor | None:
-        """Where every layer allows attention, still in broadcast shape; None if there is no layer."""
-        return _together(self.layers)
+    def allowed(self) -> Bool[Tensor, "#batch #head #query #key"] | None:
+        """Cells that all layers allow, in broadcast shape; None without layers."""
+        return _intersection(self.layers)
 
     @cached_property
-    def blocking(self) -> Tensor | None:
-        """The same of the layers that forbid anything, or None if none does: the fused kernel is quicker without a mask."""
-        return _together(layer for layer in self.layers if layer.blocks)
+    def blocking(self) -> Bool[Tensor, "#batch #head #query #key"] | None:
+        """The intersection of the layers that block anything, None if none does.
+
+        The fused kernel is faster without a mask.
+        """
+        return _intersection(layer for layer in self.layers if layer.blocks)
 
     @cached_property
-    def _additive(self) -> Tensor:
-        return torch.zeros(self.blocking.shape, device=self.blocking.device).masked_fill_(
-            ~self.blocking, -torch.inf
+    def _additive(self) -> Float[Tensor, "#batch #head #query #key"]:
+        blocking = self.blocking
+        if blocking is None:
+            raise RuntimeError("a mask that blocks nothing has no additive form")
+        return torch.zeros(blocking.shape, device=blocking.device).masked_fill_(
+            ~blocking, -torch.inf
         )
 
     def additive(self, dtype: torch.dtype) -> Tensor | None:
-        """`blocking` as what is added to the scores, 0 or −∞, made once for all layers; a large one as it is, because the fused
-        kernel makes its own and lets go of it."""
+        """Return `blocking` as 0 or −∞ to add to the scores, made once for all layers.
+
+        A large mask stays boolean: the fused kernel converts it, and frees the result.
+        """
         if self.blocking is None or self.blocking.numel() > LARGEST_ADDED:
             return self.blocking
         return self._additive.to(dtype)
@@ -127,23 +143,26 @@ class Mask:
     def expanded(
         self, batch: int, head: int | None, n_query: int, n_key: int
     ) -> Bool[Tensor, "*#head query key"]:
-        """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
+        """Return the mask of one batch row and one head (None: all heads), without broadcasting."""
         if self.allowed is None:
             return torch.ones(n_query, n_key, dtype=torch.bool)
-        return _cut(self.allowed, batch, head, n_query, n_key)
+        return _slice(self.allowed, batch, head, n_query, n_key)
 
     def blocked_by(
         self, query: int, key: int, n_query: int, n_key: int, batch: int = 0, head: int = 0
     ) -> list[str]:
-        """Names of the layers that forbid `query` to see `key`; empty if the cell is allowed."""
+        """Return the names of the layers that block this cell; empty if it is allowed."""
         return [
             layer.name
             for layer in self.layers
-            if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
+            if not _slice(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
     def row(self, batch: int, n_query: int, n_key: int) -> "Mask":
-        """The mask of one batch row for its first queries and keys, on the CPU; the batch axis stays, of size 1."""
+        """Return the mask of one batch row for its first queries and keys, on the CPU.
+
+        The batch axis stays, of size 1.
+        """
         return Mask(
             (
                 MaskLayer(
@@ -158,15 +177,15 @@ class Mask:
         )
 
 
-Masks = Mapping[str, Mask]  # name of a SiteKind → its mask; no entry, no such attention
+Masks = Mapping[str, Mask]  # by the name of a SiteKind; no entry: no such attention
 
 
-def _together(layers: Iterable[MaskLayer]) -> Tensor | None:
+def _intersection(layers: Iterable[MaskLayer]) -> Tensor | None:
     allowed = [layer.allowed for layer in layers]
     return reduce(torch.logical_and, allowed) if allowed else None
 
 
-def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:
+def _slice(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:
     row = allowed[min(batch, allowed.shape[0] - 1)]
     if head is not None:
         row = row[min(head, row.shape[0] - 1)]
@@ -174,12 +193,15 @@ def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int
 
 
 def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:
-    """No query may see a padding token."""
+    """Block padding tokens for all queries."""
     return _Padding(ids, pad_id)
 
 
 def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> MaskLayer:
-    """Query i sees keys 0 … i, counted from the end when keys come from a cache (Vaswani et al. 2017, §3.2.3)."""
+    """Block keys after the query (Vaswani et al. 2017, §3.2.3).
+
+    With cached keys the queries are the last positions.
+    """
     if n_query == 1:
         return _nothing_ahead(device)
     ones = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
@@ -188,18 +210,21 @@ def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> 
 
 @cache
 def _nothing_ahead(device: torch.device | None) -> MaskLayer:
-    """The look-ahead mask of the last query alone, made once: while a run writes it would be made at every step."""
-    with torch.inference_mode(False):  # it may be read anywhere
+    """Return the look-ahead mask of the last query, built once for all decoding steps."""
+    with torch.inference_mode(False):  # it may be used outside inference mode
         return MaskLayer(LOOK_AHEAD, torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device))
 
 
 def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
-    """A query sees the keys that come before it in a factorisation order, and its own token if `itself` (Yang et al. 2019,
-    fig. 1); `rank` is when the token at each position is predicted."""
+    """Allow keys that come before the query in a factorisation order (Yang et al. 2019, fig. 1).
+
+    `rank` is the step at which the token at each position is predicted; `itself` allows the query's
+    own token too.
+    """
     query, key = rank[:, None, :, None], rank[:, None, None, :]
     return MaskLayer(ORDER, key <= query if itself else key < query)
 
 
-def hand_drawn(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
-    """Cells a person forbade (False) or left (True)."""
+def custom_layer(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
+    """Return the layer of the cells that a person blocked (False)."""
     return MaskLayer(DRAWN, allowed[None, None])

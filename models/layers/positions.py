@@ -1,18 +1,22 @@
-"""Where a token stands: sinusoidal (Vaswani et al. 2017, §3.5), learned, or none; and two misprints of the formula."""
+"""Position vectors: sinusoidal (Vaswani et al. 2017, §3.5), learned, or none; and two misprints."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-# the paper's; printed with 2ⁱ where 2i should stand; printed with sin twice, the second time with 2i+1
+# the paper's; a misprint with 2ⁱ for 2i; a misprint with sin twice, the second time with 2i+1
 FORMULAS = ("paper", "2^i", "sin-sin")
 
 
 def exponents(formula: str, d_model: int) -> Float[Tensor, "d_model"]:
-    """e of each dimension j in PE(pos, j) = sin or cos of pos / 10000^e, in float64; i = j // 2 counts pairs.
+    """Return e of each dimension j in PE(pos, j) = sin or cos of pos / 10000^e, in float64.
 
-    "paper": 2i/d_model. "2^i": 2^i/d_model. "sin-sin": 2i/d_model for even j, (2i+1)/d_model for odd j.
-    Raises ValueError for another name."""
+    With i = j // 2: "paper" is 2i/d_model; "2^i" is 2^i/d_model; "sin-sin" is 2i/d_model for even j
+    and (2i+1)/d_model for odd j.
+
+    Raises:
+        ValueError: the formula is not one of FORMULAS.
+    """
     j = torch.arange(d_model, dtype=torch.float64)
     pair = (j / 2).floor()
     if formula == "paper":
@@ -25,12 +29,15 @@ def exponents(formula: str, d_model: int) -> Float[Tensor, "d_model"]:
 
 
 def wavelengths(formula: str, d_model: int) -> Float[Tensor, "d_model"]:
-    """How many positions each dimension takes for one full turn: 2π·10000^e; infinite where that overflows."""
+    """Return the number of positions per full turn of each dimension: 2π·10000^e, or infinity."""
     return 2 * torch.pi * 10000 ** exponents(formula, d_model)
 
 
 def formula_table(formula: str, n_ctx: int, d_model: int) -> Float[Tensor, "n_ctx d_model"]:
-    """PE(pos, j) by one of FORMULAS, in float64: sin in even dimensions, cos in odd ones ("sin-sin": sin in all)."""
+    """Return PE(pos, j) by one of FORMULAS, in float64.
+
+    Even dimensions are sines, odd ones cosines; all are sines in "sin-sin".
+    """
     position = torch.arange(n_ctx, dtype=torch.float64)[:, None]
     angle = position / 10000 ** exponents(formula, d_model)  # (n_ctx, d_model)
     table = angle.sin()
@@ -40,12 +47,14 @@ def formula_table(formula: str, n_ctx: int, d_model: int) -> Float[Tensor, "n_ct
 
 
 def sinusoidal(n_ctx: int, d_model: int) -> Float[Tensor, "n_ctx d_model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same angle."""
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same angle."""
     return formula_table("paper", n_ctx, d_model).float()
 
 
 class Positions(nn.Module):
-    """A table of `n_ctx` position vectors. kind: "sinusoidal" | "learned" | "none"."""
+    """A table of `n_ctx` position vectors. `kind` is "sinusoidal", "learned" or "none"."""
+
+    table: Tensor  # (n_ctx, d_model)
 
     def __init__(self, kind: str, n_ctx: int, d_model: int) -> None:
         super().__init__()
@@ -61,5 +70,5 @@ class Positions(nn.Module):
             self.register_buffer("table", start, persistent=False)
 
     def forward(self, n: int, start: int = 0) -> Float[Tensor, "n d_model"]:
-        """The vectors of positions start … start+n−1."""
+        """Return the vectors of positions start … start+n−1."""
         return self.table[start : start + n]

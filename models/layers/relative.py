@@ -1,5 +1,7 @@
-"""Attention with relative positions and segments (Dai et al. 2019, §3.3; Yang et al. 2019, §2.4–2.5), for two streams of states
-that share its weights."""
+"""Attention with relative positions and segments, for two streams of states with shared weights.
+
+Dai et al. 2019 (§3.3); Yang et al. 2019 (§2.4–2.5).
+"""
 
 import torch
 import torch.nn.functional as F
@@ -11,21 +13,27 @@ from models.layers.positions import wavelengths
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import Placed, Recording, RelativePositionTerm, SegmentTerm, tap
 from models.trace.attend import attend
-from models.trace.deferred import Product
 from models.trace.edits import Edits
+from models.trace.lazy import LazyLinear
 
 
 def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
-    """r of the distances i − j = n−1 … −(n−1), so of a key from n−1 before its query to n−1 after it: first all sines, then
-    all cosines, as in the released Transformer-XL and XLNet."""
+    """Return r of the distances i − j = n−1 … −(n−1), from keys before the query to keys after it.
+
+    All sines come first, then all cosines, as in the released Transformer-XL and XLNet.
+    """
     distance = torch.arange(n - 1, -n, -1, dtype=torch.float64)[:, None]
     angle = distance * 2 * torch.pi / wavelengths("paper", d_model)[::2]
     return torch.cat([angle.sin(), angle.cos()], -1).float()
 
 
 class RelativeAttention(Placed):
-    """score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e is one of two vectors: of
-    the same segment or of different ones. No matrix has a bias but u, v and s. `content` and `query` say what its streams ask."""
+    """Attention whose scores add a position term and a segment term.
+
+    score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e
+    is one of two vectors, for the same segment or for different ones. No matrix has a bias but u, v
+    and s. `content` and `query` are the kinds of its two streams.
+    """
 
     path = "attention"
 
@@ -43,19 +51,17 @@ class RelativeAttention(Placed):
             nn.Linear(d_model, d_model, bias=False) for _ in range(5)
         )
         self.u, self.v, self.s = (nn.Parameter(torch.empty(n_heads, self.d_head)) for _ in range(3))
-        self.segment = nn.Parameter(
-            torch.empty(2, n_heads, self.d_head)
-        )  # of the same, of different ones
+        self.segment = nn.Parameter(torch.empty(2, n_heads, self.d_head))  # same, different
         self.similarity = LearnedSimilarity("scaled dot", self.d_head)
 
     @property
     def query_path(self) -> str:
-        """Where a run records what the query stream reads; `path` is where the content stream's is."""
+        """Path under which the query stream is recorded; `path` is the content stream's."""
         return f"{self.path.removesuffix('content_attn')}query_attn"
 
     @property
     def projections(self) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """W_Q W_K W_V W_O → (weight, bias), without gradients; u is the bias of the queries that meet the keys."""
+        """(weight, bias) of W_Q W_K W_V W_O, without gradients; u is the bias of W_Q."""
         layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
         return {
             name: (layer.weight.detach(), self.u.detach().flatten() if name == "W_Q" else None)
@@ -69,7 +75,10 @@ class RelativeAttention(Placed):
         segments: Int[Tensor, "batch n"],
         masks: tuple[Mask, Mask],
     ) -> tuple[Tensor, Tensor | None]:
-        """Both streams read keys and values of the content stream. Returns what each has read; None for no query stream."""
+        """Attend from both streams to the content stream.
+
+        The second result is None without a query stream.
+        """
         r = distance_vectors(content.shape[1], self.W_R.in_features).to(
             content.device, content.dtype
         )
@@ -133,7 +142,7 @@ class RelativeAttention(Placed):
             kind.query_stream,
             "d_model",
             "Concat(head_out)·W_O",
-            lambda: Product.of(self.W_O, joined),
+            lambda: LazyLinear.of(self.W_O, joined),
         )
 
     def _split(self, x: Tensor) -> Tensor:
@@ -143,11 +152,14 @@ class RelativeAttention(Placed):
 def _shifted(
     met: Float[Tensor, "batch head query distance"],
 ) -> Float[Tensor, "batch head query key"]:
-    """Column n−1 + j − i of row i as column j: each row starts one to the left of the one before it."""
+    """Move column n−1 + j − i of row i to column j.
+
+    Each row starts one column earlier than the row before it.
+    """
     n = met.shape[-2]
     return met.flatten(-2)[..., n - 1 : -1].unflatten(-1, (n, 2 * n - 2))[..., :n] if n > 1 else met
 
 
 def _differ(segments: Int[Tensor, "batch n"]) -> Tensor:
-    """(batch, 1, query, key): True where the two stand in different segments."""
+    """Return (batch, 1, query, key): True if query and key are in different segments."""
     return segments[:, None, :, None] != segments[:, None, None, :]

@@ -1,7 +1,8 @@
-"""How alike a query and a key are: dot, scaled dot, cosine, general, additive; each a function and a layer that learns it.
+"""Similarity of queries and keys: dot, scaled dot, cosine, general, additive.
 
-The functions are the readable route and what a trace works scores out with. Where a similarity is a dot product of
-something, the layer hands that something to torch's fused kernel; only the additive one cannot be fused.
+Each is a function and a layer that learns its parameters. The functions are the readable route, and
+a trace derives its scores with them. A similarity that is a dot product of transformed q and k runs
+on torch's fused kernel; only the additive one cannot.
 """
 
 import math
@@ -19,26 +20,29 @@ Scores = Float[Tensor, "*b query key"]
 
 
 def dot(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"]) -> Scores:
-    """q·k (Luong et al. 2015)."""
+    """Return q·k (Luong et al. 2015)."""
     return q @ k.transpose(-2, -1)
 
 
 def scaled_dot(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"]) -> Scores:
-    """q·k/√d (Vaswani et al. 2017, eq. 1)."""
+    """Return q·k/√d (Vaswani et al. 2017, eq. 1)."""
     return dot(q, k) / math.sqrt(q.shape[-1])
 
 
 def cosine(
     q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], log_t: Float[Tensor, ""]
 ) -> Scores:
-    """t·cos(q, k), with a learned inverse temperature t = exp(log_t), so that a softmax can be sharp (Henry et al. 2020)."""
+    """Return t·cos(q, k) with a learned inverse temperature t = exp(log_t) (Henry et al. 2020).
+
+    Without t a softmax of cosines could not be sharp.
+    """
     return log_t.exp() * dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
 
 
 def general(
     q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"], M: Float[Tensor, "d e"]
 ) -> Scores:
-    """q·M·k, a bilinear form (Luong et al. 2015, "general")."""
+    """Return q·M·k, a bilinear form (Luong et al. 2015, "general")."""
     return dot(q @ M, k)
 
 
@@ -49,14 +53,17 @@ def additive(
     U: Float[Tensor, "a e"],
     v: Float[Tensor, "a"],
 ) -> Scores:
-    """v·tanh(W q + U k), a multi-layer perceptron (Bahdanau et al. 2015, §A.1.2)."""
+    """Return v·tanh(W q + U k), a multi-layer perceptron (Bahdanau et al. 2015, §A.1.2)."""
     return (F.linear(q, W).unsqueeze(-2) + F.linear(k, U).unsqueeze(-3)).tanh() @ v
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One similarity: its function, its formula, and how its parameters are initialised for queries of d, keys of e, a hidden
-    units; `initialisation` says so in words, empty where there are none."""
+    """One similarity: its function, formula and initial parameters.
+
+    `initialise` takes the sizes of queries, keys and hidden units; `initialisation` describes the
+    result in words, empty without parameters.
+    """
 
     function: Callable[..., Tensor]
     formula: str
@@ -97,21 +104,21 @@ SIMILARITIES = {
 def times(
     q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], s: Float[Tensor, ""]
 ) -> Scores:
-    """s·q·k, with a constant s of the model's own."""
+    """Return s·q·k with a constant s of the model."""
     return s * dot(q, k)
 
 
-TIMES = "dot times a constant"  # of models of others; no model is made with it here
+TIMES = "dot times a constant"  # of third-party models only
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """A similarity with the numbers it has learned; called with q and k it gives their scores, (query, key)."""
+    """A similarity with its learned parameters; called with q and k it returns their scores."""
 
     name: str = "scaled dot"
     learned: dict[str, Tensor] = field(default_factory=dict)
 
-    def __call__(self, q: Tensor, k: Tensor) -> Scores:
+    def __call__(self, q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"]) -> Scores:
         return self._kind.function(q, k, **self.learned)
 
     @property
@@ -123,23 +130,31 @@ class Similarity:
         return SIMILARITIES.get(self.name) or Kind(times, "s·q·k")
 
     def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "Similarity":
-        """With its numbers after `transform`."""
+        """Return the similarity with `transform` applied to its parameters."""
         return replace(
             self, learned={name: transform(number) for name, number in self.learned.items()}
         )
 
 
 def of_scale(scale: float | None, d_head: int) -> Similarity:
-    """The dot product times a scale, None for 1/√d_head, under its name."""
+    """Return the dot product times a scale (None for 1/√d_head) as a named similarity."""
     if scale is None or math.isclose(scale, d_head**-0.5, rel_tol=1e-6):
         return Similarity("scaled dot")
     return Similarity("dot") if scale == 1 else Similarity(TIMES, {"s": torch.tensor(scale)})
 
 
 class LearnedSimilarity(nn.Module):
-    """The parameters of one attention's similarity, shared by its heads: q (…, query, d), k (…, key, e).
+    """The parameters of one attention's similarity, shared by its heads.
 
-    Raises ValueError for a name that is not one of SIMILARITIES."""
+    Raises:
+        ValueError: the name is not one of SIMILARITIES.
+    """
+
+    log_t: Tensor  # of "cosine"
+    M: Tensor  # of "general"
+    W: Tensor  # of "additive", as U and v
+    U: Tensor
+    v: Tensor
 
     def __init__(
         self, name: str, d_query: int, d_key: int | None = None, d_hidden: int | None = None
@@ -154,14 +169,21 @@ class LearnedSimilarity(nn.Module):
             self.register_parameter(parameter, nn.Parameter(value))
 
     def detached(self) -> Similarity:
-        """What it has learned so far, without gradients."""
-        return Similarity(self.name, {name: p.detach() for name, p in self._parameters.items()})
+        """Return the similarity with the parameters learned so far, without gradients."""
+        learned = {name: p.detach() for name, p in self._parameters.items() if p is not None}
+        return Similarity(self.name, learned)
 
-    def forward(self, q: Tensor, k: Tensor) -> Scores:
+    def forward(self, q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"]) -> Scores:
         return SIMILARITIES[self.name].function(q, k, **dict(self.named_parameters()))
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """softmax of the masked scores · v, (batch, head, query, d_v); by the fused kernel wherever there is one."""
+    def attend(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        v: Float[Tensor, "batch head key d_v"],
+        mask: Mask,
+    ) -> Float[Tensor, "batch head query d_v"]:
+        """Return softmax of the masked scores · v, by a fused kernel where possible."""
         if self.name == "additive":
             return masked_softmax(self(q, k), mask.blocking) @ v
         if self.name == "cosine":
@@ -177,13 +199,12 @@ class LearnedSimilarity(nn.Module):
 def masked_softmax(
     scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None
 ) -> Float[Tensor, "*b query key"]:
-    """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
+    """Return the softmax over keys; blocked cells and rows with nothing allowed are exactly 0."""
     if allowed is None or allowed.all():
         return scores.softmax(-1)
     masked = scores.masked_fill(~allowed, -torch.inf)
     weights = masked.softmax(-1)
-    if not bool(
-        (masked.detach().amax(-1) == -torch.inf).any()
-    ):  # quicker than to look through `allowed`
+    # faster than searching `allowed` for such rows
+    if not bool((masked.detach().amax(-1) == -torch.inf).any()):
         return weights
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)

@@ -1,7 +1,8 @@
-"""What a person gives a model, field by field, as the rows of tokens that it reads; what cannot be read, and in which field."""
+"""Inputs of a model: fields encoded as streams of tokens, and errors by field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
 from models.errors import CheckpointError, InputError
@@ -9,10 +10,8 @@ from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, concatenate, framed
 from models.tokenizers.special_tokens import BERT
 
-Value = (
-    str | Encoding | Sequence[int] | None
-)  # of a field: a text, an encoded one, or positions; None where it is left out
-Texts = Sequence[Value]  # of the model's fields, in their order; the last ones may be left out
+Value = str | Encoding | Sequence[int] | None  # a text, an encoded text, or positions; None: absent
+Texts = Sequence[Value]  # of the model's fields, in order; the last ones may be absent
 
 MASK = BERT["mask"]
 
@@ -20,7 +19,11 @@ MASK = BERT["mask"]
 def in_order(
     fields: Sequence[Field], values: Texts, named: Mapping[str, Value], model: str
 ) -> Texts:
-    """One value for each field, of those in their order and those by name. Raises TypeError for what is no field."""
+    """Return one value per field, from values in order and by name.
+
+    Raises:
+        TypeError: there are too many values, or the model has no such field.
+    """
     names = [field.name for field in fields]
     if (
         len(values) > len(names)
@@ -34,7 +37,11 @@ def in_order(
 
 
 def check_complete(fields: Sequence[Field], values: Texts) -> None:
-    """Raises InputError where a field that is not optional was left out."""
+    """Check that all required fields are present.
+
+    Raises:
+        InputError: one is missing.
+    """
     encoded = {
         field.stream
         for field, value in zip(fields, values, strict=False)
@@ -50,23 +57,33 @@ def check_complete(fields: Sequence[Field], values: Texts) -> None:
 def encoded(
     fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx: int
 ) -> dict[str, Encoding]:
-    """The tokens of each stream; a stream whose fields are all left out has none. Fields of one stream follow each other.
+    """Return the tokens of each stream; one whose fields are all absent has none.
 
-    Raises InputError for an empty or too long text, or for a position that holds no token."""
+    Fields of one stream are concatenated.
+
+    Raises:
+        InputError: a text is empty or too long, or a position holds no token.
+    """
     streams: dict[str, Encoding] = {}
     for field, value in zip(fields, values, strict=False):
-        follows = field.stream in streams and bool(
-            field.segment or field.before
-        )  # a text of its own behind another
+        # a separate text after another one
+        follows = field.stream in streams and bool(field.segment or field.before)
         if value is None or (follows and field.optional and _is_blank(value)):
             continue
         if field.kind == POSITIONS:
-            streams[field.stream] = _hiding(streams[field.stream], value, tokenizer, field)
+            positions = cast(Sequence[int], value)
+            streams[field.stream] = _hiding(streams[field.stream], positions, tokenizer, field)
             continue
         if field.kind == ORDER:
-            streams[field.stream] = _ordered(streams[field.stream], value, field)
+            streams[field.stream] = _ordered(
+                streams[field.stream], cast(Sequence[int], value), field
+            )
             continue
-        row = value if isinstance(value, Encoding) else _row(value, field, tokenizer, n_ctx)
+        row = (
+            value
+            if isinstance(value, Encoding)
+            else _row(cast(str, value), field, tokenizer, n_ctx)
+        )
         streams[field.stream] = (
             concatenate(streams[field.stream], row, " " * follows)
             if field.stream in streams
@@ -79,15 +96,18 @@ def encoded(
             and (row := streams.get(field.stream))
             and (mark := tokenizer.special(field.closing))
         ):
-            streams[field.stream] = (
-                row if row.ids[-1] == mark[0] else framed(row, None, mark)
-            )  # an encoded one has it
+            # an encoded text is closed already
+            streams[field.stream] = row if row.ids[-1] == mark[0] else framed(row, None, mark)
             _check_length(streams[field.stream], field, fields, n_ctx)
     return streams
 
 
 def check_lengths(streams: Mapping[str, Encoding], fields: Sequence[Field], n_ctx: int) -> None:
-    """Raise InputError for a stream, typed or made of typed ones, that is longer than the model reads."""
+    """Check the length of each stream.
+
+    Raises:
+        InputError: a stream is longer than the model reads.
+    """
     for name, row in streams.items():
         if len(row.ids) > n_ctx:
             field = next((field.name for field in fields if field.stream == name), fields[0].name)
@@ -97,7 +117,7 @@ def check_lengths(streams: Mapping[str, Encoding], fields: Sequence[Field], n_ct
 
 
 def warnings(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer) -> dict[str, str]:
-    """Field → what a person should know of the text there that can be read, but perhaps not as it is meant."""
+    """Return a note for each field whose text may not be read as intended."""
     if tokenizer.mask_id is not None:
         return {}
     texts = {

@@ -1,4 +1,4 @@
-"""A loaded checkpoint, ready to be looked through: `models.load(name).run(text)` gives a Trace."""
+"""A loaded checkpoint, ready for inspection: `models.load(name).run(text)` returns a Trace."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
 from models.printable import printable
 from models.runs import inputs
-from models.runs.edit_checks import check_model, check_sites
+from models.runs.edit_checks import check_activations, check_model, check_sites
 from models.runs.inputs import InputError, Texts, Value
 from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
@@ -31,7 +31,7 @@ __all__ = ["InputError", "Scope", "Texts", "Written"]
 
 @dataclass(frozen=True)
 class Written:
-    """What one of the decoders wrote, with its step records."""
+    """A generated text with its step records."""
 
     text: str
     ids: tuple[int, ...]
@@ -39,7 +39,7 @@ class Written:
 
 
 class Scope:
-    """One checkpoint. Every method may be called from many threads at once; nothing is written onto the model."""
+    """A loaded checkpoint. Methods are thread-safe, and nothing is written onto the model."""
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
         self.path: Path = checkpoint.path
@@ -59,32 +59,39 @@ class Scope:
 
     @property
     def task(self) -> str:
-        """The name of the task it was trained on (models.tasks.NAMES), or "unknown"."""
+        """Name of the task it was trained on (models.tasks.NAMES), or "unknown"."""
         return self.training.get("task", "unknown")
 
     @property
     def examples(self) -> list[str | list[str]]:
-        """Sources to try it on, held out of its training; of a model that is asked several texts lists of them. Empty if the
-        checkpoint brings none."""
+        """Example inputs held out of its training, empty if the checkpoint has none.
+
+        An input of several texts is a list.
+        """
         return self.training.get("examples", [])
 
     @property
     def n_ctx(self) -> int:
-        """The longest stream, in tokens, </s> and <s> counted."""
+        """Length of the longest stream, in tokens, with </s> and <s>."""
         return self.config.n_ctx
 
     @property
     def snapshots(self) -> list[int]:
-        """Training steps whose weights this checkpoint keeps."""
+        """Training steps whose weights the checkpoint stores."""
         return snapshots(self.path)
 
     def with_similarity(self, name: str) -> "Scope":
-        """The same trained weights, scored by another similarity (models.layers.similarity.SIMILARITIES), for which they were not
-        trained; what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a
-        model without self-attention."""
+        """Return the same weights under another similarity, for which they were not trained.
+
+        Its additional parameters are initialised as in a new model, seed 0, and it has no scores.
+        `name` is one of models.layers.similarity.SIMILARITIES.
+
+        Raises:
+            ValueError: the model's similarity cannot be replaced.
+        """
         if not self.model.similarity:
             raise ValueError(
-                f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged"
+                f"{self.name} learned its own alignment; its similarity cannot be replaced"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -97,26 +104,34 @@ class Scope:
 
     @property
     def has_removable_positions(self) -> bool:
-        """True if this model adds position vectors that can be left out."""
+        """True if the model adds position vectors that can be left out."""
         return self.model.positions_can_go and hasattr(self.config, "positions")
 
     def without_positions(self) -> "Scope":
-        """Return the same weights with zero position vectors, of which nothing was measured. Raises ValueError for a model that
-        adds none."""
+        """Return the same weights with zero position vectors and without scores.
+
+        Raises:
+            ValueError: the model adds no position vectors.
+        """
         if not self.has_removable_positions:
-            raise ValueError(f"{self.name} has no position vectors that can be left out")
+            raise ValueError(f"{self.name} adds no position vectors that could be left out")
         model = without_positions(self.model)
         checkpoint = Checkpoint(self.path, model, self.tokenizer, unmeasured(self.training))
         return Scope(checkpoint, self.device)
 
     def encode(self, *values: Value, **named: Value) -> dict[str, Encoding]:
-        """The tokens of each stream for these fields (`model.fields`), in their order or by name; a stream whose fields are all
-        absent has none. Fields of one stream follow each other. Raises InputError for what cannot be read, TypeError for a
-        field that the model has not."""
+        """Return the tokens of each stream for these fields, given in order or by name.
+
+        A stream whose fields are all absent has none.
+
+        Raises:
+            InputError: a field cannot be read.
+            TypeError: the model has no such field.
+        """
         return self._encoded(self._in_order(values, named))
 
     def warnings(self, *values: Value) -> dict[str, str]:
-        """Field → what a person should know of a text that can be read, but perhaps not as it is meant."""
+        """Return a note for each field whose text may not be read as intended."""
         return inputs.warnings(self.model.fields, values, self.tokenizer)
 
     def run(
@@ -126,12 +141,17 @@ class Scope:
         drafts: Sequence[Sequence[int]] = (),
         **named: Value,
     ) -> Trace:
-        """One recorded forward pass over the model's fields, in their order or by name: `run(source, target)` of an
-        encoder-decoder, `run(text)` of a language model, `run(question=…, context=…)` of one that answers questions.
+        """Return one recorded forward pass over the model's fields, given in order or by name.
 
-        Without a target an encoder-decoder writes one first. `edits` (models.edits) hold in the pass, not in what is written before.
-        `drafts` of what the model will write save time (models.decoding.written). Raises InputError, TypeError for a field that
-        the model has not."""
+        `run(source, target)` suits an encoder-decoder, `run(text)` a language model,
+        `run(question=…, context=…)` a model that answers questions. Without a target an
+        encoder-decoder generates one first. `edits` apply to the pass, not to that generation.
+        `drafts` of the generated text save time (models.decoding.generate).
+
+        Raises:
+            InputError: a field cannot be read.
+            TypeError: the model has no such field.
+        """
         request = self._in_order(values, named)
         if not edits:
             return self.run_each([request], drafts)[0]
@@ -145,26 +165,33 @@ class Scope:
         drafts: Sequence[Sequence[int]] = (),
         written: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
-        """Several inputs through the model in one padded batch; one Trace each, its axes padded to the longest.
+        """Run several inputs in one padded batch; return one Trace each, padded to the longest.
 
-        A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, or to the
-        rows that they name, but not to what the model writes first. `drafts`, if there are any, are one for each row, and so are
-        the tokens that it is known to write, which are not written again. Raises what `run` raises, and ValueError for an edit
-        that the model cannot carry out."""
+        A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits`
+        apply to every row, or to the rows they name, but not to the text that the model generates
+        first. `drafts` and `written` have one entry per row; a row known to be `written` is not
+        generated again.
+
+        Raises:
+            InputError: a field cannot be read.
+            TypeError: the model has no such field.
+            ValueError: the model cannot carry out an edit.
+        """
         edits = effective(edits)
         check_model(edits, self.model, self.name)
         rows = [
-            self._with_own_words(texts, draft, known)
-            for texts, draft, known in zip(
+            self._with_own_words(texts, draft, ids)
+            for texts, draft, ids in zip(
                 requests,
                 drafts or [()] * len(requests),
                 written or [None] * len(requests),
                 strict=True,
             )
         ]
-        # not inference mode: what it makes cannot be computed with
-        with torch.no_grad(), record() as recording, editing(edits):
+        # no inference mode: its tensors cannot take part in later computations
+        with torch.no_grad(), record() as recording, editing(edits) as in_force:
             answers = self._answers(self.model(*self.model.inputs(rows)))
+        check_activations(edits, in_force.offered if in_force else ())
         check_sites(edits, recording.attention, len(rows))
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in rows[0]}
         return self._traces(recording, answers, requests, rows, wide, edits)
@@ -172,25 +199,30 @@ class Scope:
     def run_each(
         self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()
     ) -> list[Trace]:
-        """Several inputs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
-        in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
-        alone. Raises models.InputError."""
+        """Run several inputs at once; return the traces that `run` would, up to rounding.
+
+        They share one batch, which costs little more than one input; its padding is cut off.
+        `drafts` as in `run`, for a single input.
+
+        Raises:
+            InputError: a field cannot be read.
+        """
         rows = [self._complete(texts) for texts in requests]
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
             return self._traces(recording, answers, requests, rows, {}, ())
-        (given, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
-        given_ids = self.model.padded([row[given].ids for row in rows], pad_id)
+        (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
+        given_ids = self.model.padded([row[stream].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
             memory = self.model.encode(
                 given_ids, self.model.written_masks(given_ids, given_ids[:, :0])
             )
         if not all(written in row for row in rows):
-            own = self._own_words(given_ids, memory, drafts)
+            generated = self._own_words(given_ids, memory, drafts)
             rows = [
                 row if written in row else row | {written: mine}
-                for row, mine in zip(rows, own, strict=True)
+                for row, mine in zip(rows, generated, strict=True)
             ]
         row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
@@ -199,11 +231,17 @@ class Scope:
             )
         return self._traces(recording, answers, requests, rows, {}, ())
 
-    def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
-        """Go on from what is given (a source, a text) with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder.
-        Raises InputError, ValueError of a model that does not write."""
+    def write(self, given: Value, how: str = "greedy", **settings: Any) -> Written:
+        """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
+
+        `settings` go to that decoder.
+
+        Raises:
+            InputError: the input cannot be read.
+            ValueError: the model does not generate text, or a setting is invalid.
+        """
         if not self.model.can_write:
-            raise ValueError(f"{self.name} does not write; `run` says what it answers")
+            raise ValueError(f"{self.name} does not generate text; use `run`")
         ids = self.given_ids(given)
         if how == "beam":
             last = list(decoding.beam(self.model, ids, **settings))[-1]
@@ -215,8 +253,12 @@ class Scope:
             raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
         return Written(self.tokenizer.decode(written), written, steps)
 
-    def given_ids(self, given: str | Encoding) -> tuple[int, ...]:
-        """The tokens of the model's first field alone, which writing goes on from. Raises InputError."""
+    def given_ids(self, given: Value) -> tuple[int, ...]:
+        """Return the tokens of the model's first field, from which generation continues.
+
+        Raises:
+            InputError: the field cannot be read.
+        """
         return self.encode(given)[self.model.fields[0].stream].ids
 
     def _in_order(self, values: Texts, named: Mapping[str, Value]) -> Texts:
@@ -226,7 +268,7 @@ class Scope:
         return inputs.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)
 
     def _complete(self, values: Texts) -> dict[str, Encoding]:
-        """The streams of these fields, of which none is missing that the model needs."""
+        """Return the streams of these fields; none that the model needs is missing."""
         values = self._in_order(values, {})
         inputs.check_complete(self.model.fields, values)
         streams = self.model.completed(self._encoded(values), self.tokenizer)
@@ -235,7 +277,7 @@ class Scope:
 
     @staticmethod
     def _answers(answers: Tensor | Answers) -> Answers:
-        """The logits of each output, of a forward pass."""
+        """Return the logits of each output of a forward pass."""
         return {NEXT_TOKEN: answers} if isinstance(answers, Tensor) else answers
 
     def _traces(
@@ -247,7 +289,7 @@ class Scope:
         wide: Mapping[str, int],
         edits: Edits,
     ) -> list[Trace]:
-        """The rows of a batch, padded as far as `wide` says."""
+        """Return the traces of a batch; streams in `wide` are padded to that length."""
         model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         of = RunModel(
@@ -257,14 +299,14 @@ class Scope:
             plain = [value.text if isinstance(value, Encoding) else value for value in values]
             fields = dict(zip_longest((field.name for field in model.fields), plain))
             written = [field.name for field in model.fields if field.stream == model.writes]
-            given = any(fields[name] is not None for name in written)
+            is_given = any(fields[name] is not None for name in written)
             outputs = model.outputs(
                 {name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer
             )
-            own = model.can_write and not given
+            is_generated = model.can_write and not is_given
             output = (
                 streams[model.writes].text
-                if own
+                if is_generated
                 else model.answer(outputs, streams, self.tokenizer)
             )
             tokens = {
@@ -278,7 +320,7 @@ class Scope:
                     dict(streams),
                     outputs,
                     output,
-                    given,
+                    is_given,
                     activations,
                     attention,
                     of_row(edits, row),
@@ -288,13 +330,13 @@ class Scope:
         return traces
 
     def _with_own_words(
-        self, texts: Texts, draft: Sequence[int], known: Sequence[int] | None
+        self, texts: Texts, draft: Sequence[int], ids: Sequence[int] | None
     ) -> dict[str, Encoding]:
-        """The streams of these fields; the one that the model writes, where it was not given, in its own words."""
+        """Return the streams of these fields, generating the one that was not given."""
         streams = self._complete(texts)
         if self.model.can_write and self.model.writes not in streams:
-            own = self.write(texts[0], drafts=[draft]).ids if known is None else known
-            streams[self.model.writes] = self._spelled(own)
+            generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
+            streams[self.model.writes] = self._spelled(generated)
         return streams
 
     def _own_words(
@@ -303,7 +345,7 @@ class Scope:
         memory: Float[Tensor, "batch n d_memory"] | None,
         drafts: Sequence[Sequence[int]],
     ) -> list[Encoding]:
-        """What the model writes for each row, as the decoder's input rows. Only a row that is alone has use for a draft."""
+        """Return a generated text for each row; only a single row can use a draft."""
         if len(given) > 1:
             lengths = (given != self.config.pad_id).sum(1).tolist()
             rows = zip(decoding.greedy_batch(self.model, given, memory), lengths, strict=True)
@@ -312,10 +354,10 @@ class Scope:
         return [self._spelled([step.token for step in steps])]
 
     def _spelled(self, ids: Sequence[int]) -> Encoding:
-        """The model's own tokens are kept, not tokenised again."""
+        """Return the encoding of generated tokens, which are not tokenised again."""
         return self.tokenizer.spell(ids[:-1] if ids and ids[-1] in self.model.end_ids else ids)
 
 
 def padded(tokens: tuple[str, ...], n: int, fill: str) -> tuple[str, ...]:
-    """The tokens with padding behind them, n in all."""
+    """Return n tokens, padded at the end."""
     return tokens + (fill,) * (n - len(tokens))

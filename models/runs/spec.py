@@ -1,4 +1,4 @@
-"""A run as a value: everything that determines what a model computes, hashable and independent of any session."""
+"""A run as a value: everything that determines what a model computes, hashable."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ class ModelRef:
     positions: bool = True  # False: no position vector is added
 
     @property
-    def own(self) -> ModelRef:
+    def unchanged(self) -> ModelRef:
         """The checkpoint as it was trained."""
         return ModelRef(self.checkpoint)
 
     def open(self, load: Load, keep: Keep = _make) -> Scope:
-        """Open the checkpoint with `load` (models.load) and make the changes. `keep(scope, change, make)` may return an earlier
-        result of `make` for the same weights and change.
+        """Open the checkpoint with `load` (models.load) and make the changes.
+
+        `keep(scope, change, make)` may return an earlier result of `make` for the same weights and
+        change.
 
         Raises:
             CheckpointError: the checkpoint or its snapshot cannot be opened.
-            ValueError: this model has no similarity to replace, or no position vectors to leave out.
+            ValueError: the model has no similarity to replace, or no position vectors to leave out.
         """
         scope = load(self.checkpoint, snapshot=self.step)
         if self.similarity and self.similarity != scope.model.similarity:
@@ -53,9 +55,10 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that determines a run. `forced` holds (position, token id) pairs, taken while generating.
+    """Everything that determines a run.
 
-    A changed model reads what the unchanged one read and wrote, so that both runs can be compared position by position.
+    `forced` holds (position, token id) pairs, taken while generating. A changed model reads what
+    the unchanged one read and generated, so that both runs can be compared position by position.
     """
 
     model: ModelRef
@@ -64,18 +67,21 @@ class RunSpec:
     forced: Forced = ()
 
     @property
-    def own(self) -> RunSpec:
+    def unchanged(self) -> RunSpec:
         """This spec without changes: the fields read by the checkpoint as it was trained."""
-        return RunSpec(self.model.own, self.fields)
+        return RunSpec(self.model.unchanged, self.fields)
 
     @property
-    def is_own(self) -> bool:
-        """Return True if the forward pass is that of the unchanged model; forced tokens have no part in it."""
-        return self.model == self.model.own and not self.edits
+    def is_unchanged(self) -> bool:
+        """True if the forward pass is that of the unchanged model, whatever tokens are forced."""
+        return self.model == self.model.unchanged and not self.edits
 
     def without(self, change: str) -> RunSpec:
-        """Return the spec with one of its changes undone: "step", "similarity", "positions", "edits" or "forced"."""
-        unchanged = RunSpec(self.model.own, ())
+        """Return the spec with one of its changes undone.
+
+        A change is "step", "similarity", "positions", "edits" or "forced".
+        """
+        unchanged = RunSpec(self.model.unchanged, ())
         if change in ("edits", "forced"):
             return replace(self, **{change: getattr(unchanged, change)})
         if change in ("step", "similarity", "positions"):
@@ -86,25 +92,29 @@ class RunSpec:
         )
 
     def run(self, open: Callable[[ModelRef], Scope]) -> Trace:
-        """Run it: one recorded forward pass, after the unchanged model has written what was left to it. `open` opens a model,
-        for example `lambda ref: ref.open(models.load)`.
+        """Run it: one recorded forward pass on what the unchanged model read and generated.
+
+        `open` opens a model, for example `lambda ref: ref.open(models.load)`.
 
         Raises:
             InputError: a field cannot be read.
             CheckpointError, ValueError: as `ModelRef.open`.
         """
-        if self.is_own:
+        if self.is_unchanged:
             return open(self.model).run(*self.fields)
-        return self.reread(open(self.model), self.own.run(open))
+        return self.reread(open(self.model), self.unchanged.run(open))
 
-    def reread(self, scope: Scope, own: Trace) -> Trace:
-        """Return the run of the changed model on what the unchanged one read and wrote in `own`."""
-        return scope.run_batch([reading(scope, own)], edits=self.edits)[0]
+    def reread(self, scope: Scope, trace: Trace) -> Trace:
+        """Return the run of the changed model on the streams of the unchanged one, `trace`."""
+        return scope.run_batch([reading(scope, trace)], edits=self.edits)[0]
 
 
 def reading(scope: Scope, trace: Trace) -> tuple[Value | None, ...]:
-    """Return what a run read, for the fields of this model: each stream in its first field, a stream whose tokens the model
-    chooses itself (hidden tokens, an order) as it was asked."""
+    """Return what a run read, for the fields of this model.
+
+    Each stream is the value of its first field; a stream whose tokens the model chooses itself
+    (hidden tokens, an order) is passed as it was typed.
+    """
     if scope.model.translates:
         return tuple(trace.streams[field.stream] for field in scope.model.fields)
     return tuple(trace.fields.values())

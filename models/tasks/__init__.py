@@ -1,5 +1,6 @@
 """Tasks: one file per data set; models.training.task defines their interface."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,16 +11,44 @@ from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import Files
 from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
+from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask
 from models.training.task import DataError, Task
 
-__all__ = ["NAMES", "DataError", "Task", "open_task"]
+__all__ = ["NAMES", "DataError", "Task", "open_task", "reopen_task"]
 
 _OF_FILES = {
     **{task.name: ("files of text", task) for task in (LanguageTask, MaskedTask, PermutationTask)},
     ClassifyTask.name: ("tables of texts and labels", ClassifyTask),
 }
-NAMES = ("dates", "translation", "language", "mlm", "permutation", "span", "classify")
+TASKS: dict[str, type[Any]] = {
+    task.name: task
+    for task in (
+        TranslationTask,
+        DatesTask,
+        LanguageTask,
+        MaskedTask,
+        PermutationTask,
+        SpanTask,
+        ClassifyTask,
+    )
+}
+NAMES = tuple(TASKS)
+
+
+def reopen_task(
+    name: str, data: Files | None, trained_on: Mapping[str, Any], **model_settings: Any
+) -> Task:
+    """Open the task that a model was trained on, with the settings of that training.
+
+    `trained_on` is what the task's `data` described then; `model_settings` are the model's own.
+    """
+    stored = {"lm_weight": trained_on.get("lm_weight"), "fold": trained_on.get("fold")}
+    if (documents := trained_on.get("documents are")) in DOCUMENTS:
+        stored["documents"] = documents
+    settings = {key: value for key, value in stored.items() if value is not None} | model_settings
+    needed = TASKS[name].model_settings if name in TASKS else ()
+    return open_task(name, data, **{key: settings[key] for key in needed if key in settings})
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:

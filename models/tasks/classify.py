@@ -7,7 +7,7 @@ text: a fifth for testing, a tenth for validation. Five folds test on every text
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
@@ -27,7 +27,7 @@ from models.tokenizers.base import Tokenizer
 from models.training.bag_of_words import NaiveBayes, words
 from models.training.batches import Batch, Labelled, bucketed, collate_labelled
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
-from models.training.task import Case, DataError
+from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 TOKENS = ("byte pairs", "word pieces")
 ROWS = 64  # per batch in `evaluate`
@@ -51,6 +51,8 @@ class ClassifyTask:
     """
 
     name, metric = "classify", "accuracy"
+    purpose, pipeline_tag = "classifies text", "text-classification"
+    model_settings = ("tokenizer", "n_ctx", "lm_weight", "fold")
 
     def __init__(
         self,
@@ -168,8 +170,8 @@ class ClassifyTask:
     @torch.inference_mode()
     def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> dict[str, float]:  # fmt: skip
+        progress: Progress = no_progress,
+    ) -> Evaluation:  # fmt: skip
         """Return the accuracy on the first n held-out texts, in percent, beside baselines.
 
         These are naive Bayes on the training texts' words, on the model's tokens, and the most
@@ -191,9 +193,9 @@ class ClassifyTask:
         measures = {self.metric: 100 * n_correct / len(classes)} | self._baselines(
             held_out, classes
         )
-        return measures | (
-            {"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {}
-        )
+        if n_tokens:
+            measures["text perplexity"] = float(torch.tensor(nats / n_tokens).exp())
+        return Evaluation(measures, len(examples))
 
     def _baselines(
         self, held_out: Sequence[LabelledText], classes: Sequence[int]

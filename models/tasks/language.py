@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from models.architectures import Model
 from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import Batch, Window, bucketed, collate_windows
+from models.training.likelihood import baselines, likelihoods
 from models.training.objectives import next_tokens
-from models.training.task import Case, Passage
+from models.training.task import Case, Evaluation, Passage, Progress, no_progress
 
 N_BEGINNING = 5  # words of a held-out document used as a prompt
 
@@ -22,6 +24,7 @@ class LanguageTask(RunningText):
     """Documents, each piece of which begins with <s>."""
 
     name, metric = "language", "perplexity"
+    purpose, pipeline_tag = "continues a text", "text-generation"
     objective = staticmethod(next_tokens)
 
     def labels(self, split: str) -> list[list[int]]:
@@ -68,6 +71,24 @@ class LanguageTask(RunningText):
         """Return the first n pieces of the test or validation documents, by the documents' hash."""
         documents = by_hash(self._of("validation" if validation else "test"))
         return [passage for document in documents for passage in self._passages(document)][:n]
+
+    def evaluate(
+        self,
+        model: Model,
+        n: int | None = None,
+        *,
+        validation: bool = False,
+        progress: Progress = no_progress,
+    ) -> Evaluation:
+        """Return the likelihood of the first n held-out passages, with token-counting baselines."""
+        passages = self.passages(n, validation=validation)
+        n_tokens = sum(len(passage.labels) for passage in passages)
+        return Evaluation(
+            likelihoods(model, passages, progress),
+            len(passages),
+            counted=f"held-out passages, {n_tokens:,} tokens",
+            baselines=lambda: baselines(self._train, passages, self.tokenizer.vocab_size),
+        )
 
     def _passages(self, document: str) -> list[Passage]:
         encoding, end_id = self.tokenizer.encode(document), self._end_id

@@ -8,7 +8,7 @@ last 10 % for testing; its consecutive sentences form the pairs.
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import count, pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ from models.tasks.text_files import is_table, separated
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked
 from models.training.objectives import masked_tokens
-from models.training.task import Case, DataError
+from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 SHARE = 0.15  # share of the tokens to predict
 HIDDEN, REPLACED = 0.8, 0.1  # shares of these: [MASK]; another token; the rest is unchanged
@@ -42,6 +42,8 @@ class MaskedTask(TextFiles):
     """Whole running texts, and tables of independent sentences."""
 
     name, metric = "mlm", "masked accuracy"
+    purpose, pipeline_tag = "fills in masked words", "fill-mask"
+    model_settings = ("tokenizer", "n_ctx")
     objective = staticmethod(masked_tokens)
 
     def __init__(self, files: Sequence[str | Path] | str | Path, **settings: Any) -> None:
@@ -193,8 +195,8 @@ class MaskedTask(TextFiles):
     @torch.inference_mode()
     def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> dict[str, float]:  # fmt: skip
+        progress: Progress = no_progress,
+    ) -> Evaluation:  # fmt: skip
         """Return the accuracy and perplexity of masked tokens and the accuracy on sentence pairs.
 
         Over the first n held-out rows; accuracies are in percent. Baselines are the most frequent
@@ -228,7 +230,7 @@ class MaskedTask(TextFiles):
             measures["always-the-same next-sentence accuracy"] = (
                 100 * max(kinds.values()) / kinds.total()
             )
-        return measures
+        return Evaluation(measures, len(rows))
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
         """Return the measures of the training tokens' frequencies, with add-one smoothing."""

@@ -6,7 +6,7 @@ Yang et al. 2019, §2.2. Documents are split as in the `language` task.
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
 from models.training.ngrams import KneserNey
 from models.training.objectives import LABELS, tokens_in_order
-from models.training.task import Case, DataError
+from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 RANDOM, LEFT_TO_RIGHT = "random", "left to right"
 IN_TWO = 0.1  # share of the documents followed by the file's next one as a second segment
@@ -33,6 +33,7 @@ class PermutationTask(RunningText):
     """
 
     name, metric = "permutation", "nats per token"
+    purpose, pipeline_tag = "predicts the tokens of a text in any order", "text-generation"
     objective = staticmethod(tokens_in_order)
 
     def __init__(
@@ -122,8 +123,8 @@ class PermutationTask(RunningText):
     @torch.inference_mode()
     def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> dict[str, float]:  # fmt: skip
+        progress: Progress = no_progress,
+    ) -> Evaluation:  # fmt: skip
         """Return −ln p per token over the first n held-out pieces, in nats and bits.
 
         Each piece has a random order. Beside it: the same weights from left to right, and the
@@ -149,9 +150,10 @@ class PermutationTask(RunningText):
             map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows)
         )
         nats = {name: total / sum(map(len, rows)) for name, total in totals.items()}
-        return {
+        measures = {
             self.metric: nats[RANDOM],
             "bits per token": nats[RANDOM] / math.log(2),
             "left to right nats per token": nats[LEFT_TO_RIGHT],
             "unigram nats per token": nats["unigram"],
         }
+        return Evaluation(measures, len(rows))

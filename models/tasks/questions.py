@@ -6,7 +6,7 @@ line.
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +26,7 @@ from models.trace.outputs import Span
 from models.training.batches import Batch, Question, bucketed, collate_questions
 from models.training.evaluation import exact_match
 from models.training.objectives import spans
-from models.training.task import Case, DataError
+from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 N_HELD_OUT = 2000  # stories
 N_FOR_VOCABULARY = 5000
@@ -42,6 +42,8 @@ class SpanTask:
     """
 
     name, metric = "span", "answer exact match"
+    purpose, pipeline_tag = "finds the answer to a question in a text", "question-answering"
+    model_settings = ("tokenizer", "n_ctx")
     objective = staticmethod(spans)
 
     def __init__(
@@ -139,8 +141,8 @@ class SpanTask:
 
     def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> dict[str, float]:  # fmt: skip
+        progress: Progress = no_progress,
+    ) -> Evaluation:  # fmt: skip
         """Return the percentage of questions answered exactly as the reference.
 
         For stories, also for each number of supporting facts.
@@ -165,7 +167,7 @@ class SpanTask:
             measures["last place named exact match"] = exact_match(
                 [last_place(story.context) for story in questions], cases
             )
-        return measures
+        return Evaluation(measures, len(cases))
 
     def data(self) -> dict[str, Any]:
         if self.path is None:
@@ -179,7 +181,7 @@ class SpanTask:
 @torch.inference_mode()
 def answers(
     model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]],
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> list[str]:  # fmt: skip
     """Return the answers to (question, context) pairs; "" for one longer than the context."""
     model.eval()

@@ -38,6 +38,8 @@ class TextFiles:
 class RunningText(TextFiles):
     """Texts that are cut if they are longer than a row."""
 
+    model_settings = ("tokenizer", "n_ctx", "documents")
+
     def __init__(
         self, files: Sequence[str | Path] | str | Path, *, documents: str = "paragraphs", tokens: str = "byte pairs",
         **settings: Any,

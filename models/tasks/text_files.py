@@ -77,6 +77,6 @@ def separated(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str
 
 def licence_of(paths: Sequence[Path]) -> str:
     """Return the known licences of these files."""
-    known = [TATOEBA_LICENCE] if any(path.name.startswith("tatoeba") for path in paths) else []
+    licences = [TATOEBA_LICENCE] if any(path.name.startswith("tatoeba") for path in paths) else []
     others = [path.name for path in paths if not path.name.startswith("tatoeba")]
-    return "; ".join([*known, *([f"not stated; that of {', '.join(others)}"] if others else [])])
+    return "; ".join([*licences, *([f"not stated; that of {', '.join(others)}"] if others else [])])

@@ -14,13 +14,14 @@ from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, name
 from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Pair, bucketed, collate
+from models.training.evaluation import TextTask
 from models.training.objectives import next_tokens
 from models.training.task import Case, DataError
 
 TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY 2.0 FR"
 
 
-class TranslationTask:
+class TranslationTask(TextTask):
     """Sentence pairs of one file, or of two aligned ones.
 
     `max_tokens` is the limit of padded source + target tokens in a batch. `validation_files` and
@@ -28,7 +29,9 @@ class TranslationTask:
     """
 
     name, metric = "translation", "BLEU"
+    purpose, pipeline_tag = "translates text", "translation"
     objective = staticmethod(next_tokens)
+    model_settings = ("tokenizer",)
 
     def __init__(
         self,
@@ -43,12 +46,12 @@ class TranslationTask:
         licence: str | None = None,
     ) -> None:
         self.paths, self.max_tokens, self.max_length = as_paths(files), max_tokens, max_length
-        known = (
+        shipped = (
             TATOEBA_LICENCE
             if self.paths[0].name.startswith("tatoeba")
             else f"not stated; that of {self.paths[0].name}"
         )
-        self.licence = licence or known
+        self.licence = licence or shipped
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
         held_out_files = {"test": test_files, "validation": validation_files}
         self._held_out_paths = {

@@ -282,10 +282,13 @@ class Tokenizer:
         """
         try:
             content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not a tokenizer: {error}") from error
+        ours = with_vocabulary_of(content)  # checks ids, of which the library counts through all
+        try:
             stored = json.loads(tokenizers.Tokenizer.from_str(text).to_str())
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"not a tokenizer: {error}") from error
-        ours = with_vocabulary_of(content)
         parts = json.loads(ours.to_str())
         if different := [name for name, part in parts.items() if stored.get(name) != part]:
             raise ValueError(

@@ -40,16 +40,16 @@ def trained_backend(texts: Iterable[str], vocab_size: int) -> tokenizers.Tokeniz
     """
     backend, texts = by_wordpiece(), list(texts)
     plain = [backend.normalizer.normalize_str(text) for text in texts]
-    known = [c for c in alphabet(plain, space="") if c not in string.ascii_uppercase]
+    letters = [c for c in alphabet(plain, space="") if c not in string.ascii_uppercase]
     inside = {
         c
         for text in plain
         for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)
         for c in word[1:]
     }
-    named = [*BERT.values(), *known, *(CONTINUATION + c for c in known if c in inside)]
+    named = [*BERT.values(), *letters, *(CONTINUATION + c for c in letters if c in inside)]
     backend.train_from_iterator(texts, trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=named, show_progress=False, min_frequency=2, limit_alphabet=len(known),
-        initial_alphabet=known, continuing_subword_prefix=CONTINUATION,
+        vocab_size=vocab_size, special_tokens=named, show_progress=False, min_frequency=2, limit_alphabet=len(letters),
+        initial_alphabet=letters, continuing_subword_prefix=CONTINUATION,
     ))  # fmt: skip
     return backend

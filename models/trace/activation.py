@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.deferred import Deferred, Product
+from models.trace.lazy import LazyTensor, read
 
 
 @dataclass(frozen=True)
 class Activation:
-    """One named intermediate: value (batch, token, feature), what its axes mean, and how it was made."""
+    """A named intermediate, the meaning of its axes, and the formula that made it."""
 
     name: str
-    value: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
+    lazy_value: LazyTensor  # (batch, token, feature)
     axes: tuple[str, str, str]
     formula: str
     tokens: tuple[str, ...] = ()
 
     @property
-    def deferred(self) -> Tensor | Product:
-        """The value without working it out."""
-        return self._value
+    def value(self) -> Float[Tensor, "batch token feature"]:
+        """The tensor, worked out if it is lazy."""
+        return read(self.lazy_value)

@@ -1,7 +1,7 @@
-"""The one place where attention is computed: edits of the mask, the kernel, edits of weights and head outputs, the record.
+"""Attention in one place: edits of the mask, the kernel, edits of its results, the record.
 
-Our layers, XLNet's, Bahdanau's alignment and the models of others hand in their kernel; without an edit its result is
-passed on as it is.
+Our layers, XLNet's, Bahdanau's alignment and third-party models hand in their kernel. Without an
+edit its result is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Size = tuple[int, int, int, int]  # batch, heads, queries, keys
 
 
 class Attending:
-    """One attention under way: `mask` is the edited one, `edits` are those that apply to it."""
+    """An attention being computed: the edited mask, and the edits that apply to it."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Attending:
     ) -> None:
         self.mask, self.size, self.device = mask, size, device
         self.edits: Edits = ()
-        if (found := active()) is not None:
-            self.edits = found.at(kind.name, path, layer_of(path, number))
-            self.mask = found.mask(mask, self.edits, self._part(slice(None)))
+        if (in_force := active()) is not None:
+            self.edits = in_force.at(kind.name, path, layer_of(path, number))
+            self.mask = in_force.mask(mask, self.edits, self._part(slice(None)))
 
     def edited(
         self,
@@ -48,7 +48,9 @@ class Attending:
     ) -> Float[Tensor, "batch head query d_head"]:
         """Apply the edits to the kernel's result for these queries.
 
-        `weights` gives (batch, head, query, key) by the readable route, `values` (batch, key head, key, d_head)."""
+        `weights` returns (batch, head, query, key) by the readable route, `values` (batch, key
+        head, key, d_head).
+        """
         if not self.edits:
             return head_out
         allowed, n_heads = self.mask.allowed, self.size[1]
@@ -92,14 +94,16 @@ def attend(
 ) -> Float[Tensor, "batch head query d_v"]:
     """Compute the attention at `path` under the edits in force, and record it.
 
-    `kernel` gives the heads' outputs under a mask, `weights` the weights by the readable route, which only
-    edits ask for; `record` puts the finished attention into a recording. `number` is that of the layer
-    where the path does not say it."""
+    `kernel` returns the head outputs under a mask, `weights` the weights by the readable route,
+    which only edits need; `record` stores the finished attention. `number` is the layer number, if
+    the path does not contain it.
+    """
     edits: Edits = ()
     if active() is None:
         head_out = kernel(mask)
     else:
-        size = (*q.shape[:3], k.shape[2])
+        batch, n_heads, n_query, _ = q.shape
+        size = (batch, n_heads, n_query, k.shape[2])
         attending = Attending(kind, path, mask, size, q.device, number)
         mask, edits = attending.mask, attending.edits
         head_out = attending.edited(kernel(mask), lambda: weights(mask), lambda: v)

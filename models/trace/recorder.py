@@ -1,9 +1,9 @@
-"""The one way an intermediate leaves a model, and an edited one comes back into it.
+"""Recording of intermediates: the one way that a tensor leaves a model's forward pass.
 
-`with record() as recording:` collects what the forward pass marks with `tap` and `site`. The recording lives in a
-ContextVar, so threads and sessions that share a model never see each other's tensors, and nothing is written onto it.
-Attention is recorded by its causes (`site.py`), and so is whatever is one product away from the residual stream
-(`deferred.py`).
+`with record() as recording:` collects what the forward pass marks with `tap` and `site`. The
+recording lives in a ContextVar, so threads and sessions that share a model never see each other's
+tensors, and nothing is written onto it. A tensor that is one product away from the residual stream
+is stored lazily (`lazy.py`).
 """
 
 from __future__ import annotations
@@ -14,87 +14,92 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
-from models.trace.deferred import Product
 from models.trace.edits.active import active
 from models.trace.edits.base import Edits
+from models.trace.lazy import LazyLinear, LazyTensor
 from models.trace.site import Attention, AttentionSite
 from models.trace.terms import ScoreTerm
 
-LARGEST_KEPT = (
-    2**16
-)  # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
+LARGEST_KEPT = 2**16  # elements of a stored q, k or v (256 kB); larger ones are lazy
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 class Placed(nn.Module):
-    """A part of a model that marks intermediates under its path.
+    """A module that marks intermediates under its own path.
 
-    The model tells it the path when it is made (models.architectures.base)."""
+    The model sets the path when it is built (models.architectures.base).
+    """
 
     path: str  # in the module tree
 
 
 def free_name(path: str, taken: Container[str]) -> str:
-    """Return the path, or, where that is taken, the path with the first free number from 2 on."""
+    """Return the path or, if it is taken, the path with the first free number from 2 on."""
     names = itertools.chain([path], (f"{path} ({i})" for i in itertools.count(2)))
     return next(name for name in names if name not in taken)
 
 
 @dataclass
 class Recording:
-    """What one forward pass has marked so far, in order."""
+    """The intermediates and attentions that one forward pass has marked so far, in order."""
 
     activations: dict[str, Activation] = field(default_factory=dict)
     attention: dict[str, AttentionSite] = field(default_factory=dict)
     unrecorded: dict[str, str] = field(default_factory=dict)  # name of an attention → the reason
 
     def tap(
-        self, path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str
+        self, path: str, name: str, value: LazyTensor, stream: str, feature: str, formula: str
     ) -> None:
+        """Store an intermediate (batch, token, feature) under `path` and `name`."""
         full = f"{path}.{name}" if path else name
         if full in self.activations:
             raise RuntimeError(f"two intermediates of this run are called {full}")
-        value = _alone(value) if isinstance(value, Tensor) else value
+        value = _detached(value) if isinstance(value, Tensor) else value
         self.activations[full] = Activation(full, value, ("batch", stream, feature), formula)
 
     def site(
         self,
         module: Attention,
-        x: Tensor,
-        memory: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        out: Tensor,
+        x: Float[Tensor, "batch query d_x"],
+        memory: Float[Tensor, "batch memory d_memory"],
+        q: Float[Tensor, "batch head query d_q"],
+        k: Float[Tensor, "batch head key d_k"],
+        v: Float[Tensor, "batch head key d_v"],
+        out: Float[Tensor, "batch head query d_v"],
         mask: Mask,
         terms: tuple[ScoreTerm, ...] = (),
         name: str = "",
         kind: SiteKind | None = None,
         edits: Edits = (),
     ) -> None:
-        """An attention of this module; under another name and kind than the module's own, where it serves two streams."""
+        """Store an attention of this module.
+
+        `name` and `kind` replace the module's own where one module serves two streams of states.
+        """
         projections = module.projections
-        x, memory, q, k, v, out = map(_alone, (x, memory, q, k, v, out))
-        if (
-            projections
-            and max(q.numel(), k.numel()) > LARGEST_KEPT
-            and k.shape[2] == memory.shape[1]
-        ):  # none from a cache
-            causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
-            q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
+        x, memory, q, k, v, out = map(_detached, (x, memory, q, k, v, out))
+        lazy_q: LazyTensor = q
+        lazy_k: LazyTensor = k
+        lazy_v: LazyTensor = v
+        from_cache = k.shape[2] != memory.shape[1]
+        if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and not from_cache:
+            lazy_q = LazyLinear(x, *projections["W_Q"], module.n_heads)
+            lazy_k = LazyLinear(memory, *projections["W_K"], module.n_heads)
+            lazy_v = LazyLinear(memory, *projections["W_V"], module.n_heads)
         name = name or module.path
         self.attention[name] = AttentionSite(
             name,
             kind or module.kind,
             x,
             memory,
-            q,
-            k,
-            v,
+            lazy_q,
+            lazy_k,
+            lazy_v,
             out,
             mask,
             module.similarity.detached(),
@@ -104,14 +109,17 @@ class Recording:
         )
 
 
-def _alone(t: Tensor) -> Tensor:
-    """Without gradients; itself where it has none, because a decoding step marks some eighty tensors."""
+def _detached(t: Tensor) -> Tensor:
+    """Return the tensor without gradients; itself if it has none: a decoding step marks some 80."""
     return t.detach() if t.requires_grad else t
 
 
 @contextmanager
 def record(recording: Recording | None = None) -> Iterator[Recording]:
-    """Record the forward passes made inside the block, in this thread of work only; go on with a `recording` begun before."""
+    """Record the forward passes made inside the block, in this thread of work only.
+
+    A `recording` that was begun before is continued.
+    """
     recording = Recording() if recording is None else recording
     token = _recording.set(recording)
     try:
@@ -121,23 +129,25 @@ def record(recording: Recording | None = None) -> Iterator[Recording]:
 
 
 def current() -> Recording | None:
-    """The recording under way here, if any."""
+    """Return the recording in progress in this context, if any."""
     return _recording.get()
 
 
 def tap(
     path: str,
     name: str,
-    value: Tensor,
+    value: Float[Tensor, "batch token feature"],
     stream: str,
     feature: str,
     formula: str,
-    cause: Callable[[], Product] | None = None,
-) -> Tensor:
-    """Mark an intermediate (batch, token, feature) of a token stream, and return it: the same tensor, unless an edit changes it.
+    cause: Callable[[], LazyLinear] | None = None,
+) -> Float[Tensor, "batch token feature"]:
+    """Mark an intermediate and return it, the same tensor unless an edit changes it.
 
-    Free when nobody records or edits. What `cause` gives is recorded in place of a value that is one product away from
-    others, as long as no edit changes activations: then a value may differ from its cause."""
+    It costs nothing when nobody records or edits. If given, the result of `cause` is recorded
+    instead of the value, which is then one product away from other tensors; but not while an edit
+    changes activations, because the value may then differ from that product.
+    """
     edits = active()
     if edits is not None and edits.activations:
         value, cause = edits.activation(f"{path}.{name}" if path else name, value, stream), None

@@ -1,22 +1,22 @@
-"""A finished run: what was asked, what was changed, and every tensor recorded on the way, with the tokens on its axes."""
+"""A finished run: its input, its edits, and every recorded tensor with the tokens on its axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from models.layers.masks import Mask
 from models.trace.activation import Activation
-from models.trace.deferred import Product
 from models.trace.edits.base import Edits
 from models.trace.edits.selection import of_row
+from models.trace.lazy import LazyLinear, LazyTensor, map_lazy
 from models.trace.outputs import NextToken, Output
 from models.trace.recorder import Recording
-from models.trace.site import AttentionSite
+from models.trace.site import AttentionSite, Projection
 
 if TYPE_CHECKING:
     from models.tokenizers.base import Encoding, Tokenizer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunModel:
-    """Which model a run was of."""
+    """The model that a run was made with."""
 
     name: str
     architecture: str
@@ -35,16 +35,16 @@ class RunModel:
 
 @dataclass(frozen=True)
 class Trace:
-    """A finished run: every recorded tensor on the CPU in float32, with the tokens on each axis. Read-only by convention.
+    """A finished run, all its tensors on the CPU in float32. Read-only by convention.
 
-    `teacher_forced` says whether the stream that the model writes was given; `output` is the text the model wrote, or under
-    teacher forcing the text of its first choice after each position; of a model that does not write its answer as a text.
-    `unrecorded` names each attention of the run that could not be recorded, with the reason."""
+    `teacher_forced` is True if the stream that the model writes was given. `output` is the text
+    that the model wrote; under teacher forcing its first choice after each position; of a model
+    that does not write, its answer as text. `unrecorded` gives the reason for each attention that
+    was not recorded.
+    """
 
     model: RunModel
-    fields: dict[
-        str, str | Sequence[int] | None
-    ]  # what was asked, by the name of the model's field
+    fields: dict[str, str | Sequence[int] | None]  # inputs, by the name of the model's field
     streams: dict[str, Encoding]
     outputs: dict[str, Output]
     output: str
@@ -56,59 +56,71 @@ class Trace:
 
     @property
     def next_token(self) -> NextToken:
-        """The next-token distributions. Raises KeyError for a model without."""
-        return self.outputs["next token"]
+        """The next-token distributions.
+
+        Raises:
+            KeyError: the model does not predict next tokens.
+        """
+        return cast(NextToken, self.outputs["next token"])
 
     def axes(self, site: AttentionSite) -> tuple[Encoding, Encoding]:
-        """The encodings on a site's query axis and on its key axis."""
+        """Return the encodings on a site's query axis and on its key axis."""
         return self.streams[site.query_stream], self.streams[site.key_stream]
 
 
 def in_float32(site: AttentionSite) -> AttentionSite:
-    """A site of a run that is under way, as it is shown: its numbers in float32, whatever the model ran in; where they are and all
-    their rows stay."""
-
-    def convert(t: Tensor | Product) -> Tensor | Product:
-        return t.map_tensors(convert) if isinstance(t, Product) else t.float()
-
-    def shared(t: Tensor | None) -> Tensor | None:
-        return None if t is None else t.float()
-
+    """Return a site of an unfinished run in float32, on its device and with all its batch rows."""
     if site.dtype == torch.float32:
         return site
+    weights = site.given_weights
     return replace(
         site,
-        x=convert(site.x),
-        memory=convert(site.memory),
-        out=convert(site.out),
-        given_weights=shared(site.given_weights),
-        q=convert(site.deferred("q")),
-        k=convert(site.deferred("k")),
-        v=convert(site.deferred("v")),
-        similarity=site.similarity.map_tensors(shared),
-        projections={n: tuple(map(shared, wb)) for n, wb in site.projections.items()},
-        terms=tuple(term.map_tensors(lambda t, axis: convert(t), shared) for term in site.terms),
+        x=site.x.float(),
+        memory=site.memory.float(),
+        out=site.out.float(),
+        given_weights=None if weights is None else weights.float(),
+        lazy_q=map_lazy(site.lazy_q, Tensor.float),
+        lazy_k=map_lazy(site.lazy_k, Tensor.float),
+        lazy_v=map_lazy(site.lazy_v, Tensor.float),
+        similarity=site.similarity.map_tensors(Tensor.float),
+        projections=_mapped(site.projections, Tensor.float),
+        terms=tuple(
+            term.map_tensors(lambda t, axis: t.float(), Tensor.float) for term in site.terms
+        ),
     )
+
+
+def _mapped(
+    projections: Mapping[str, Projection], transform: Callable[[Tensor], Tensor]
+) -> dict[str, Projection]:
+    return {
+        name: (transform(weight), None if bias is None else transform(bias))
+        for name, (weight, bias) in projections.items()
+    }
 
 
 @dataclass(frozen=True)
 class _BatchRow:
-    """One row of a recorded batch, on the CPU in float32, as long as its tokens in each stream are."""
+    """One row of a recorded batch, to be cut to the length of its streams and moved to the CPU."""
 
     index: int
     tokens: dict[str, tuple[str, ...]]
 
-    def per_token(self, t: Tensor | Product, stream: str, axis: int = 1) -> Tensor | Product:
-        """Of a tensor with the stream's tokens along this axis."""
-        if isinstance(t, Product):
-            return t.map_tensors(lambda x: self.per_token(x, stream))
+    def per_token(self, t: Tensor, stream: str, axis: int = 1) -> Tensor:
+        """Take this row of a tensor with the stream's tokens along `axis`."""
         n, row = len(self.tokens[stream]), t if t.shape[0] == 1 else t[self.index : self.index + 1]
         return (row if row.shape[axis] == n else row.narrow(axis, 0, n)).to("cpu", torch.float32)
 
+    def lazy_per_token(self, t: LazyTensor, stream: str, axis: int = 1) -> LazyTensor:
+        """Take this row, of a lazy tensor that of its input (batch, token, feature)."""
+        if isinstance(t, LazyLinear):
+            return t.map_tensors(lambda x: self.per_token(x, stream))
+        return self.per_token(t, stream, axis)
+
     @staticmethod
-    def shared(t: Tensor | None) -> Tensor | None:
-        """Of a tensor that is the same for every row."""
-        return None if t is None else t.to("cpu", torch.float32)
+    def shared(t: Tensor) -> Tensor:
+        """Move a tensor that all rows share."""
+        return t.to("cpu", torch.float32)
 
     def mask(self, site: AttentionSite) -> Mask:
         return site.mask.row(
@@ -117,17 +129,18 @@ class _BatchRow:
 
     def site(self, s: AttentionSite, mask: Mask) -> AttentionSite:
         query, key, per_token = s.query_stream, s.key_stream, self.per_token
+        lazy = self.lazy_per_token
         return replace(
             s,
             x=per_token(s.x, query),
             memory=per_token(s.memory, key),
             out=per_token(s.out, query, 2),
-            q=per_token(s.deferred("q"), query, 2),
-            k=per_token(s.deferred("k"), key, 2),
-            v=per_token(s.deferred("v"), key, 2),
+            lazy_q=lazy(s.lazy_q, query, 2),
+            lazy_k=lazy(s.lazy_k, key, 2),
+            lazy_v=lazy(s.lazy_v, key, 2),
             mask=mask,
             similarity=s.similarity.map_tensors(self.shared),
-            projections={n: tuple(map(self.shared, wb)) for n, wb in s.projections.items()},
+            projections=_mapped(s.projections, self.shared),
             terms=tuple(
                 term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
                 for term in s.terms
@@ -144,20 +157,23 @@ class _BatchRow:
 def finish(
     recording: Recording, tokens: dict[str, tuple[str, ...]], row: int = 0
 ) -> tuple[dict[str, Activation], dict[str, AttentionSite]]:
-    """One batch row of a recording, on the CPU in float32, with the tokens of each stream on its axes; what stands in the
-    batch behind the last of these tokens is cut off.
+    """Return one row of a recorded batch, on the CPU in float32, with the tokens on its axes.
 
-    The batch axis stays, of size 1."""
+    Tensors are cut to the length of the tokens of their stream. The batch axis stays, of size 1.
+    """
     batch_row = _BatchRow(row, tokens)
     activations = {
         name: Activation(
-            name, batch_row.per_token(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]]
+            name,
+            batch_row.lazy_per_token(a.lazy_value, a.axes[1]),
+            a.axes,
+            a.formula,
+            tokens[a.axes[1]],
         )
         for name, a in recording.activations.items()
     }
-    masks = {
-        id(s.mask): batch_row.mask(s) for s in recording.attention.values()
-    }  # layers share theirs
+    # several layers share one mask
+    masks = {id(s.mask): batch_row.mask(s) for s in recording.attention.values()}
     return activations, {
         name: batch_row.site(s, masks[id(s.mask)]) for name, s in recording.attention.items()
     }

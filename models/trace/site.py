@@ -1,11 +1,15 @@
-"""One attention of one run, by its causes: q, k, v, named terms, mask and similarity, O(n·d). Scores, weights and what a head
-passes on are derived when asked, for one head and for a slice of its rows, so that a long text never makes an n × n tensor
-that nobody looks at."""
+"""One attention of one run, stored as q, k, v, score terms, mask and similarity in O(n·d).
+
+Scores, weights and head outputs are derived on demand, for one head and a slice of its queries, so
+that a long text never makes an n × n tensor that nobody looks at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -14,11 +18,11 @@ from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, Similarity, masked_softmax
-from models.trace.deferred import Deferred, Product
 from models.trace.edits.base import AttentionPart, Edits, edited_head_out, edited_weights
+from models.trace.lazy import LazyLinear, LazyTensor, read
 from models.trace.terms import ScoreTerm
 
-Rows = slice | None  # of the queries; None for all
+Rows = slice | None  # of queries; None for all
 Projection = tuple[Tensor, Tensor | None]  # weight and bias
 
 
@@ -33,24 +37,29 @@ class Attention(Protocol):
 
     @property
     def projections(self) -> Mapping[str, Projection]:
-        """W_Q W_K W_V W_O → (weight, bias), without gradients; empty if q is not x·W."""
+        """(weight, bias) of W_Q W_K W_V W_O, without gradients; empty if q is not x·W."""
         ...
 
 
 @dataclass(frozen=True)
 class AttentionSite:
-    """Shapes: q (batch, head, query, d_head); k, v (batch, key head, key, d_head); `out` is what the fused kernel returned,
-    (batch, head, query, d_head). Where there are fewer key heads than heads, a group of heads reads the same one.
+    """An attention with everything that its scores, weights and outputs are derived from.
 
-    Of a site of given weights, (batch, head, query, key), there is nothing else: a library handed them out and not their causes."""
+    q is (batch, head, query, d_head); k and v are (batch, key head, key, d_head). With fewer key
+    heads than heads, a group of heads shares one. `out` is the result of the fused kernel, (batch,
+    head, query, d_head).
+
+    Of a model whose library returns finished weights, (batch, head, query, key), only these are
+    known.
+    """
 
     name: str
     site_kind: SiteKind
-    x: Tensor  # what W_Q was applied to, (batch, query, d_model)
-    memory: Tensor  # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
-    q: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
-    k: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
-    v: Tensor | Product = Deferred()  # noqa: RUF009 (a descriptor; reads as a tensor)
+    x: Tensor  # input of W_Q, (batch, query, d_model)
+    memory: Tensor  # input of W_K and W_V, (batch, key, d_model); only new positions with a cache
+    lazy_q: LazyTensor
+    lazy_k: LazyTensor
+    lazy_v: LazyTensor
     out: Tensor
     mask: Mask
     similarity: Similarity
@@ -58,24 +67,36 @@ class AttentionSite:
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()
-    number: int | None = None  # of its layer, where its name does not say
+    number: int | None = None  # layer number, if the name does not contain it
     dtype: torch.dtype = torch.float32  # in which the model ran
     given_weights: Tensor | None = None
-    edits: Edits = ()  # those that apply to it; the mask is changed already
+    edits: Edits = ()  # that apply here; the mask is already the edited one
+
+    @property
+    def q(self) -> Float[Tensor, "batch head query d_head"]:
+        return read(self.lazy_q)
+
+    @property
+    def k(self) -> Float[Tensor, "batch key_head key d_head"]:
+        return read(self.lazy_k)
+
+    @property
+    def v(self) -> Float[Tensor, "batch key_head key d_head"]:
+        return read(self.lazy_v)
 
     @property
     def has_causes(self) -> bool:
-        """Return True if q, k, v and scores are known; if not, its weights are all there is."""
+        """True if q, k, v and scores are known, False if only weights are."""
         return self.given_weights is None
 
     @property
     def kind(self) -> str:
-        """The name of its kind, which is that of its mask among the model's."""
+        """Name of the attention's kind, and of its mask in the model."""
         return self.site_kind.name
 
     @property
     def stack(self) -> str:
-        """ "encoder" or "decoder"."""
+        """The stack that it belongs to, "encoder" or "decoder"."""
         return self.site_kind.stack
 
     @property
@@ -93,7 +114,7 @@ class AttentionSite:
 
     @property
     def layer(self) -> int:
-        """The layer's number, from 0, within its stack."""
+        """Number of the layer within its stack, from 0."""
         return layer_of(self.name, self.number)
 
     @property
@@ -102,7 +123,7 @@ class AttentionSite:
 
     @property
     def d_head(self) -> int:
-        return self.deferred("q").shape[3]
+        return self.lazy_q.shape[3]
 
     @property
     def n_query(self) -> int:
@@ -110,59 +131,53 @@ class AttentionSite:
 
     @property
     def n_key(self) -> int:
-        return self.deferred("k").shape[2]
-
-    def deferred(self, part: str) -> Tensor | Product:
-        """q, k or v without working it out."""
-        return getattr(self, f"_{part}")
+        return self.lazy_k.shape[2]
 
     def allowed(
         self, batch: int = 0, head: int | None = 0, rows: Rows = None
     ) -> Bool[Tensor, "*head query key"]:
-        """True where the mask lets the query see the key, in one head or (None) in all."""
+        """Return the mask of one head, or (None) of all heads; True = may attend."""
         allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)[
             ..., rows or slice(None), :
         ]
         return allowed if head is not None else allowed.expand(self.n_heads, *allowed.shape[-2:])
 
     def blocked_by(self, query: int, key: int, batch: int = 0, head: int = 0) -> list[str]:
-        """Names of the mask layers that block this cell; empty if it is open."""
+        """Return the names of the mask layers that block this cell; empty if it is open."""
         return self.mask.blocked_by(query, key, self.n_query, self.n_key, batch, head)
 
     def read(self, *parts: str) -> AttentionSite:
-        """The same with these of q, k and v worked out, for whoever asks for one head after the other."""
-        return replace(
-            self,
-            **{
-                part: getattr(self, part) if part in parts else self.deferred(part)
-                for part in "qkv"
-            },
-        )
+        """Return the site with these of q, k and v worked out, to read one head after the other."""
+        return replace(self, **{f"lazy_{part}": getattr(self, part) for part in parts})
 
     def scores(
         self, head: int | None = None, batch: int = 0, rows: Rows = None, n_key: int | None = None
     ) -> Float[Tensor, "*head query key"]:
-        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice, and of the
-        first `n_key` keys, all if None. Raises ValueError for given weights."""
+        """Return the scaled similarity plus the named terms, before the mask.
+
+        `head` is None for all heads, `rows` for all queries; only the first `n_key` keys are
+        scored, all by default.
+
+        Raises:
+            ValueError: only the weights of this attention are known.
+        """
         self._need_causes("scores")
-        q, k = self._part("q", head, batch), self._part("k", head, batch)
+        q, k = self._head(self.lazy_q, head, batch), self._head(self.lazy_k, head, batch)
         scores = self.similarity(q[..., rows or slice(None), :], k[..., :n_key, :])
-        if self.terms:
-            queries = torch.arange(self.n_query)[rows or slice(None)] + (
-                self.n_key - self.n_query
-            )  # a cache's come before
-            scores = (
-                scores
-                + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)[
-                    ..., :n_key
-                ]
-            )
-        return scores
+        if not self.terms:
+            return scores
+        n_cached = self.n_key - self.n_query  # keys of a cache precede the queries
+        queries = torch.arange(self.n_query)[rows or slice(None)] + n_cached
+        terms = [term.scores(head, queries, self.n_key, batch) for term in self.terms]
+        return scores + reduce(add, terms)[..., :n_key]
 
     def weights(
         self, head: int | None = None, batch: int = 0, rows: Rows = None
     ) -> Float[Tensor, "*head query key"]:
-        """softmax of the masked scores, after edits. Rows sum to 1; a row with nothing allowed is all zeros."""
+        """Return the softmax of the masked scores, after edits.
+
+        Rows sum to 1; a row with nothing allowed is all zeros.
+        """
         if self.given_weights is not None:
             return self.given_weights[batch][slice(None) if head is None else head][
                 ..., rows or slice(None), :
@@ -177,7 +192,11 @@ class AttentionSite:
     def head_out(
         self, head: int | None = None, batch: int = 0, rows: Rows = None
     ) -> Float[Tensor, "*head query d_head"]:
-        """weights · v, after edits, before W_O. Raises ValueError for given weights."""
+        """Return weights · v, after edits, before W_O.
+
+        Raises:
+            ValueError: only the weights of this attention are known.
+        """
         self._need_causes("head_out")
         return self.mixed(self.weights(head, batch, rows), head, batch, rows)
 
@@ -188,8 +207,8 @@ class AttentionSite:
         batch: int = 0,
         rows: Rows = None,
     ) -> Float[Tensor, "*head query d_head"]:
-        """What one head, or (None) all, passes on of the values with these weights, its own: weights · v, after edits."""
-        head_out = weights @ self._part("v", head, batch)
+        """Return weights · v, after edits, for weights that have been computed already."""
+        head_out = weights @ self._head(self.lazy_v, head, batch)
         if not any(edit.changes("head_out") for edit in self.edits):
             return head_out
         allowed = self.allowed(batch, head, rows)
@@ -209,37 +228,35 @@ class AttentionSite:
             self.n_key,
             weights.device,
             lambda: weights[lead],
-            lambda: self._part("v", head, batch)[lead],
+            lambda: self._head(self.lazy_v, head, batch)[lead],
             allowed[lead],
         )
 
     def _need_causes(self, wanted: str) -> None:
         if not self.has_causes:
             raise ValueError(
-                f"{self.name} has no {wanted}: its library handed out finished weights, and not what they come from"
+                f"{self.name} has no {wanted}: its library returns finished weights only"
             )
 
-    def _part(self, part: str, head: int | None, batch: int) -> Tensor:
-        kept = self.deferred(part)
+    def _head(self, part: LazyTensor, head: int | None, batch: int) -> Tensor:
+        """Return one head, or (None) all, of q, k or v."""
         if head is None:
-            return per_head(getattr(self, part)[batch], self.n_heads, 0)
-        group = self.n_heads // kept.shape[1]
-        return (
-            kept.read_head(batch, head // group)
-            if isinstance(kept, Product)
-            else kept[batch, head // group]
-        )
+            return per_head(read(part)[batch], self.n_heads, 0)
+        head //= self.n_heads // part.shape[1]
+        return part.read_head(batch, head) if isinstance(part, LazyLinear) else part[batch, head]
 
 
 def layer_of(path: str, number: int | None = None) -> int:
-    """Return the number of the layer that an attention at `path` belongs to, from 0, if `number` does not say it."""
+    """Return the layer number (from 0) of the attention at `path`, unless `number` gives it."""
     if number is not None:
         return number
     return next((int(part) for part in path.split(".") if part.isdigit()), 0)
 
 
-def per_head(t: Tensor, n_heads: int, axis: int) -> Tensor:
-    """Repeat keys or values along the axis of their heads, for each head of the group that shares them."""
+def per_head(
+    t: Float[Tensor, "*b key_head key d_head"], n_heads: int, axis: int
+) -> Float[Tensor, "*b head key d_head"]:
+    """Repeat keys or values along the axis of their heads, once for each head that shares them."""
     group = n_heads // t.shape[axis]
     return t.repeat_interleave(group, dim=axis) if group > 1 else t
 
@@ -250,5 +267,5 @@ def _in_part(
     t: Float[Tensor, "*head query x"],
     part: AttentionPart,
 ) -> Float[Tensor, "*head query x"]:
-    """Apply edits to one head or all, of one batch row."""
+    """Apply edits to one head or all heads of one batch row."""
     return edited(edits, t.view(1, -1, *t.shape[-2:]), part).view(t.shape)

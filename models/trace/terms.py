@@ -1,4 +1,4 @@
-"""What is added to the scores besides the similarity, kept by its causes: a table and a rule, not n² numbers."""
+"""Named terms that are added to the scores, stored as a table and a rule instead of n² numbers."""
 
 from __future__ import annotations
 
@@ -14,43 +14,48 @@ Axis = int
 
 @dataclass(frozen=True)
 class ScoreTerm:
-    """One named addend of the scores, before the mask. A term is asked for some queries of one batch row at a time."""
+    """A named term of the scores, added before the mask, read for some queries of one batch row."""
 
     name: str
 
     @property
     def divisor(self) -> float | None:
-        """What it is divided by together with q·k, √d_head; None for a term that is added as it is."""
+        """The number that the term is divided by, such as √d_head; None if it is added as it is."""
         return None
 
     def scores(
-        self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
+        self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
-        """The term of one head, or (None) of all, for the queries at these positions."""
+        """Return the term of one head, or (None) of all, for the queries at these positions."""
         raise NotImplementedError
 
     def products(self, head: int, query: int, n_key: int, batch: int = 0) -> Float[Tensor, "key d"]:
-        """The numbers that add up to this term of one head and query, a row a key: one each where the term is no product."""
+        """Return the addends that sum to this term for one head and query, one row per key.
+
+        A term that is not a product has one addend per key.
+        """
         return self.scores(head, torch.tensor([query]), n_key, batch)[0][:, None]
 
     def map_tensors(
         self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> ScoreTerm:
-        """What is kept for each token after `per_token`, along the axis of its tokens; what all rows share after `shared`."""
+        """Apply `per_token(tensor, token axis)` to tensors of tokens, `shared` to the others."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class DistanceTerm(ScoreTerm):
-    """By how far a key stands from its query alone, as T5's relative bias and ALiBi's slope are: row `least + …` of a table.
+    """A term that depends on the distance between query and key, as T5's bias or ALiBi's slope.
 
-    `table` is (head, distance); a key `d` positions after its query (negative before) gets column d − least, held to the ends."""
+    `table` is (head, distance). A key d positions after its query (negative: before it) reads
+    column d − least; distances beyond the table read its first or last column.
+    """
 
     table: Float[Tensor, "head distance"]
     least: int
 
     def scores(
-        self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
+        self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         column = (_distance(queries, n_key) - self.least).clamp(0, self.table.shape[1] - 1)
         return (self.table if head is None else self.table[head])[..., column]
@@ -63,11 +68,11 @@ class DistanceTerm(ScoreTerm):
 
 @dataclass(frozen=True)
 class RelativePositionTerm(ScoreTerm):
-    """scale · q_i·r_(i−j): the query meets a vector that stands for the distance, not for the key (Dai et al. 2019, eq. of §3.3,
-    terms b and d; Yang et al. 2019, §2.4).
+    """scale · q_i·r_(i−j): the query against a vector of the distance instead of the key.
 
-    `q` is (batch, head, query, d_head), W_Q·x with the term's own bias; `keys` is (head, distance, d_head), W_R·r for a key
-    `least`, `least` + 1 … positions after its query."""
+    Terms b and d of Dai et al. 2019 (§3.3); Yang et al. 2019 (§2.4). `q` is W_Q·x plus the term's
+    own bias; `keys` holds W_R·r for keys `least`, `least` + 1 … positions after their query.
+    """
 
     q: Float[Tensor, "batch head query d_head"]
     keys: Float[Tensor, "head distance d_head"]
@@ -83,7 +88,7 @@ class RelativePositionTerm(ScoreTerm):
         return self.scale * self.q[batch, head, query] * self.keys[head, column]
 
     def scores(
-        self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
+        self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         q, keys = (
             (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
@@ -100,10 +105,11 @@ class RelativePositionTerm(ScoreTerm):
 
 @dataclass(frozen=True)
 class SegmentTerm(ScoreTerm):
-    """scale · q_i·e, e by whether query and key stand in the same segment (Yang et al. 2019, §2.5).
+    """scale · q_i·e, e by whether query and key share a segment (Yang et al. 2019, §2.5).
 
-    `q` as in RelativePositionTerm; `keys` is (head, 2, d_head): the vector of the same segment, then of different ones;
-    `segments` is (batch, token), of queries and keys alike."""
+    `q` is as in RelativePositionTerm. `keys` is (head, 2, d_head): the vector for the same segment,
+    then that for different ones. `segments` is (batch, token), shared by queries and keys.
+    """
 
     q: Float[Tensor, "batch head query d_head"]
     keys: Float[Tensor, "head 2 d_head"]
@@ -120,7 +126,7 @@ class SegmentTerm(ScoreTerm):
         return self.scale * self.q[batch, head, query] * self.keys[head, differs]
 
     def scores(
-        self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
+        self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         q, keys = (
             (self.q[batch], self.keys) if head is None else (self.q[batch, head], self.keys[head])
@@ -141,6 +147,6 @@ class SegmentTerm(ScoreTerm):
         )
 
 
-def _distance(queries: Int[Tensor, query], n_key: int) -> Int[Tensor, "query key"]:
-    """How far each key stands after each query; negative before it."""
+def _distance(queries: Int[Tensor, " query"], n_key: int) -> Int[Tensor, "query key"]:
+    """Return how many positions each key lies after each query; negative before it."""
     return torch.arange(n_key)[None] - queries[:, None]

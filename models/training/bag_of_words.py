@@ -41,9 +41,9 @@ class NaiveBayes:
 
     def log_probs(self, row: Sequence[Hashable]) -> list[float]:
         """Return ln p(class, items of the row) for each class."""
-        known = [item for item in row if item in self.vocabulary]
+        items = [item for item in row if item in self.vocabulary]
         return [
-            prior + sum(item_log_probs[item] for item in known)
+            prior + sum(item_log_probs[item] for item in items)
             for prior, item_log_probs in zip(self._class, self._item, strict=True)
         ]
 

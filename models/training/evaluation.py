@@ -4,7 +4,7 @@ Texts are decoded greedily. Scores are also split by source length, as in Bahdan
 figure 2: a fixed vector loses more of longer sentences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from models.architectures import Model
 from models.decoding import greedy_batch
 from models.tokenizers.base import Tokenizer
-from models.training.task import Case
+from models.training.task import Case, Evaluation, Progress, no_progress
 
 
 def generate_texts(
@@ -40,7 +40,7 @@ def hypotheses(
     model: Model,
     tokenizer: Tokenizer,
     cases: Sequence[Case],
-    progress: Callable[[int, int], object] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> list[str]:
     """Generate a text for each case; `progress(done, total)` is called after each."""
     model.eval()
@@ -62,6 +62,52 @@ def single_source(case: Case) -> str:
 def score(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
     """Return the metric over all cases, in percent."""
     return METRICS[metric](hypotheses(model, tokenizer, cases), cases)
+
+
+@dataclass(frozen=True)
+class TextCases:
+    """Held-out cases, for each of which a model generates a text."""
+
+    cases: Sequence[Case]
+    tokenizer: Tokenizer
+    metric: str  # of METRICS
+
+    def evaluate(
+        self,
+        model: Model,
+        n: int | None = None,
+        *,
+        validation: bool = False,
+        progress: Progress = no_progress,
+    ) -> Evaluation:
+        """Score the texts of the first n cases."""
+        cases = self.cases[:n]
+        texts = hypotheses(model, self.tokenizer, cases, progress)
+        measures = {self.metric: METRICS[self.metric](texts, cases)}
+        return Evaluation(measures, len(cases), digits=2, cases=cases, texts=texts)
+
+
+class TextTask:
+    """A task whose models generate a text for each held-out case."""
+
+    tokenizer: Tokenizer
+    metric: str  # of METRICS
+
+    def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
+        """Return the first n cases of the test or validation split."""
+        raise NotImplementedError
+
+    def evaluate(
+        self,
+        model: Model,
+        n: int | None = None,
+        *,
+        validation: bool = False,
+        progress: Progress = no_progress,
+    ) -> Evaluation:
+        """Score the texts that a model generates for the first n cases."""
+        cases = self.held_out(n, validation=validation)
+        return TextCases(cases, self.tokenizer, self.metric).evaluate(model, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Likelihood of held-out text: perplexity, and the tokenizer-independent bits per byte."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
@@ -9,23 +9,20 @@ from models.architectures import Model
 from models.training.batches import collate_windows
 from models.training.ngrams import KneserNey
 from models.training.objectives import label_smoothed_loss
-from models.training.task import Passage
+from models.training.task import Passage, Progress, no_progress
 
 BATCH_TOKENS = 8192  # padded positions per batch
 PERPLEXITY, BITS, NATS = "perplexity", "bits per byte", "nats per character"
 
 
 def likelihoods(
-    model: Model, passages: Sequence[Passage], progress: Callable[[int], object] = lambda done: None
+    model: Model, passages: Sequence[Passage], progress: Progress = no_progress
 ) -> dict[str, float]:
-    """Return the model's measures over all passages.
-
-    `progress(done)` is called with the number of passages read.
-    """
+    """Return the model's measures over all passages."""
     nats, done = 0.0, 0
     for part in _batches_by_length(passages):
         nats += _nats(model, part)
-        progress(done := done + len(part))
+        progress(done := done + len(part), len(passages))
     return measures(nats, passages)
 
 

@@ -1,6 +1,6 @@
 """Interface of a task: an endless seeded stream of batches, and held-out cases with references."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,30 +40,58 @@ class Passage:
     n_bytes: int
 
 
-class Reader(Protocol):
-    """A task of running text, measured by its likelihood."""
+Progress = Callable[[int, int], object]  # called with the number of cases done and of all cases
 
-    def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
-        """Return the first n held-out pieces of text."""
+
+def no_progress(done: int, total: int) -> None:
+    """Ignore the progress."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The measures of a model on held-out cases, and what a report of them needs."""
+
+    measures: dict[str, float]  # the task's metric first
+    n_cases: int
+    counted: str = "held-out cases"  # the noun for `n_cases` in a report
+    digits: int = 4  # decimal places in a checkpoint's record
+    # measures of simple models that take time and are not in `measures`
+    baselines: Callable[[], dict[str, float]] = dict
+    cases: Sequence[Case] = ()  # of a task whose model generates a text for each
+    texts: Sequence[str] = ()  # these texts
+
+
+@runtime_checkable
+class Evaluated(Protocol):
+    """Held-out cases that a model can be evaluated on."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the first measure of `evaluate`."""
         ...
 
-
-class Examiner(Protocol):
-    """A task with a metric of its own."""
-
     def evaluate(
-        self, model: Any, n: int | None = None, *, validation: bool = False
-    ) -> dict[str, float]:
-        """Return the task's measures on the first n held-out cases."""
+        self,
+        model: Any,
+        n: int | None = None,
+        *,
+        validation: bool = False,
+        progress: Progress = no_progress,
+    ) -> Evaluation:
+        """Evaluate a model on the first n cases of the test or validation split."""
         ...
 
 
 @runtime_checkable
-class Task(Protocol):
+class Task(Evaluated, Protocol):
     """A data set with its split, its vocabulary and its metric."""
 
     name: str
-    metric: str  # in models.training.evaluation.METRICS, "perplexity", or the task's own
+    purpose: str  # what its models do, as a verb phrase
+    pipeline_tag: str  # the Hugging Face hub's name for this kind of task
+    # settings that `open_task` takes from a trained model: its tokenizer, its n_ctx, and those
+    # that `data` stores
+    model_settings: tuple[str, ...]
     licence: str  # attribution line in the record of a checkpoint trained on it
 
     @property

@@ -43,10 +43,10 @@ class Trainer:
 
     def __init__(
         self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = "",
-        start: Start | None = None,
+        start: Start | None = None, languages: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.task, self.recipe, self.folder = task, recipe, Path(folder)
-        self.device, self.command = device, command
+        self.device, self.command, self.languages = device, command, list(languages)
         task.validation()  # an empty split raises DataError now instead of after hours
         task.held_out(1)
         self.processes = Processes.current()
@@ -131,7 +131,7 @@ class Trainer:
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
         self.optimizer.step()
-        # fused Adam does not do it; see models/trace/deferred.py
+        # fused Adam does not do it; see models/trace/lazy.py
         torch.autograd.graph.increment_version(self.model.parameters())
         return value, whole.n_labels
 
@@ -220,6 +220,7 @@ class Trainer:
             "averaged_steps": int(self.averaged.n_averaged),
             "data": self.task.data(),
             "licence": self.task.licence,
+            **({"languages": self.languages} if self.languages else {}),
             "examples": [
                 case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
             ],

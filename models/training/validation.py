@@ -2,17 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import cast
 
 import torch
 
 from models.architectures import Model
 from models.training import progress
 from models.training.batches import Batch
-from models.training.evaluation import METRICS, score
-from models.training.likelihood import PERPLEXITY, likelihoods
 from models.training.objectives import Losses, label_counts
-from models.training.task import Examiner, Reader, Task
+from models.training.task import Task
 
 N_WATCHED = 50  # validation examples, of all lengths, whose cross-attention is measured
 BATCH_SIZE = 128
@@ -40,10 +37,5 @@ def validation_losses(
 
 
 def validation_scores(model: Model, task: Task, n: int) -> dict[str, float]:
-    """Return the task's metric on the first n validation cases."""
-    if task.metric == PERPLEXITY:
-        return likelihoods(model, cast(Reader, task).passages(n, validation=True))
-    if task.metric not in METRICS:
-        return cast(Examiner, task).evaluate(model, n, validation=True)
-    cases = task.held_out(n, validation=True)
-    return {task.metric: score(model, task.tokenizer, cases, task.metric)}
+    """Return the task's measures on the first n validation cases."""
+    return task.evaluate(model, n, validation=True).measures

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, picture, said
+from app_parts import all_passed, app_at, pick_model, picker, picture, said
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import TextArea
@@ -25,12 +25,7 @@ DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
 
 def open_app(**params: str) -> AppTest:
     """A fresh session on the Attention page, with a view in its URL; dates unless it asks for another model."""
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    for name, value in {"checkpoint": "dates", "source": DATE, **params}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return app_at(**{"checkpoint": "dates", "source": DATE, **params})
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +55,8 @@ def html(app: AppTest) -> list[str]:
 
 
 def test_a_newcomer_lands_on_a_translated_sentence() -> None:
-    app = AppTest.from_file(str(APP), default_timeout=120).run()
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == "eng-fra"
+    app = app_at()
+    assert picker(app)["value"] == "eng-fra"
     assert field(app, "source").value == "She is reading a book."
     header, _ = shown_head(app)
     assert "what each French token reads from the English sentence" in header["title"]
@@ -119,22 +113,22 @@ def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes
     None
 ):
     app = open_app(target="1969-07")
-    app.selectbox(key="checkpoint").set_value("eng-fra").run()
+    pick_model(app, "eng-fra")
     assert not app.exception
     assert [field(app, key).value for key in ("source", "target")] == ["She is reading a book.", ""]
     field(app, "source").set_value("We like him.").run()
-    app.selectbox(key="checkpoint").set_value("dates-rnn").run()
+    pick_model(app, "dates-rnn")
     assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
-    app.selectbox(key="checkpoint").set_value("gpt-char").run()  # its text is a field of its own
-    app.selectbox(key="checkpoint").set_value("eng-fra-rnn").run()
+    pick_model(app, "gpt-char")  # its text is a field of its own
+    pick_model(app, "eng-fra-rnn")
     assert [field(app, key).value for key in ("source", "target")] == ["We like him.", ""]
-    app.selectbox(key="checkpoint").set_value("dates").run()
+    pick_model(app, "dates")
     assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
 
 
 def test_what_is_typed_stays_with_another_model_of_the_task_that_has_examples_of_its_own() -> None:
     app = open_app()
-    app.selectbox(key="checkpoint").set_value("dates-stacked-residual").run()
+    pick_model(app, "dates-stacked-residual")
     assert field(app, "source").value == DATE
 
 
@@ -250,9 +244,17 @@ def test_how_strongly_weights_are_drawn_stands_in_the_url() -> None:
         assert header["sinkNames"] == ["[end]"]
 
 
-def test_a_bad_checkpoint_in_the_url_says_so_without_a_picture() -> None:
+def test_a_missing_checkpoint_in_the_url_is_named_and_the_default_model_is_shown() -> None:
     app = open_app(checkpoint="/no/such/folder")
-    assert "/no/such/folder" in said(app, "note checkpoint")["rows"][0][1]
+    assert "/no/such/folder" in said(app, "note address")["rows"][0][1]
+    assert picker(app)["value"] == "eng-fra"
+    assert shown_head(app)[0]["title"]
+
+
+def test_a_broken_checkpoint_in_the_url_says_so_without_a_picture(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    app = open_app(checkpoint=str(tmp_path))
+    assert str(tmp_path) in said(app, "note checkpoint")["rows"][0][1]
     assert any("no picture yet" in body for body in html(app))
 
 
@@ -278,11 +280,7 @@ def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:
 
 def opened_first(checkpoint: str) -> AppTest:
     """The app at an address that names a checkpoint and no text."""
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.query_params["checkpoint"] = checkpoint
-    app.run()
-    assert not app.exception
-    return app
+    return app_at(checkpoint=checkpoint)
 
 
 def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
@@ -294,9 +292,7 @@ def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
     app = opened_first(folder_with(tmp_path, "eng-fra", 12, task="translation", examples=own))
     assert field(app, "source").value == own[0]
     assert next(box for box in app.selectbox if box.label == "Examples").options == [own[0], own[2]]
-    app.selectbox(key="checkpoint").set_value(
-        "eng-fra-bahdanau"
-    ).run()  # the same task, another language
+    pick_model(app, "eng-fra-bahdanau")  # the same task, another language
     assert field(app, "source").value == "She is reading a book."
 
 

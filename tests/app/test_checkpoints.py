@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from app_parts import picture, said
+from app_parts import app_at, offered, picker, picture, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -14,7 +14,7 @@ from models.checkpoint import CheckpointError
 from models.opening import shipped_folder
 from viz_app import checkpoints
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.models.payloads import cards
+from viz_app.views.models.page import cards
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -55,17 +55,17 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(name: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.query_params["checkpoint"] = name
-    app.query_params["source"] = "3 May 1999"
-    app.run()
-    assert not app.exception
-    return app
+    return app_at(checkpoint=name, source="3 May 1999")
 
 
 def note(app: AppTest) -> str:
     assert said(app, "note checkpoint")["look"] == "note bad"
     return said(app, "note checkpoint")["rows"][0][1]
+
+
+def unfit(app: AppTest) -> str:
+    """The note on what a link asks for in vain."""
+    return said(app, "note address")["rows"][0][1]
 
 
 def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
@@ -130,12 +130,15 @@ def bad_folders(shelf: Path) -> dict[str, str]:
 def test_a_bad_folder_is_listed_as_bad_and_breaks_no_page(shelf: Path) -> None:
     reasons = bad_folders(shelf)
     app = opened("dates")
-    lines = app.selectbox(key="checkpoint").options
-    bad = [line for line in lines if line.endswith("— cannot be read")]
-    assert {"shelf/deep", "shelf/pipe", "shelf/sparse"} <= {line.split(" — ")[0] for line in bad}
-    assert {"shelf/<img src=x>", "shelf/twoU+000Alines", "shelf/turnedU+202E", "shelf/U+DC80"} <= {
-        line.split(" — ")[0] for line in bad
-    }
+    (group,) = [one for one in picker(app)["groups"] if one["title"] == "Folder shelf"]
+    bad = {one["label"] for one in group["options"] if one["detail"] == "cannot be read"}
+    assert {"shelf/deep", "shelf/pipe", "shelf/sparse"} <= bad
+    assert {
+        "shelf/<img src=x>",
+        "shelf/twoU+000Alines",
+        "shelf/turnedU+202E",
+        "shelf/U+DC80",
+    } <= bad
     scope = models.load("dates", device="cpu")
     _, unreadable = cards(CurrentRun(scope, scope.run("3 May 1999")))
     for name, reason in reasons.items():
@@ -239,8 +242,8 @@ def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
     for name in strange_names(shelf, elsewhere):
         with pytest.raises(CheckpointError) as error:
             checkpoints.folder(name)
-        assert str(error.value) == "There is no such model here. Pick one of the list.", name
-        assert not checkpoints.is_there(name)
+        assert str(error.value) == "There is no such model here. Pick one from the list.", name
+        assert checkpoints.missing(name)
 
 
 def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewhere: Path) -> None:
@@ -255,11 +258,7 @@ def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewher
     assert len(said) > 20
     out = [text for text in said if "leads out of the folder of --models" in text]
     assert len(out) == 2  # shelf/linked and shelf/half
-    assert all(
-        "neither a folder nor a shipped checkpoint" in text and len(text) < 1000
-        for text in said
-        if text not in out
-    )
+    assert all("No model called" in text and len(text) < 1000 for text in said if text not in out)
 
 
 def test_shared_the_disk_is_asked_the_same_whatever_the_name(
@@ -277,7 +276,7 @@ def test_shared_the_disk_is_asked_the_same_whatever_the_name(
     asked_for = {}
     for name in (str(elsewhere), "/no/such/folder", "~root", "shelf/linked", "shelf/nothing"):
         asked.clear()
-        assert not checkpoints.is_there(name)
+        assert checkpoints.missing(name)
         asked_for[name] = tuple(asked)
     assert len(set(asked_for.values())) == 1
 
@@ -287,8 +286,8 @@ def test_the_page_offers_and_opens_what_is_offered(
 ) -> None:
     share(monkeypatch)
     app = opened("shelf/mine")
-    lines = app.selectbox(key="checkpoint").options
-    assert sorted(line.partition(" — ")[0] for line in lines) == sorted(checkpoints.available())
+    assert sorted(offered(app)) == sorted(checkpoints.available())
+    assert not picker(app)["takesPaths"]
     assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 
 
@@ -298,9 +297,13 @@ def test_the_page_offers_and_opens_what_is_offered(
 def test_the_page_says_one_sentence_of_all_others(
     shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    assert "neither a folder" in note(opened(name)) or name in ("~root", "/proc/self", "..", "/")
+    app = opened(name)
+    assert name in ("~root", "/proc/self", "..", "/") or "No model called" in unfit(app)
     share(monkeypatch)
-    assert note(opened(name)) == "There is no such model here. Pick one of the list."
+    app = opened(name)
+    assert "There is no such model here. Pick one from the list." in unfit(app)
+    assert picker(app)["value"] == "eng-fra"
+    assert picture(app, "head")[1]["weights"].any()
 
 
 @pytest.mark.parametrize("name", ["shelf/linked", "shelf/half"])

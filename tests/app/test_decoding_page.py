@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, of_key, said
+from app_parts import all_passed, of_key, page_at, said
 from drawn import saved
 from streamlit.testing.v1 import AppTest
 
@@ -22,11 +22,9 @@ from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding import svg as decoding_svg
 from viz_app.views.decoding.payloads import Place
-from viz_app.views.decoding.shown_attention import reading
 from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.story import Story, reading
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")
@@ -207,7 +205,7 @@ def test_the_arrays_are_the_runs(dates: Scope) -> None:
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:
     told = story(dates, "20<&>0")
     svg = ElementTree.fromstring(
-        decoding_svg.drawing(told, dates, reading(told.trace), 2, "a <title> & more")
+        decoding_files.drawing(told, dates, reading(told.trace), 2, "a <title> & more")
     )
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "a <title> & more" in texts
@@ -250,17 +248,8 @@ def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
 # the page itself
 
 
-def page() -> None:
-    from viz_app.navigation import VIEWS, _page
-
-    _page(VIEWS["decoding"][1])
-
-
 def opened(**params: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=200)
-    for name, value in {"checkpoint": "dates", "source": SOURCE, **params}.items():
-        app.query_params[name.replace("_", "-")] = value
-    return app.run()
+    return page_at("decoding", **{"checkpoint": "dates", "source": SOURCE, **params})
 
 
 def stepper(app: AppTest) -> tuple[dict, dict]:

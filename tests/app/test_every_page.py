@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from app_parts import picture, prose, said
+from app_parts import page_at, picker, picture, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -15,8 +15,8 @@ from models.architectures.seq2seq import Seq2Seq
 from models.checkpoint import describe
 from models.opening import shipped_folder
 from models.tokenizers.base import END
-from viz_app.navigation import VIEWS
-from viz_app.sidebar.examples import readable_examples, suited
+from viz_app.input_bar.examples import readable_examples, suited
+from viz_app.navigation import PAGES
 
 QUESTIONS = {
     "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
@@ -88,16 +88,13 @@ def unmarked(app: AppTest) -> str:
     return re.sub(r"</?abbr[^>]*>", "", prose(app))
 
 
-def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
-
-    _page(VIEWS[name][1])
+scope_of = cache(lambda checkpoint: models.load(checkpoint, device="cpu"))
 
 
 @cache
 def run(checkpoint: str) -> tuple[str, models.Trace]:
     """The family of a model, and its own run of the text that it is opened with."""
-    scope = models.load(checkpoint, device="cpu")
+    scope = scope_of(checkpoint)
     family = "attention only" if isinstance(scope.model, AttentionOnly) else "Transformer"
     if isinstance(scope.model, Seq2Seq):
         family = "fixed vector" if scope.config.attention == "none" else "alignment"
@@ -106,13 +103,13 @@ def run(checkpoint: str) -> tuple[str, models.Trace]:
 
 def layer_checks(checkpoint: str) -> int:
     """With a residual stream, three; without, one of the last layer, and one of what goes on, if there are several."""
-    config = models.load(checkpoint, device="cpu").config
+    config = scope_of(checkpoint).config
     return 3 if config.residual else 1 + (config.n_self_layers > 0)
 
 
 def test_it_is_known_what_each_is_for():
     for name in TASKS:
-        model = models.load(name, device="cpu").model
+        model = scope_of(name).model
         assert (model.can_write, model.can_write and model.continues) == (
             name in WRITERS,
             name in LANGUAGE_MODELS,
@@ -122,11 +119,8 @@ def test_it_is_known_what_each_is_for():
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in WRITERS if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
-    app = AppTest.from_function(page, args=(view,), default_timeout=120)
-    app.query_params["checkpoint"] = checkpoint
-    app.run()
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == checkpoint
+    app = page_at(view, checkpoint=checkpoint)
+    assert picker(app)["value"] == checkpoint
     family, trace = run(checkpoint)
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
     assert "eng-fra" in checkpoint or "eng-fra" not in prose(
@@ -195,8 +189,7 @@ def test_it_shows_this_model(checkpoint, view):
         }
         assert len(written) == 3
         assert written == {
-            name: models.load(name, device="cpu").run(trace.streams["source"].text).output
-            for name in written
+            name: scope_of(name).run(trace.streams["source"].text).output for name in written
         }
         assert checkpoint in written or family == "attention only"
         assert arrays["change"].shape == (n - 1,)  # every token but the mark of the end
@@ -205,11 +198,8 @@ def test_it_shows_this_model(checkpoint, view):
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in WRITERS])
 def test_it_shows_this_model_that_answers(checkpoint, view):
-    app = AppTest.from_function(page, args=(view,), default_timeout=120)
-    app.query_params["checkpoint"] = checkpoint
-    app.run()
-    assert not app.exception
-    scope = models.load(checkpoint, device="cpu")
+    app = page_at(view, checkpoint=checkpoint)
+    scope = scope_of(checkpoint)
     texts = readable_examples(scope)[0]
     assert [
         box.value for box in app.text_area if box.key in ("text", "question", "context")
@@ -229,17 +219,14 @@ def test_it_shows_this_model_that_answers(checkpoint, view):
 
 
 def test_every_page_of_a_run_is_among_them() -> None:
-    assert {*PICTURE, "models"} == set(VIEWS)  # which shows no run: test_models_page.py
+    assert {*PICTURE, "models"} == set(PAGES)  # which shows no run: test_models_page.py
 
 
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", LANGUAGE_MODELS)
 def test_it_shows_this_language_model(checkpoint, view):
-    app = AppTest.from_function(page, args=(view,), default_timeout=120)
-    app.query_params["checkpoint"] = checkpoint
-    app.run()
-    assert not app.exception
-    scope = models.load(checkpoint, device="cpu")
+    app = page_at(view, checkpoint=checkpoint)
+    scope = scope_of(checkpoint)
     text = suited(scope)[0]
     trace = scope.run(text)
     assert [box.value for box in app.text_area if box.key in ("text", "continuation")] == [text, ""]

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import prose
+from app_parts import app_at, prose
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
+from test_pinned_sections import pairs, pictures, same_scales
 
 import models
 from models.analysis.divergence import jensen_shannon
@@ -32,17 +33,17 @@ from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
 from models.analysis.layer_timing import Timing
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
+from viz_app.controls import measuring
+from viz_app.controls.layer_choice import LONGEST, too_long
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.payload import unpack
 from viz_app.session.cache import opened as opened_models
-from viz_app.views.from_rnn import charts as charts
-from viz_app.views.from_rnn import cost as from_rnn_cost
-from viz_app.views.from_rnn import cost_text, reach_text
-from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import charts, files
+from viz_app.views.from_rnn import cost as cost_text
+from viz_app.views.from_rnn import learning as say
 from viz_app.views.from_rnn import maps as draw
-from viz_app.views.from_rnn import pair_maps as heads
-from viz_app.views.from_rnn import parts as from_rnn_parts
-from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn import pair as heads
+from viz_app.views.from_rnn import reach as reach_text
 from viz_app.views.from_rnn.page import SECTIONS
 from viz_app.views.from_rnn.three import other_tokens
 
@@ -106,14 +107,11 @@ def page(
     checkpoint: Path | str, section: str = "What reaches what", source: str = TEXT, **params: str
 ) -> AppTest:
     """The page after a first run, with its controls set as a link would set them."""
-    at = AppTest.from_file(str(APP), default_timeout=120)
-    at._page_hash = calc_hash("from-rnn")
-    at.query_params["checkpoint"], at.query_params["source"] = str(checkpoint), source
-    for name, value in {"section": section, **params}.items():
-        at.query_params[f"from-rnn-{name}"] = value
-    at.run()
-    assert not at.exception, at.exception
-    return at
+    asked = {
+        name if name.startswith("pin.") else f"from-rnn-{name}": value
+        for name, value in {"section": section, **params}.items()
+    }
+    return app_at("from-rnn", checkpoint=str(checkpoint), source=source, **asked)
 
 
 def payload(at: AppTest, key: str) -> tuple[dict, dict]:
@@ -127,6 +125,41 @@ def notes(at: AppTest) -> str:
 
 def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
     return models.load(folder, device="cpu").encode(source=text)["source"].ids
+
+
+# section → if a scale in it follows from the numbers; the other sections are the same for every run
+PINNED = {
+    "Three models": True,
+    "What reaches what": True,
+    "Parallel and cost": True,
+    "Two alignments": False,
+}
+
+
+@pytest.mark.parametrize("section", PINNED)
+def test_a_pinned_run_is_drawn_on_the_same_scales(shipped, section):
+    pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ba"}
+    both = page("eng-fra", section, **pinned)
+    alone = [page("eng-fra", section), page("eng-fra-rnn", section, source="ba")]
+    assert "✗" not in prose(both)
+    same_scales(alone, both, follows=PINNED[section])
+
+
+@pytest.mark.parametrize("section", [name for name in SECTIONS if name not in PINNED])
+def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_run(
+    shipped, section
+):
+    pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ba"}
+    assert not pairs(page("eng-fra", section, **pinned))
+    alone, other = (page(name, section) for name in ("eng-fra", "eng-fra-rnn"))
+    assert pictures(alone) == pictures(other)
+
+
+def test_a_pinned_text_too_long_for_jacobians_is_said_beside_the_picture(shipped):
+    pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ab" * 40}
+    at = page("eng-fra", "What reaches what", **pinned)
+    assert too_long(81, LONGEST) in prose(at)
+    assert "from-rnn-maps" in pictures(at)
 
 
 PICTURES = dict(
@@ -272,12 +305,12 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
     at.text_area(key="source").set_value("ab" * 40).run()
-    assert reach_text.too_long(81, from_rnn_parts.LONGEST) in notes(at)
+    assert too_long(81, LONGEST) in notes(at)
     np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
     at.text_area(key="source").set_value("ba").run()
     assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
     alone = page("eng-fra", source="ab" * 40)
-    assert reach_text.too_long(81, from_rnn_parts.LONGEST) in notes(alone)
+    assert too_long(81, LONGEST) in notes(alone)
     assert not [c for c in alone.get("bidi_component") if c.proto.id.endswith("from-rnn-maps")]
 
 
@@ -451,7 +484,7 @@ def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, mo
             Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS
         )
 
-    monkeypatch.setattr(from_rnn_cost, "measure", few)
+    monkeypatch.setattr(measuring, "measure", few)
     at = page("eng-fra", "Parallel and cost")
     assert "Nothing is measured before" in at.get("progress")[0].proto.text
     at.button(key="from-rnn-measure").click().run()
@@ -468,9 +501,9 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
         while True:
             yield Timing(RNN, 8, (1e-3,) * 3)
 
-    monkeypatch.setattr(from_rnn_cost, "measure", endless)
-    monkeypatch.setattr(from_rnn_cost, "LENGTHS", range(10**9))
-    monkeypatch.setattr(from_rnn_cost, "SLICE", 0.001)
+    monkeypatch.setattr(measuring, "measure", endless)
+    monkeypatch.setattr(measuring, "LENGTHS", range(10**9))
+    monkeypatch.setattr(measuring, "SLICE", 0.001)
     at = page("eng-fra", "Parallel and cost")
     at.button(key="from-rnn-measure").click().run()
     assert ": measuring." in at.get("progress")[0].proto.text

@@ -19,26 +19,25 @@ import viz_app
 from models.opening import shipped_folder
 from models.tasks import open_task
 from viz_app import words
+from viz_app.drawing import loss_curve
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.attention import growth, growth_files
+from viz_app.views.attention import files
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
 
-def frames(n: int, rows: int, columns: int) -> list[growth_files.Frame]:
+def frames(n: int, rows: int, columns: int) -> list[files.Frame]:
     rng = np.random.default_rng(0)
-    return [
-        growth_files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)
-    ]
+    return [files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)]
 
 
 def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> None:
     shown, blocked = frames(4, 3, 5), np.zeros((3, 5), np.uint8)
-    gif = growth_files.head_gif(shown, [Label("q")] * 3, [Label("k")] * 5, blocked, "a head", "1")
+    gif = files.head_gif(shown, [Label("q")] * 3, [Label("k")] * 5, blocked, "a head", "1")
     picture = Image.open(io.BytesIO(gif))
     assert picture.n_frames == 4
     for i, frame in enumerate(shown):
@@ -46,8 +45,7 @@ def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> 
         pixels = picture.convert("RGB")
         for (q, k), weight in np.ndenumerate(frame.strengths):
             x, y = (
-                start + i * growth_files._CELL + 12
-                for start, i in ((growth_files._LEFT, k), (growth_files._TOP, q))
+                start + i * files._CELL + 12 for start, i in ((files._LEFT, k), (files._TOP, q))
             )
             came = pixels.getpixel((x, y))
             wanted = bytes.fromhex(ramp(float(weight))[1:])
@@ -58,7 +56,7 @@ def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> 
 
 def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
     label = [Label("x")] * 211
-    gif = growth_files.head_gif(
+    gif = files.head_gif(
         frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head", "1"
     )
     assert max(Image.open(io.BytesIO(gif)).size) < 1500
@@ -70,7 +68,7 @@ def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None
         {"step": 40, "loss": 1.5, "validation loss": 1.75},
         {"step": 60, "loss": 0.0},
     ]
-    chart = growth_files.loss_curve(curve, 40, "#000000", "#888888").to_dict()
+    chart = loss_curve.loss_curve(curve, 40, "#000000", "#888888").to_dict()
     assert (
         "title" not in chart
     )  # what a title says here is wider than the picture, which would cut it off
@@ -112,11 +110,11 @@ def record(smoothing: float | None, averaged: int = 0) -> dict:
 def test_beside_the_curve_stands_in_what_the_two_losses_differ(
     smoothing: float | None, dropout: float, says: str, never: str
 ) -> None:
-    said = growth_files.two_losses(record(smoothing), dropout)
+    said = loss_curve.two_losses(record(smoothing), dropout)
     assert says in said
     assert never not in said
     assert "averages" not in said
-    assert "From step 71 on the dots and the last weights are averages" in growth_files.two_losses(
+    assert "From step 71 on the dots and the last weights are averages" in loss_curve.two_losses(
         record(smoothing, 20), dropout
     )
 
@@ -124,7 +122,7 @@ def test_beside_the_curve_stands_in_what_the_two_losses_differ(
 def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
     trainer = reversal_trainer(tmp_path, steps=7, average_last=0.3, validate_every=7)
     begun = next(step.step for step in trainer.train() if trainer.averaged.n_averaged)
-    assert f"From step {begun} on" in growth_files.two_losses(trainer.record(), 0.0)
+    assert f"From step {begun} on" in loss_curve.two_losses(trainer.record(), 0.0)
 
 
 def test_the_last_snapshot_is_the_shipped_checkpoint_and_the_first_has_learned_nothing() -> None:
@@ -171,7 +169,7 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     )
     assert not np.allclose(weights, now.attention[header["site"]].weights(header["head"]).numpy())
     scope = models.load("dates")  # the curve is that of the whole training
-    whole = growth_files.two_losses(scope.training, scope.config.dropout)
+    whole = loss_curve.two_losses(scope.training, scope.config.dropout)
     assert whole in [caption.value for caption in page.caption]
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
@@ -184,13 +182,13 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
 def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list = []
     monkeypatch.setattr(
-        growth_files,
+        files,
         "head_gif",
         lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)),
     )
     scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
     run = CurrentRun(scope, scope.run("3 May 2019"))
-    growth._animation(run, name, 2, Scale("root", hides_sinks=True), lambda trace: trace)
+    files.animation(run, name, 2, Scale("root", hides_sinks=True), lambda trace: trace)
     (frames, unit), last = made[0], run.trace.attention[name].weights(2).numpy()
     assert [frame.step for frame in frames] == list(scope.snapshots)
     np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
@@ -232,7 +230,7 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
 
 def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
     """Counted without models.training.evaluation: every text written by itself, on some of the cases."""
-    cases = open_task("dates").held_out(120)
+    cases = open_task("dates").held_out(48)
     for step, about in ((63, 0.0), (500, 60.65)):
         scope = models.load("dates", device="cpu", snapshot=step)
         right = sum(scope.write(case.source).text in case.references for case in cases)

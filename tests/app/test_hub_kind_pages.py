@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import picture, said
+from app_parts import page_at, picker, picture, said
 from hub_kinds import BY_NAME, HOW, TEXT, save, texts
 from streamlit.testing.v1 import AppTest
 
-from viz_app.navigation import VIEWS
+from viz_app.navigation import PAGES
 from viz_app.session import cache, url_state
 
 VECTORS = ("T5EncoderModel", "BartModel")  # without a picture on the page Task
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
+    from viz_app.navigation import PAGES, _page
 
-    _page(VIEWS[name][1])
+    _page(PAGES[name])
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +32,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def opened(folder: Path, view: str, *given: str) -> AppTest:
-    app = AppTest.from_function(page, args=(view,), default_timeout=60)
-    app.query_params["checkpoint"] = str(folder)
-    if given:
-        fields = cache.scope(str(folder)).model.text_fields
-        for field, text in zip(fields, given, strict=False):
-            app.query_params[url_state.parameter_of(field).name] = text
-    return app.run()
+    fields = cache.scope(str(folder)).model.text_fields if given else ()
+    names = (url_state.parameter_of(field).name for field in fields)
+    return page_at(view, checkpoint=str(folder), **dict(zip(names, given, strict=False)))
 
 
-@pytest.mark.parametrize("view", list(VIEWS))
+@pytest.mark.parametrize("view", list(PAGES))
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> None:
     app = opened(folders[name], view)
     assert not app.exception
-    assert app.selectbox(key="checkpoint").value == str(folders[name])
+    assert picker(app)["value"] == str(folders[name])
     if view == "task" and name not in VECTORS:
         assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 

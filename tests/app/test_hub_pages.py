@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import picture, prose, said
+from app_parts import app_at, page_at, picker, picture, prose, said
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
 import viz_app
 from viz_app import checkpoints
-from viz_app.navigation import VIEWS
+from viz_app.navigation import PAGES
 from viz_app.session import cache
 from viz_app.session.byte_cache import MEGABYTE, ByteCache
 from viz_app.session.cache import store
@@ -19,16 +19,8 @@ from viz_app.session.cache import store
 APP = Path(viz_app.__file__).with_name("app.py")
 
 
-def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
-
-    _page(VIEWS[name][1])
-
-
 def opened(folder: Path, name: str) -> AppTest:
-    app = AppTest.from_function(page, args=(name,), default_timeout=60)
-    app.query_params["checkpoint"] = str(folder)
-    return app.run()
+    return page_at(name, checkpoint=str(folder))
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +38,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> None:
     app = opened(folders["GPT2LMHeadModel"], name)
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == str(folders["GPT2LMHeadModel"])
+    assert picker(app)["value"] == str(folders["GPT2LMHeadModel"])
 
 
 def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:
     app = opened(folders["LlamaForCausalLM"], "masks")
-    assert not app.exception
     assert "goes on with its residual stream and the bias of W_O, if it has one, alone" in prose(
         app
     )
@@ -66,7 +56,6 @@ def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
     folders: dict[str, Path], name: str
 ) -> None:
     app = opened(folders["GPT2ForSequenceClassification"], name)
-    assert not app.exception
     assert "ncoder" not in prose(app)
     drawn = {"attention": "head", "inside": "walk", "layer": "layer", "masks": "mask_painter"}
     if name in drawn:
@@ -77,7 +66,6 @@ def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
 
 def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> None:
     app = opened(folders["LlamaForCausalLM"], "inside")
-    assert not app.exception
     assert "No walk from the tokens here" in prose(app)
 
 
@@ -90,13 +78,12 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("model", ["DebertaV2ForMaskedLM", "XLNetForSequenceClassification"])
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_finished_weights_are_shown_and_the_rest_is_said(
     folders: dict[str, Path], model: str, name: str
 ) -> None:
     """What no such model has is nowhere claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
     app = opened(folders[model], name)
-    assert not app.exception
     said = prose(app)
     assert GIVEN[name] in said
     for claim in (
@@ -123,13 +110,12 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("model", ["BloomForCausalLM", "OpenAIGPTLMHeadModel"])
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_writer_of_finished_weights(
     writers: dict[str, Path], model: str, name: str
 ) -> None:
     app = opened(writers[model], name)
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == str(writers[model])
+    assert picker(app)["value"] == str(writers[model])
 
 
 @pytest.mark.parametrize("model", ["BloomForCausalLM", "OpenAIGPTLMHeadModel"])
@@ -185,7 +171,6 @@ def test_a_folder_that_is_cut_off_is_said_beside_the_picker(
             file.read_bytes()[: 999 if file.suffix == ".safetensors" else None]
         )
     app = opened(damaged, "attention")
-    assert not app.exception
     assert "was cut off" in prose(app)
 
 
@@ -224,12 +209,10 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme(), "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
-    app = AppTest.from_file(str(APP), default_timeout=60)
-    app.query_params["text"] = "hello"
-    app.run()
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == f"{file}:make_scope"
-    assert app.selectbox(key="checkpoint").options[-1] == "mine.py:make_scope — own module"
+    app = app_at(text="hello")
+    assert picker(app)["value"] == f"{file}:make_scope"
+    own = picker(app)["groups"][-1]
+    assert (own["title"], own["options"][0]["label"]) == ("Own module", "mine.py:make_scope")
     header, arrays = picture(app, "head")
     scope = cache.scope(f"{file}:make_scope")
     assert header["site"] in ("1.layers.0.self_attn", "1.layers.1.self_attn")
@@ -245,8 +228,7 @@ def test_a_module_that_fails_is_said_beside_the_picker(
     file = tmp_path / "mine.py"
     file.write_text("def make_scope():\n    raise KeyError('<b>no weights</b>')\n", "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
-    app = AppTest.from_file(str(APP), default_timeout=60).run()
-    assert not app.exception
+    app = app_at()
     note = said(app, "note checkpoint")
     assert (note["look"], note["rows"]) == (
         "note bad",
@@ -262,9 +244,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, name: str) 
     end = "\n    return models.watch(net.eval(), encode=lambda text: [ord(c) % 7 for c in text], **how)\n"
     file.write_text(start + body + end, "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
-    app = AppTest.from_function(page, args=(name,), default_timeout=60)
-    app.query_params["text"] = "hello"
-    return app.run()
+    return page_at(name, text="hello")
 
 
 HAND_WRITTEN = """

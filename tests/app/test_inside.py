@@ -12,7 +12,7 @@ import altair as alt
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed
+from app_parts import all_passed, page_at
 from small import forbidding, random_attention_only, random_model
 from streamlit.testing.v1 import AppTest
 
@@ -264,7 +264,7 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
 def longer(trace: Trace, times: float) -> inside_cell.Cell:
     """A head whose queries are so many times as long."""
     site = trace.attention[SITES[0]]
-    return inside_cell.chosen_cell(trace, replace(site, q=site.q * times), 1, 2, 1)
+    return inside_cell.chosen_cell(trace, replace(site, lazy_q=site.q * times), 1, 2, 1)
 
 
 @pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
@@ -468,12 +468,6 @@ def test_the_other_files(trace, at):
 # the page
 
 
-def page() -> None:
-    from viz_app.navigation import VIEWS, _page
-
-    _page(VIEWS["inside"][1])
-
-
 @pytest.fixture
 def opened(folder, monkeypatch) -> Callable[..., AppTest]:
     """Opens the page at an address, with the folder of `letters` as the only shipped checkpoints."""
@@ -482,11 +476,8 @@ def opened(folder, monkeypatch) -> Callable[..., AppTest]:
 
 
 def _opened(**params: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=200)
     wanted = {"checkpoint": "letters", "source": "abcde", "site": SITES[2], "head": "1", **params}
-    for name, value in wanted.items():
-        app.query_params[name.replace("inside_", "inside-")] = value
-    return app.run()
+    return page_at("inside", **wanted)
 
 
 def payload(app: AppTest, component: str) -> tuple[dict, dict]:
@@ -601,7 +592,6 @@ def test_layer_kind_and_head_can_be_changed_here(opened):
 @pytest.mark.parametrize("name", ["dot", "cosine", "general", "additive"])
 def test_another_similarity_is_run_and_said(opened, scope, name):
     app = opened(similarity=name, lock="q2", inside_key="3", target="edc")
-    assert not app.exception
     own, then = scope.run("abcde", "edc"), scope.with_similarity(name).run("abcde", "edc")
     site = then.attention[SITES[2]]
     np.testing.assert_allclose(

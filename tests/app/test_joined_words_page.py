@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import all_passed, picture, prose
+from app_parts import all_passed, app_at, picture, prose
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -17,10 +17,7 @@ TEXT = "The unbelievably hungry doggy was there"
 
 
 def opened(**asked: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    for name, text in asked.items():
-        app.query_params[name] = text
-    return app.run()
+    return app_at(**asked)
 
 
 def test_words_are_shown_where_the_url_asks_for_them() -> None:
@@ -67,7 +64,6 @@ def test_a_token_beyond_the_words_is_not_held() -> None:
 @pytest.mark.parametrize("name", ["dates", "gpt-char"])
 def test_what_cannot_be_joined_is_shown_as_tokens_with_the_reason(name: str) -> None:
     app = opened(checkpoint=name, words="true")
-    assert not app.exception
     header, _ = picture(app, "overview")
     assert (header["joined"], header["switches"]) == (False, True)
     assert header["cannot"] == "Its tokenizer does not say which tokens are of one word."

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 import streamlit as st
-from app_parts import said
+from app_parts import app_at, said
 from streamlit.testing.v1 import AppTest
-from test_checkpoints import APP
 
 from models.architectures.encoder_decoder import EncoderDecoder
 from viz_app.session import downloads, live
@@ -20,11 +19,7 @@ SOURCE = parameter_of(EncoderDecoder.fields[0])
 
 
 def opened(page: str = "") -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.query_params["checkpoint"] = "dates"
-    app.run()
-    assert not app.exception
-    return app
+    return app_at(checkpoint="dates")
 
 
 def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() -> None:

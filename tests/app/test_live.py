@@ -1,21 +1,25 @@
 """Live while typing: the socket's pictures are those of Streamlit's rerun, all of them, and never older ones after newer."""
 
 import asyncio
+import gc
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl
+from weakref import ref
 
 import pytest
-from app_parts import component, said
+import torch
+from app_parts import app_at, component, pick_model, said
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 import viz_app
 from models import Scope
 from viz_app.components import stamped
 from viz_app.drawing.payload import unpack
-from viz_app.session import live
-from viz_app.session.cache import runs
+from viz_app.session import cache, live, memory, respond
+from viz_app.session.byte_cache import ByteCache
+from viz_app.session.cache import runs, store
 from viz_app.session.lanes import Lanes
 from viz_app.session.live import LiveSession, Pictures
 
@@ -42,18 +46,8 @@ NOT_LIVE = [
 
 
 def opened(address: str, query: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    if address:
-        app._page_hash = calc_hash(address)
-    for name, value in {
-        "checkpoint": "dates",
-        "source": BEFORE,
-        **dict(parse_qsl(query, keep_blank_values=True)),
-    }.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    return app_at(address, **{"checkpoint": "dates", "source": BEFORE, **asked})
 
 
 def parts(app: AppTest) -> dict[str, bytes | dict]:
@@ -159,7 +153,7 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
-    app.selectbox(key="checkpoint").set_value("dates-rnn").run()  # it has no such layer to show
+    pick_model(app, "dates-rnn")  # it has no such layer to show
     assert pause(app) == 0
 
 
@@ -187,6 +181,7 @@ class Numbers:
         return unpack(self.session.edit(text, ""))[0]["edition"][0]
 
     def drawn(self, text: str) -> int:
+        self.session.begin()
         self.session.redraw(text, "")
         return self.session.edition[0]
 
@@ -218,9 +213,11 @@ def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
 
 def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
     session = Numbers().session
+    session.begin()
     session.redraw("a", "")
     session.answer = lambda source, target: {"text": {"head": 1}}
     late = unpack(session.edit("ab", ""))[0]["edition"]
+    session.begin()
     session.redraw("ab", "")  # a click on another head has committed the text, too
     assert tuple(late) < session.edition
     session.answer = lambda source, target: {"text": {"head": 2}}
@@ -386,3 +383,78 @@ def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
         dict(answer(app.session_state["live session"], text)["written"]["rows"])["source"] == text
     )
     assert said(app, "written")["look"].startswith("written")
+
+
+def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rerun that was stopped, and an answer over the socket, may still be computing when the session shows another model."""
+    app = opened("", "")
+    session, other = app.session_state["live session"], cache.scope("dates-rnn")
+    trace, answer = cache.trace, session.answer
+    changed = replace(session.run.spec, forced=((1, 2),))
+
+    def leave(*given: object) -> object:
+        read = trace(*given)
+        session.scope = other
+        return read
+
+    session.change = lambda own: replace(own, spec=changed)
+    before = session.run
+    monkeypatch.setattr(cache, "trace", leave)
+    respond.read(session, AFTER, "")
+    assert session.run is before
+    monkeypatch.undo()
+    assert answer(AFTER, "") == {}  # of the page that showed the model before
+    run, _ = respond.read(session, AFTER, "")
+    assert session.run is run
+    assert session.shown is run  # changes were made about the other model
+
+
+def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "kept", ByteCache(1))  # keeps nothing
+    soon: list[None] = []
+    monkeypatch.setattr(memory, "give_back_soon", lambda: soon.append(None))
+    app = opened("", "similarity=cosine")
+    session = app.session_state["live session"]
+    held, change = ref(session.run.trace), session.change
+    logits = session.run.trace.next_token.logits.clone()
+    live._leave(session.token)
+    gc.collect()
+    assert held() is None
+    assert soon == [None]
+    assert session.run.trace.fields == {"source": BEFORE, "target": None}
+    assert torch.equal(session.run.trace.next_token.logits, logits)
+    live._leave(session.token)
+    answer(session, AFTER)
+    assert session.run.trace.fields["source"] == AFTER
+    assert session.change is change  # of the same model
+    assert not app.run().exception
+
+
+def test_memory_is_given_back_after_a_rerun_with_a_long_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soon: list[None] = []
+    monkeypatch.setattr(memory, "give_back_soon", lambda: soon.append(None))
+    app = opened("", "checkpoint=eng-fra&target=x")
+    assert soon == []
+    app.text_area(key="source").set_value("I am here. " * 100).run()
+    assert not app.exception
+    assert soon == [None]
+
+
+def test_requests_for_memory_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    monkeypatch.setattr(memory, "REST", 3600)
+    monkeypatch.setattr(memory, "_trim", lambda: rounds.append)
+    for n in (1, 2):
+        for _ in range(3):
+            memory.give_back_soon()
+        (timer,) = memory._timers
+        timer.cancel()
+        timer.function()
+        assert rounds == [0] * n
+        assert memory._timers == []

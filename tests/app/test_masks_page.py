@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, of_key, picture
+from app_parts import all_passed, of_key, page_at, picture
 from drawn import saved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -26,8 +26,8 @@ from models.tokenizers.base import END, PAD, START
 from models.trace.edits import READY_MADE, Edits, MaskChange, for_kinds, mask_change, ready_made
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.input_bar.examples import examples
 from viz_app.session import mask_notation as masks_notation
-from viz_app.sidebar.examples import examples
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import text as masks_text
@@ -37,11 +37,11 @@ from viz_app.views.masks.mask_view import MaskView
 LONG, SHORT = "March 5, 2021", "24/07/69"
 KIND = {kind.name: kind for kind in Transformer.kinds}
 KINDS = tuple(KIND)
-LIFTED = for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+LIFTED = for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
 PAINTED = for_kinds(
-    encoder_self=MaskChange(forbidden=((0, 1), (3, 3)), ready="window", k=5),
-    decoder_self=MaskChange(forbidden=((2, 0), (2, 1), (2, 2)), opened=((1, 4),)),
-    cross=MaskChange(lifted=(PADDING,), forbidden=((1, 0), (1, 1), (4, 2))),
+    encoder_self=MaskChange(block=((0, 1), (3, 3)), preset="window", k=5),
+    decoder_self=MaskChange(block=((2, 0), (2, 1), (2, 2)), allow=((1, 4),)),
+    cross=MaskChange(removed_layers=(PADDING,), block=((1, 0), (1, 1), (4, 2))),
 )
 
 
@@ -220,7 +220,7 @@ def test_a_wrong_ready_made_mask_is_refused(name: str, k: int) -> None:
 def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> None:
     """Between two texts nothing comes before or after: there it speaks of places; in the decoder look-ahead stays on."""
     label = masks_text.ready_label(KIND[kind], name, "")
-    layer = MaskChange(ready=name, k=2).ready_name
+    layer = MaskChange(preset=name, k=2).preset_name
     why = masks_text.reason(KIND[kind], layer, True)
     if kind == "cross":
         assert not {"causal", "before and", "previous", "back", "itself"} & set(
@@ -253,7 +253,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
 def test_a_prefix_meets_the_part_of_the_mask_that_is_said(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
-    change = MaskChange(ready="previous")
+    change = MaskChange(preset="previous")
     for kind, said, shape in (
         ("decoder_self", "top-left m × m part", (3, 3)),
         ("cross", "first m rows", (3, 9)),
@@ -277,11 +277,11 @@ def test_no_change_is_exactly_the_models_own_run(dates: Scope, own: list[MaskedR
 def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> None:
     source = dates.encode(source=LONG)["source"].ids
     for decoder in (
-        MaskChange(forbidden=((2, 0), (3, 1), (5, 5))),
-        MaskChange(ready="window", k=2),
+        MaskChange(block=((2, 0), (3, 1), (5, 5))),
+        MaskChange(preset="window", k=2),
     ):
         changes = for_kinds(
-            decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal")
+            decoder_self=decoder, cross=MaskChange(block=((4, 2), (1, 1)), preset="causal")
         )
         runs = [
             list(decoding.greedy(dates.model, source, edits=changes, use_cache=use))
@@ -296,15 +296,15 @@ def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
     source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
     ahead = (
-        MaskChange(opened=((0, 3),)),
-        MaskChange(lifted=lifted),
-        MaskChange(lifted=lifted, ready="window"),
+        MaskChange(allow=((0, 3),)),
+        MaskChange(removed_layers=lifted),
+        MaskChange(removed_layers=lifted, preset="window"),
     )
     behind = (
         MaskChange(),
-        MaskChange(opened=((3, 0),)),
-        MaskChange(lifted=lifted, ready="causal"),
-        MaskChange(lifted=(), ready="window"),
+        MaskChange(allow=((3, 0),)),
+        MaskChange(removed_layers=lifted, preset="causal"),
+        MaskChange(removed_layers=(), preset="window"),
     )
     with torch.inference_mode():
         runs = [
@@ -318,7 +318,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
     row = tuple((3, key) for key in range(11))
-    changes = for_kinds(decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous"))
+    changes = for_kinds(decoder_self=MaskChange(block=row), cross=MaskChange(preset="previous"))
     run = again(dates, own, changes)[0]
     assert run.trace.next_token.logits.isfinite().all()
     for site in run.trace.attention.values():
@@ -334,7 +334,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
-    changes = for_kinds(decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),)))
+    changes = for_kinds(decoder_self=MaskChange(block=((50, 1), (1, 50)), allow=((70, 70),)))
     assert again(dates, own, changes)[0].output_ids == own[0].output_ids
     assert again(dates, own, changes)[0].log_probs == pytest.approx(own[0].log_probs, abs=1e-6)
 
@@ -362,10 +362,10 @@ def test_a_change_goes_through_the_url_unharmed(
     drawn = masks_notation.paint(MaskChange(), cells)
     change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], drawn, ready, k), padded)
     found = masks_notation.from_text(masks_notation.to_text(change))
-    assert (found.lifted, found.ready, found.forbidden, found.opened) == (
-        change.lifted, change.ready, change.forbidden, change.opened,
+    assert (found.removed_layers, found.preset, found.block, found.allow) == (
+        change.removed_layers, change.preset, change.block, change.allow,
     )  # fmt: skip
-    assert found.ready_name == change.ready_name
+    assert found.preset_name == change.preset_name
     assert masks_notation.choice(KIND[kind], found) == ready
 
 
@@ -423,7 +423,7 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
     np.testing.assert_array_equal(arrays["logAfter"], np.float32(painted.after.log_probs))
     assert header["effect"]["sums"] == [painted.before.log_prob, painted.after.log_prob]
     assert [[q, k] for q, k, _ in header["painted"]] == [
-        list(cell) for cell in mask_change(PAINTED, "cross").forbidden
+        list(cell) for cell in mask_change(PAINTED, "cross").block
     ]
     assert arrays["base"].any() == False  # noqa: E712 (padding is lifted; what is painted is told apart)
     assert [label[0] for label in header["keys"]][-1] == "[padding]"
@@ -472,18 +472,8 @@ def test_files(painted: MaskView) -> None:
 # the page
 
 
-def page() -> None:
-    from viz_app.navigation import _page
-    from viz_app.views.masks.page import masks
-
-    _page(masks)
-
-
 def opened(**params: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=200)
-    for name, value in {"checkpoint": "dates", "source": LONG, **params}.items():
-        app.query_params[name.replace("_", "-")] = value
-    return app.run()
+    return page_at("masks", **{"checkpoint": "dates", "source": LONG, **params})
 
 
 def shown(app: AppTest) -> tuple[dict, dict]:
@@ -496,7 +486,7 @@ def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
         masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self"
     )
     header, _ = shown(app)
-    changes = for_kinds(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
+    changes = for_kinds(decoder_self=MaskChange(block=((2, 0), (2, 1)), allow=((0, 3),)))
     run = again(dates, run_masked(dates, [(LONG, None), (SHORT, None)]), changes)[1]
     assert header["effect"]["sums"][1] == pytest.approx(run.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == run.output

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import picture, prose, said
+from app_parts import page_at, picker, picture, prose, said
 from hub_models import own_module_of_readme
 from perceiver import CLASS_NAMES, Perceiver, PerceiverConfig
 from small import randomised
@@ -15,22 +15,18 @@ from models.checkpoint import save_checkpoint
 from models.opening import load
 from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
-from viz_app.navigation import VIEWS
+from viz_app.navigation import PAGES
 from viz_app.session import url_state
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
+    from viz_app.navigation import PAGES, _page
 
-    _page(VIEWS[name][1])
+    _page(PAGES[name])
 
 
 def opened(checkpoint: str, name: str, **asked: str) -> AppTest:
-    app = AppTest.from_function(page, args=(name,), default_timeout=60)
-    app.query_params["checkpoint"] = checkpoint
-    for parameter, value in asked.items():
-        app.query_params[parameter] = value
-    return app.run()
+    return page_at(name, checkpoint=checkpoint, **asked)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,12 +58,11 @@ def ranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("perceiver") / "ranking", ranks=True)
 
 
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_perceiver(perceiver: tuple[str, Path], name: str) -> None:
     _, folder = perceiver
     app = opened(str(folder), name)
-    assert not app.exception
-    assert app.selectbox(key="checkpoint").value == str(folder)
+    assert picker(app)["value"] == str(folder)
 
 
 def test_an_attention_of_a_new_kind_has_a_true_title(perceiver: tuple[str, Path]) -> None:
@@ -79,7 +74,7 @@ def test_an_attention_of_a_new_kind_has_a_true_title(perceiver: tuple[str, Path]
 
 
 @pytest.mark.parametrize("field", ["sentence", "checkpoint", "target"])
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_an_own_module_that_names_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str
 ) -> None:
@@ -100,10 +95,9 @@ def test_every_page_opens_with_an_own_module_that_names_its_text(
     assert "2 of" in said(app, f"note {parameter}")["rows"][0][1]
 
 
-@pytest.mark.parametrize("name", list(VIEWS))
+@pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_an_output_of_a_new_type(ranking: Path, name: str) -> None:
     app = opened(str(ranking), name, text="a bad cab")
-    assert not app.exception
     if name == "task":
         answer = load(ranking).run("a bad cab").output
         assert answer in CLASS_NAMES

@@ -1,6 +1,8 @@
 """A model that takes its time to open: what stands meanwhile, how far it has come, the button that gives it up, and two sessions
 that ask for the same. Every loader here goes on when the test says so."""
 
+import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,18 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import picture, prose, said
+from app_parts import app_at, component, pick_model, picker, picture, prose, said
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
 import models
 import viz_app
 from models import CheckpointError, Scope, loading
 from viz_app import checkpoints
-from viz_app.session import cache, opening
+from viz_app.input_bar import opening_bar
+from viz_app.session import cache, opening, opening_route
 from viz_app.session.byte_cache import MEGABYTE, ByteCache
 from viz_app.session.cache import store
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.opening import Opening
-from viz_app.sidebar import opening_bar
 
 APP = Path(viz_app.__file__).with_name("app.py")
 DATE = "3 May 1999"
@@ -65,16 +69,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 
 
 def app_on(name: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.query_params["checkpoint"] = name
-    app.query_params["source"] = DATE
-    return app.run()
+    return app_at(checkpoint=name, source=DATE)
 
 
 def pick(app: AppTest, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """Pick the slow one, and look before it has come."""
     monkeypatch.setattr(opening, "PATIENCE", 0)
-    app.selectbox(key="checkpoint").set_value(slow.name).run()
+    pick_model(app, slow.name)
     assert slow.at.wait(60)
     app.run()
     assert not app.exception
@@ -82,7 +83,9 @@ def pick(app: AppTest, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 def bar(app: AppTest) -> list[tuple[float, str]]:
-    return [(part.proto.value, part.proto.text) for part in app.get("progress")]
+    parts = [part.proto for part in app.get("bidi_component")]
+    shown = [json.loads(part.json) for part in parts if part.id.endswith("-opening progress")]
+    return [(one["share"], one["progress"]) for one in shown]
 
 
 def head(app: AppTest) -> tuple[str, np.ndarray]:
@@ -106,20 +109,18 @@ def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
     app = app_on(slow.name)
     assert slow.at.wait(60)
     for _ in range(2):
-        model = app.selectbox(key="checkpoint").proto
-        assert (model.set_value, model.raw_value.split(" — ")[0]) == (True, slow.name)
+        assert picker(app)["value"] == slow.name
         app.run()
     slow.free.set()
     finished(app, monkeypatch)
-    model, text = app.selectbox(key="checkpoint").proto, app.text_area(key="source").proto
-    assert (model.set_value, model.raw_value.split(" — ")[0]) == (True, slow.name)
+    text = app.text_area(key="source").proto
+    assert picker(app)["value"] == slow.name
     assert (text.set_value, text.value) == (True, DATE)
     app.run()
-    assert not app.selectbox(key="checkpoint").proto.set_value
     assert not app.text_area(key="source").proto.set_value  # it may be typed into
 
 
-def test_looks_wait_for_the_model_but_a_page_with_something_to_show_does_not(
+def test_a_first_page_waits_for_the_model_but_one_with_something_to_show_does_not(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -129,30 +130,92 @@ def test_looks_wait_for_the_model_but_a_page_with_something_to_show_does_not(
         return False
 
     monkeypatch.setattr(Opening, "ready", ready)
-    app = app_on(slow.name)  # with nothing to show: at first the page, whose bar does not wait
-    assert waits == [opening.PATIENCE, 0]
+    app = app_on(slow.name)
     app.run()
-    assert waits[2:] == [opening_bar.WAIT, 0]
+    assert waits == [opening.PATIENCE, opening_bar.WAIT]
     waits.clear()
-    _tick(app)
-    assert waits == [opening_bar.WAIT]
+    app.session_state["live session"].run = CurrentRun(
+        dates := cache.scope("dates"), dates.run(DATE)
+    )
+    app.run()
+    assert waits == [0]
 
 
-def _tick(app: AppTest) -> None:
-    """What Streamlit does every so many seconds while the bar is shown: the bar's fragment alone, again."""
+def test_no_clock_asks_for_reruns_while_a_model_opens(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that a browser sends by itself carries the values of all widgets, and under load those from before what Python
+    has just set: the model of the link would give way to the one before it."""
+    sent: list[str] = []
+    enqueue = ScriptRunContext.enqueue
+    monkeypatch.setattr(
+        ScriptRunContext,
+        "enqueue",
+        lambda self, message: (sent.append(message.WhichOneof("type")), enqueue(self, message))[1],
+    )
+    app = pick(app_on("dates"), slow, monkeypatch)
+    assert bar(app)
+    assert "delta" in sent
+    assert "auto_rerun" not in sent
+
+
+def test_the_bar_belongs_to_the_rerun_whose_end_the_browser_awaits(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = pick(app_on("dates"), slow, monkeypatch)
+    reruns = [
+        json.loads(component(app, key).json)["edition"][1] for key in ("opening progress", "live")
+    ]
+    assert reruns[0] == reruns[1]
+    app.run()
+    assert json.loads(component(app, "opening progress").json)["edition"][1] == reruns[0] + 1
+
+
+class Asked:
+    """A browser's question for the progress of an opening."""
+
+    def __init__(self, number: int, token: str) -> None:
+        self.path_params = {"number": str(number)}
+        self.headers = {"authorization": f"Bearer {token}"}
+
+    def answer(self) -> dict:
+        response = asyncio.run(opening_route._tell(self))
+        return json.loads(response.body) if response.status_code == 200 else {}
+
+
+def test_the_browser_is_told_how_far_an_opening_has_come(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = pick(app_on("dates"), slow, monkeypatch)
     session = app.session_state["live session"]
+    asked = Asked(session.opening.number, session.token)
+    assert asked.answer() == {
+        "ready": False,
+        "share": pytest.approx(0.7 * 3 / 12),
+        "progress": "3 of 12 tensors placed",
+    }
+    assert Asked(session.opening.number, "of nobody").answer() == {}
+    assert Asked(session.opening.number + 1, session.token).answer() == {"ready": True}
+    monkeypatch.setattr(opening_route, "TICK", 60)
+    threading.Timer(0.05, slow.free.set).start()
+    assert asked.answer()["ready"]  # as soon as it has ended
+    finished(app, monkeypatch)
+    assert asked.answer() == {"ready": True}
 
-    def look() -> None:
-        import streamlit as st
 
-        from viz_app.sidebar import opening_bar
-
-        session = st.session_state["session"]
-        opening_bar._look(session, session.opening, None, iter([1]))
-
-    alone = AppTest.from_function(look, default_timeout=120)
-    alone.session_state["session"] = session
-    assert not alone.run().exception
+def test_who_needs_a_model_that_others_gave_up_opens_it(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opening.ask(slow.name, "a session that gives up")
+    assert slow.at.wait(60)
+    opened: list[Scope] = []
+    waiting = threading.Thread(target=lambda: opened.append(cache.scope(slow.name)))
+    waiting.start()
+    one.give_up("a session that gives up")
+    slow.free.set()
+    waiting.join(60)
+    assert [scope.name for scope in opened] == [slow.name]
+    assert slow.calls == 2
 
 
 def test_the_old_model_stays_until_the_new_one_stands(
@@ -162,8 +225,8 @@ def test_the_old_model_stays_until_the_new_one_stands(
     about, weights = head(app)
     assert "model: dates\n" in about
     pick(app, slow, monkeypatch)
-    assert app.selectbox(key="checkpoint").value == slow.name
-    assert bar(app) == [(17, "3 of 12 tensors placed")]  # % of the bar, 3/12 of 70
+    assert picker(app)["value"] == slow.name
+    assert bar(app) == [(pytest.approx(0.7 * 3 / 12), "3 of 12 tensors placed")]
     assert head(app)[0] == about
     assert (head(app)[1] == weights).all()
     app.text_area(key="source").set_value(
@@ -183,7 +246,7 @@ def test_stopping_leaves_the_old_model_chosen(slow: Slow, monkeypatch: pytest.Mo
     about, _ = head(app)
     app.button(key="stop-opening").click().run()
     assert not app.exception
-    assert app.selectbox(key="checkpoint").value == "dates"
+    assert picker(app)["value"] == "dates"
     assert bar(app) == []
     assert head(app)[0] == about
     slow.free.set()
@@ -214,8 +277,8 @@ def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(
         app.run()
     assert slow.calls == 1
     slow.fails = ""
-    app.selectbox(key="checkpoint").set_value("dates").run()
-    app.selectbox(key="checkpoint").set_value(slow.name).run()
+    pick_model(app, "dates")
+    pick_model(app, slow.name)
     assert f"model: {slow.name}\n" in head(app)[0]
     assert slow.calls == 2
 
@@ -267,7 +330,7 @@ def test_what_nobody_takes_is_not_held(slow: Slow) -> None:
 def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     app = pick(app_on("dates"), slow, monkeypatch)
     monkeypatch.setattr(opening, "PATIENCE", 600)
-    app.selectbox(key="checkpoint").set_value("dates-scaled-dot").run()
+    pick_model(app, "dates-scaled-dot")
     assert "model: dates-scaled-dot\n" in head(app)[0]
     slow.free.set()
     assert slow.ended.wait(60)
@@ -278,14 +341,7 @@ def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "PATIENCE", 0)
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    for name, value in {
-        "checkpoint": slow.name,
-        "source": "7 July 1977",
-        "strength": "root",
-    }.items():
-        app.query_params[name] = value
-    app.run()
+    app = app_at(checkpoint=slow.name, source="7 July 1977", strength="root")
     assert slow.at.wait(60)
     app.run()
     assert not app.exception

@@ -7,7 +7,7 @@ from app_parts import picture, said
 from streamlit.testing.v1 import AppTest
 
 from viz_app import checkpoints
-from viz_app.navigation import VIEWS
+from viz_app.navigation import PAGES
 
 MODULE = """
 import torch
@@ -33,9 +33,33 @@ def make_scope():
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
+    from viz_app.navigation import PAGES, _page
 
-    _page(VIEWS[name][1])
+    _page(PAGES[name])
+
+
+WRITER = """
+import torch
+from torch import nn
+import models
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.net = nn.Embedding(128, 22), nn.Transformer(22, 2, 2, 2, 31, batch_first=True)
+        self.head = nn.Linear(22, 128)
+
+    def forward(self, source, target):
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.head(self.net(self.embedding(source), self.embedding(target), tgt_mask=mask))
+
+def make_scope():
+    torch.manual_seed(1)
+    encode = lambda source, target: [list(source.encode("ascii")), [1, *target.encode("ascii")]]
+    decode = lambda ids: bytes(ids).decode("ascii")
+    fields = ("source", "target")
+    return models.watch(Translator().eval(), encode=encode, decode=decode, end=2, fields=fields, example="bad", n_ctx=31)
+"""
 
 
 @pytest.fixture
@@ -46,10 +70,13 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     return AppTest.from_function(page, args=("attention",), default_timeout=60)
 
 
-@pytest.mark.parametrize("view", list(VIEWS))
-def test_every_page_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
+@pytest.mark.parametrize("module", [MODULE, WRITER], ids=["shown", "writes"])
+@pytest.mark.parametrize("view", list(PAGES))
+def test_every_page_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str, module: str
+) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(MODULE, "utf-8")
+    file.write_text(module, "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
     app = AppTest.from_function(page, args=(view,), default_timeout=60).run()
     assert not app.exception

@@ -1,9 +1,9 @@
-"""Masks and Decoding through the sidebar's boxes with a language model: one text, and what may follow it."""
+"""Masks and Decoding through the bar's boxes with a language model: one text, and what may follow it."""
 
 from pathlib import Path
 
 import pytest
-from app_parts import all_passed, of_key, picture, prose, said
+from app_parts import all_passed, of_key, page_at, picture, prose, said
 from drawn import letters
 from streamlit.testing.v1 import AppTest
 
@@ -36,29 +36,12 @@ def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
-def masks_page() -> None:
-    from viz_app.navigation import _page
-    from viz_app.views.masks.page import masks
-
-    _page(masks)
-
-
-def decoding_page() -> None:
-    from viz_app.navigation import _page
-    from viz_app.views.decoding.page import decoding
-
-    _page(decoding)
-
-
-def opened(page: object, folder: Path, **params: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=200)
-    for name, value in {"checkpoint": str(folder), "text": PROMPT, **params}.items():
-        app.query_params[name.replace("_", "-")] = value
-    return app.run()
+def opened(page: str, folder: Path, **params: str) -> AppTest:
+    return page_at(page, **{"checkpoint": str(folder), "text": PROMPT, **params})
 
 
 def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
-    app = opened(masks_page, scope.path, continuation=FOLLOWS, masks_second=SECOND)
+    app = opened("masks", scope.path, continuation=FOLLOWS, masks_second=SECOND)
     all_passed(app, 5)
     assert picture(app, "mask_painter")[0]["kind"] == "self"
     of_key(app.selectbox, "masks-ready-self").set_value("window").run()
@@ -67,7 +50,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     header, arrays = picture(app, "mask_painter")
     assert app.query_params["self-mask"] in ("window1", ["window1"])
     encoding = scope.run(PROMPT, FOLLOWS).streams["text"]
-    (after,) = run_masked(scope, [(encoding,)], for_kinds(self=MaskChange(ready="window", k=1)))
+    (after,) = run_masked(scope, [(encoding,)], for_kinds(self=MaskChange(preset="window", k=1)))
     assert header["effect"]["sums"][1] == pytest.approx(after.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == after.output
     open_cells = [
@@ -85,7 +68,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
 
 
 def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope) -> None:
-    app = opened(masks_page, scope.path, masks_second="a" * 40)
+    app = opened("masks", scope.path, masks_second="a" * 40)
     all_passed(app, 5)
     assert (
         said(app, "note masks")["rows"][0][1]
@@ -96,7 +79,7 @@ def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope
 @pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
 def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> None:
     app = opened(
-        decoding_page,
+        "decoding",
         scope.path,
         continuation=FOLLOWS,
         decoding_how=how,
@@ -120,7 +103,7 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
 
 
 def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) -> None:
-    app = opened(decoding_page, scope.path, decoding_tokens="4", force="2:5")
+    app = opened("decoding", scope.path, decoding_tokens="4", force="2:5")
     all_passed(app, 5)
     header, _ = picture(app, "stepper")
     own = autoregressive(scope.model, scope.given_ids(PROMPT), Method(max_new=4)).run.taken
@@ -134,11 +117,7 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
 
 
 def test_a_prompt_without_room_is_answered_in_words(scope: Scope) -> None:
-    app = opened(decoding_page, scope.path, text="a" * 16)
-    assert not app.exception
-    assert (
-        "The prompt fills all 17 tokens that this model can read"
-        in said(app, "note decoding")["rows"][0][1]
-    )
+    app = opened("decoding", scope.path, text="a" * 16)
+    assert "The prompt fills all 17 tokens that this model can read" in prose(app)
     of_key(app.text_area, "text").set_value("abc").run()
     all_passed(app, 5)

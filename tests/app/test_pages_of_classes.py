@@ -20,11 +20,11 @@ from viz_app.session import reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.views.task.choices import Choices
 from viz_app.views.task.classes import LambdaRun, _score, check_probabilities, class_probabilities
+from viz_app.views.task.reading import Choices
 
 TEXT = "a fine day"
-PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from_rnn")
+PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn")
 FACTORS = {"one": 1, "none": 0, "half": 0.5}
 
 

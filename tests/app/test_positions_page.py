@@ -21,13 +21,13 @@ from models.decoding import greedy
 from models.layers.masks import Mask, look_ahead
 from models.layers.positions import FORMULAS, formula_table, wavelengths
 from viz_app.drawing.look import DARK, LIGHT, look
+from viz_app.views.positions import adding
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
-from viz_app.views.positions import measured_text as measured
-from viz_app.views.positions import order_text
+from viz_app.views.positions import misprints as measured
 from viz_app.views.positions import text as say
-from viz_app.views.positions.page import SECTIONS
+from viz_app.views.positions.page import SECTIONS, answer
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
 TEXT = "abcde"
@@ -245,16 +245,15 @@ RECURRENT = {way: random_seq2seq(vocab_size=9, bidirectional=way) for way in (Tr
     (RECURRENT[True], "the order is in its states", "Attention"),
 ])  # fmt: skip
 def test_the_page_says_how_this_model_knows_the_order(model, said, unsaid):
-    text = say.answer(model)
+    text = answer(model)
     assert said in text
     assert unsaid not in text
 
 
 def test_only_attention_without_a_mask_is_blind_to_order():
     """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
-    assert (
-        "Attention without a mask does not: reorder its tokens, and it only reorders"
-        in say.answer(random_model())
+    assert "Attention without a mask does not: reorder its tokens, and it only reorders" in answer(
+        random_model()
     )
     layer = random_model(positions="none").encoder.layers[0].self_attn
     x, order = (
@@ -274,7 +273,7 @@ def test_only_attention_without_a_mask_is_blind_to_order():
 def test_an_rnn_says_which_states_moved(both):
     ids, order = (4, 5, 6, 7, 8, 2), (0, 2, 1, 3, 4, 5)
     model = RECURRENT[both]
-    text = order_text.recurrent(shuffle_test(model, ids, order))
+    text = say.recurrent(shuffle_test(model, ids, order))
     with torch.no_grad():
         run = [model.encoder.recurrence(model.embedding(torch.tensor([[ids[i] for i in way]])) * 17**0.5)[0][0].numpy()
                for way in (range(6), order)]  # fmt: skip
@@ -336,7 +335,7 @@ def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
     ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
 ])  # fmt: skip
 def test_whose_the_products_are_is_said(changes, said):
-    found = order_text.through(random_model(**changes).config, "Encoder layer 1, head 1")
+    found = adding.through(random_model(**changes).config, "Encoder layer 1, head 1")
     assert found.startswith("Both through W_Q of encoder layer 1, head 1, without its bias")
     assert found.endswith((said, f"{said})", f"(in this model {said})"))
 

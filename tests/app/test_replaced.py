@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import picture, said
+from app_parts import app_at, picture, said
 from safetensors import safe_open
 from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 import models
 import viz_app
@@ -27,7 +26,7 @@ from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
 from models.runs.masked_comparison import run_masked
 from viz_app.drawing.payload import unpack
-from viz_app.navigation import VIEWS as PAGES
+from viz_app.navigation import PAGES
 from viz_app.session import cache
 from viz_app.session.cache import opened as opened_models
 from viz_app.session.current_run import CurrentRun
@@ -68,22 +67,8 @@ def replace_weights(path: Path) -> None:
 
 
 def opened(address: str, **params: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    if address:
-        app._page_hash = calc_hash(address)
-    wanted = {
-        "checkpoint": "dates",
-        "source": SOURCE,
-        "target": TARGET,
-        "site": CROSS,
-        "head": "1",
-        **params,
-    }
-    for name, value in wanted.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    texts, head = {"source": SOURCE, "target": TARGET}, {"site": CROSS, "head": "1"}
+    return app_at(address, **{"checkpoint": "dates", **texts, **head, **params})
 
 
 # What each page shows, read from what is sent to it, and the same by models alone.

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import heatmap, picture, plotly, points, prose
+from app_parts import heatmap, page_at, picture, plotly, points, prose
 from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
 from test_live import answer, parts
@@ -20,32 +20,23 @@ import models
 from models.analysis.scores_by_distance import rotated_pair, scores_by_distance
 from models.trace import AttentionSite
 from viz_app import checkpoints
+from viz_app.views.positions import claims
 from viz_app.views.positions import files as files
-from viz_app.views.positions import rotation_claims as claims
-from viz_app.views.positions import rotation_text as say
+from viz_app.views.positions import rotation as say
 
 ROTARY = ("LlamaForCausalLM", "MistralForCausalLM", "GPTNeoXForCausalLM")
 IDS = "7 11 5 23 41 3 19"
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import VIEWS, _page
+    from viz_app.navigation import PAGES, _page
 
-    _page(VIEWS[name][1])
+    _page(PAGES[name])
 
 
 def opened(folder: Path, section: str, **params: str) -> AppTest:
-    app = AppTest.from_function(page, args=("positions",), default_timeout=240)
-    (
-        app.query_params["checkpoint"],
-        app.query_params["text"],
-        app.query_params["positions-section"],
-    ) = str(folder), IDS, section
-    for name, value in params.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception, app.exception
-    return app
+    asked = {"checkpoint": str(folder), "text": IDS, "positions-section": section}
+    return page_at("positions", **asked, **params)
 
 
 def scores_of(site: AttentionSite, head: int) -> np.ndarray:

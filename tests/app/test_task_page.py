@@ -6,9 +6,8 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import all_passed, component, of_key, picture, prose
+from app_parts import all_passed, app_at, component, of_key, picture, prose
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 import models
 import viz_app
@@ -25,12 +24,8 @@ def trace() -> models.Trace:
 
 
 def opened(**params: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app._page_hash = calc_hash("task")
     wanted = {"checkpoint": "dates", "source": SOURCE, "target": TARGET, **params}
-    for name, value in wanted.items():
-        app.query_params[name.replace("_", "-")] = value
-    app.run()
+    app = app_at("task", **wanted)
     all_passed(app, 3)
     return app
 
@@ -51,7 +46,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
         of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")
     ] == ["decoder_self", 1, 3]
     assert address(app)["task-position"] == ["3"]
-    purpose = "This model turns a date, however it is written, into ISO format."
+    purpose = "This model writes a date in ISO format."
     assert f"{purpose} Held-out exact match 100 % over 2,000 cases." in prose(app)
 
 

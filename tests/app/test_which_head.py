@@ -5,9 +5,8 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from app_parts import component, of_key
+from app_parts import app_at, component, of_key
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 import viz_app
 
@@ -28,13 +27,7 @@ SIMILAR = {**{page: params for page, (params, _) in PAGES.items()}, **OTHERS}
 
 
 def opened(page: str, **params: str) -> AppTest:
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app._page_hash = calc_hash(page)
-    for name, value in {"checkpoint": "dates", "source": "3 May 1999", **params}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return app_at(page, **{"checkpoint": "dates", "source": "3 May 1999", **params})
 
 
 def address(app: AppTest) -> dict[str, list[str]]:
@@ -62,7 +55,7 @@ def test_many_layers_and_heads_are_lists() -> None:
         import streamlit as st
         from drawn import letters
 
-        from viz_app.which_head import row, which_head
+        from viz_app.controls.which_head import row, which_head
 
         trace = letters("gpt", n_layers=32, n_heads=32, d_model=64).run("abc")
         sites = list(trace.attention.values())

@@ -11,9 +11,11 @@ the picture of the head has come back; its tokens and weights are then held agai
 import argparse
 import asyncio
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 import numpy as np
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -29,7 +31,10 @@ from viz_app.session.live import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
 CROWDS, SECONDS, EVERY = (30, 100), 15, 1.0
-PATIENCE, PAUSE = 120, 0.25  # s until the model must be open, and between two looks at it
+PATIENCE, PAUSE = (
+    120,
+    0.25,
+)  # s for the model to open and for each answer, and between two looks at it
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Client:
     box: str = ""  # the id of the source's text box
     fragment: str = ""
     page: str = ""
+    checkpoint: str = CHECKPOINT
     seconds: list[float] = field(default_factory=list)
     answers: list[tuple[str, bytes]] = field(default_factory=list)
 
@@ -66,7 +72,7 @@ class Client:
         """Change the text and wait for its picture."""
         start = time.perf_counter()
         await self.live.send(json.dumps({"texts": [text, ""]}))
-        _, arrays = unpack(await self.live.recv())
+        _, arrays = unpack(await asyncio.wait_for(self.live.recv(), PATIENCE))
         self.seconds.append(time.perf_counter() - start)
         self.answers.append((text, arrays["head"].tobytes()))
 
@@ -106,7 +112,7 @@ class Client:
     async def _send(self, text: str) -> None:
         back = BackMsg()
         state = back.rerun_script
-        state.query_string = f"checkpoint={CHECKPOINT}&site={SITE}&head={HEAD}"
+        state.query_string = f"checkpoint={quote(self.checkpoint)}&site={SITE}&head={HEAD}"
         state.page_script_hash, state.fragment_id = self.page, self.fragment
         if text:
             state.widget_states.widgets.add(id=self.box, string_value=text)
@@ -115,7 +121,7 @@ class Client:
     async def _messages(self):
         while True:
             message = ForwardMsg()
-            message.ParseFromString(await self.socket.recv())
+            message.ParseFromString(await asyncio.wait_for(self.socket.recv(), PATIENCE))
             yield message
 
 
@@ -161,6 +167,7 @@ class Phase:
     clients: list[Client]
     seconds: np.ndarray
     cpu_seconds: float
+    load: float  # processes that ran or waited to run, averaged over the last minute
 
     def __str__(self) -> str:
         p50, p95 = 1e3 * np.percentile(self.seconds, (50, 95))
@@ -172,7 +179,7 @@ def phase(server: Server, first: int, n: int, seconds: float) -> Phase:
     before = server.cpu_seconds()
     clients = asyncio.run(crowd(server.address, first, n, seconds))
     times = np.array([s for client in clients for s in client.seconds])
-    return Phase(clients, times, server.cpu_seconds() - before)
+    return Phase(clients, times, server.cpu_seconds() - before, os.getloadavg()[0])
 
 
 def measure(
@@ -192,7 +199,8 @@ def measure(
             (np.percentile(crowd.seconds, 95) / np.percentile(one.seconds, 50),),
             "≤ 2" if n <= 30 else "",
             f"one {one}, {n} {crowd} (p50 and p95), {len(crowd.seconds) / seconds:.1f} edits/s, "
-            f"{1e3 * crowd.cpu_seconds / len(crowd.seconds):.0f} ms of CPU each",
+            f"{1e3 * crowd.cpu_seconds / len(crowd.seconds):.0f} ms of CPU each, "
+            f"load of the machine {crowd.load:.1f}",
         )
         for n, crowd in zip(crowds, many, strict=True)
     ]

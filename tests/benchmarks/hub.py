@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import transformers
 
-from models.hub.config import HubConfig
-from models.hub.families import anatomies
+from models.hub.families import layer_maps
+from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
@@ -42,7 +42,7 @@ def measure(short: bool = False) -> list[Result]:
         config.vocab_size,
     )
     model = CausalLM(module, sizes)
-    model.lay_open(anatomies("gpt2", module)[0])
+    model.record_layers(layer_maps("gpt2", module)[0])
     recorded, maps = partial(_recorded, model, ids), partial(_maps, eager, ids)
     results = []
     plain = partial(module, ids, use_cache=False)
@@ -78,11 +78,11 @@ def _tensors(recording: Recording) -> list[torch.Tensor]:
     found = [
         t
         for site in recording.attention.values()
-        for t in (site.x, site.memory, site.out, *map(site.deferred, "qkv"))
+        for t in (site.x, site.memory, site.out, site.lazy_q, site.lazy_k, site.lazy_v)
     ]
     found += [layer.allowed for site in recording.attention.values() for layer in site.mask.layers]
     found += [
-        activation.deferred
+        activation.lazy_value
         for activation in recording.activations.values()
         if activation.name != "logits"
     ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
-from models.decoding import written
+from models.decoding import generate
 from models.tokenizers.base import END
 from models.training.batches import NO_LABEL, Batch
 from models.training.objectives import label_smoothed_loss
@@ -41,11 +41,11 @@ def write(model: Transformer, *, recorded: bool) -> list[int]:
 
     return [
         step.token
-        for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)
+        for step in generate(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)
     ]
 
 
-def generate(model: nn.Module, *, attentions: bool) -> Tensor:
+def generate_theirs(model: nn.Module, *, attentions: bool) -> Tensor:
     """The same by Hugging Face's greedy `generate`."""
     source = torch.tensor([SOURCE])
     settings = {
@@ -66,12 +66,12 @@ def decoding(rounds: int) -> list[Result]:
     ours, results = Transformer(WRITERS).eval(), []
     for what, attentions in (("", False), (", attentions kept", True)):
         theirs = marian(WRITERS, "eager" if attentions else "sdpa").eval()
-        if len(write(ours, recorded=False)) != N_TOKENS or generate(
+        if len(write(ours, recorded=False)) != N_TOKENS or generate_theirs(
             theirs, attentions=False
         ).shape != (1, N_TOKENS + 1):
             raise ValueError(f"both must write {N_TOKENS} tokens")
         slow, quick = in_turns(
-            partial(generate, theirs, attentions=attentions),
+            partial(generate_theirs, theirs, attentions=attentions),
             partial(write, ours, recorded=attentions),
             rounds,
         )

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, rested
+from served_app import back, go, in_url, resized, rested
 from small import random_bert, words_of
 
 import models
@@ -91,9 +91,8 @@ def test_a_click_hides_a_token_and_types_nothing(
     assert shown(shared_page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
     follows = trace.outputs["next sentence"].logits.double().softmax(-1).tolist()
     assert shown(shared_page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
-    shared_page.go_back()  # one press a token
+    back(shared_page)  # one press a token
     shared_page.wait_for_selector(".guesses[data-hidden='2']")
-    rested(shared_page)
     chips.nth(2).click()
     shared_page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
     in_url(shared_page, "masked", "")  # painted before the address has it
@@ -109,7 +108,7 @@ def test_a_question_is_answered_while_it_is_typed(
     box = shared_page.get_by_role("textbox", name="Question (type here)")
     box.press("End")
     box.press_sequentially(" Mary?")
-    expect(shared_page.locator(".span h3")).to_contain_text(f"“{QUESTION}”")
+    expect(shared_page.locator(".span h2")).to_contain_text(f"“{QUESTION}”")
     rested(shared_page)
     trace = scope.run(question=QUESTION, context=CONTEXT)
     output, row = trace.outputs["span"], trace.streams["text"]
@@ -158,9 +157,9 @@ def test_a_card_opens_its_model(shared_page: Page) -> None:
     in_url(shared_page, "checkpoint", "gpt-char")
     assert "/task?" in shared_page.url
     rested(shared_page)  # the rest of its address is written last
-    shared_page.go_back()
+    shared_page.go_back()  # to another document
     shared_page.wait_for_selector(".cards[data-painted]")
-    shared_page.set_viewport_size({"width": 420, "height": 720})
     rested(shared_page)
+    resized(shared_page, 420)
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 420
-    shared_page.set_viewport_size({"width": 1280, "height": 720})
+    resized(shared_page, 1280)

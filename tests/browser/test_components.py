@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
+from served_app import boxes, cell_of
 
 from viz_app.components import stamped
 from viz_app.components.catalogue import HEAD, OVERVIEW
@@ -96,15 +97,7 @@ def some_weights(rows: int = 5, cols: int = 7) -> np.ndarray:
 def point(page: Page, query: int, key: int) -> None:
     """Move the pointer onto a cell."""
     cells = page.locator("canvas.cells")
-    at = {
-        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
-    }
-    cells.hover(
-        position={
-            "x": at["left"] + (key + 0.5) * at["wide"],
-            "y": at["top"] + (query + 0.5) * at["tall"],
-        }
-    )
+    cells.hover(position=cell_of(cells, query, key))
 
 
 def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show]) -> None:
@@ -343,10 +336,7 @@ def test_every_head_has_its_picture_and_its_name(page: Page, mount: Callable[...
     expect(cell(page, "decoder.1", 4)).to_have_attribute(
         "aria-label", "decoder title, layer 2, head 5"
     )
-    box, canvas = (
-        cell(page, "encoder.1", 2).bounding_box(),
-        page.locator(".grid canvas").first.bounding_box(),
-    )
+    box, canvas = boxes(page, cell(page, "encoder.1", 2), ".grid canvas")
     x, y, side = box["x"] - canvas["x"], box["y"] - canvas["y"], box["width"]
     quarters = [(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)]
     seen = [page.locator(".grid canvas").first.evaluate(
@@ -413,5 +403,5 @@ def test_the_overview_can_be_saved(page: Page, mount: Callable[..., Show]) -> No
 def test_twelve_by_twelve_heads_fit_the_width(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 290)(overview_payload(12, 12, 64))
     assert page.locator(".overview .grid button").count() == 288
-    last = cell(page, "encoder.0", 11).bounding_box()
-    assert last["x"] + last["width"] <= 300
+    (last,) = boxes(page, cell(page, "encoder.0", 11))
+    assert last["right"] <= 300

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drawn import on_screen
 from small import random_bert, words_of
 from stage import Stage, alike, weight_colour
 
@@ -15,8 +16,8 @@ from models.runs.scope import Scope
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.payloads import payloads
+from viz_app.views.task.presentations import payloads
+from viz_app.views.task.reading import Choices
 
 FIRST, SECOND, QUESTION = "Mary went to the garden.", "John took milk.", "Where is Mary?"
 SITE = "encoder.layers.1.self_attn"
@@ -27,7 +28,9 @@ def payload(key: str, head: str, *asked: Any) -> bytes:
     tokenizer = words_of(FIRST, SECOND, QUESTION)
     model = random_bert(vocab_size=tokenizer.vocab_size, head=head)
     scope = Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "mlm"}), torch.device("cpu"))
-    return payloads(CurrentRun(scope, scope.run(*asked)), Choices(None, Focus(SITE, 1)))[key]
+    return on_screen(payloads(CurrentRun(scope, scope.run(*asked)), Choices(None, Focus(SITE, 1))))[
+        key
+    ]
 
 
 # a click on a token hides it
@@ -98,7 +101,7 @@ def test_the_arrow_keys_go_from_one_token_that_can_be_hidden_to_the_next(stage: 
 def test_each_mask_has_its_bars_and_its_row(stage: Stage) -> None:
     header, arrays = unpack(payload("guesses", *ASKED))
     stage.mount("guesses", 900).show(payload("guesses", *ASKED))
-    assert stage.texts(".mask .answer h4") == [mask["title"] for mask in header["masks"]]
+    assert stage.texts(".mask .answer h3") == [mask["title"] for mask in header["masks"]]
     assert stage.texts(".mask .fact") == [mask["fact"] for mask in header["masks"]]
     assert stage.texts(".mask .rest") == [mask["rest"] for mask in header["masks"]]
     assert [np.float32(p) for p in stage.attrs(".mask .bar", "data-p")] == arrays["p"].tolist()
@@ -197,12 +200,12 @@ def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: S
     assert stage.text(".context") == f"{FIRST} {SECOND}"
     assert stage.text(".context mark") == header["context"][1]
     assert [np.float32(p) for p in stage.attrs(".bar", "data-p")] == arrays["p"].tolist()
-    assert stage.texts(".readings h4") == [reading["title"] for reading in header["readings"]]
+    assert stage.texts(".readings h3") == [reading["title"] for reading in header["readings"]]
     row = arrays["0 weights"].tolist()
     assert [np.float32(w) for w in stage.attrs(".readings .read", "data-weight")][: len(row)] == row
     stage.show(stage.change(data, title="<b>t</b>", context=["<i>x</i>", "<b>y</b>", ""]))
     assert stage.text(".context") == "<i>x</i><b>y</b>"
-    assert stage.js("(root) => root.querySelectorAll('.context i, .context b, h3 b').length") == 0
+    assert stage.js("(root) => root.querySelectorAll('.context i, .context b, h2 b').length") == 0
 
 
 # cards

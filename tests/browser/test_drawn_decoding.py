@@ -1,6 +1,5 @@
 """The component `stepper` by itself: every token, bar, weight, cost and sentence at every step."""
 
-import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -93,6 +92,7 @@ def payload(
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
         "ownText": "", "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
+        "most": max(c * (i + 1) for i, c in enumerate(cached)),
         "work": {"cached": cached, "uncached": [c * (i + 1) for i, c in enumerate(cached)], "parallel": 7_340_000,
          "layers": 2, "source": 3, "state": 11},
     } | changes  # fmt: skip
@@ -153,28 +153,13 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
         found = cells(stage, name)
         assert [one["text"] for one in found] == tokens
         assert [one["position"] for one in found] == [str(i) for i in range(len(tokens))]
-        room = float(found[0]["box"]["width"])
         for i, one in enumerate(found):
-            x = i * pitch + (pitch - room) / 2
-            assert float(one["box"]["x"]) == pytest.approx(x)
-            assert float(one["said"]["x"]) == pytest.approx(x + room / 2)
-            assert (
-                one["box"]["height"],
-                one["said"]["text-anchor"],
-                one["said"]["dominant-baseline"],
-            ) == (
-                "23",
-                "middle",
-                "middle",
-            )
-            assert float(one["said"]["y"]) == pytest.approx(float(one["box"]["y"]) + 12.5)
+            assert float(one["said"]["x"]) == pytest.approx((i + 0.5) * pitch)
             if name != "writes":
                 assert hex_of(one["said"]["fill"]) == (QUIET if tokens[i].startswith("[") else INK)
-        tops.append({float(one["box"]["y"]) for one in found})
-    assert all(len(one) == 1 for one in tops)
-    tops = [one.pop() for one in tops]
+        (top,) = {float(one["box"]["y"]) for one in found}
+        tops.append(top)
     assert tops == sorted(tops)
-    assert all(b - a >= 23 for a, b in itertools.pairwise(tops))
     names = stage.elements(".lane-names .name", "class")
     assert [one[0] for one in names] == [
         "given text",
@@ -185,21 +170,16 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
         "unforced run",
     ]
     assert ["serial" in one[1] for one in names] == [False, False, False, True, True, False]
-    assert stage.js(
+    heights = stage.js(
         "(root) => [...root.querySelectorAll('.lane-names .name')].map((e) => parseFloat(e.style.top))"
-    ) == [y + 3 for y in tops]
+    )
+    assert heights == pytest.approx(tops, abs=5)  # each beside its row
     assert stage.texts(".lane-names .head") == ["position"]
-    numbers = [one for one in stage.elements(".lanes svg > text", "x", "y", "text-anchor", "fill")]
+    numbers = stage.elements(".lanes svg > text", "x")
     assert [one[0] for one in numbers] == [str(i + 1) for i in range(7)]
     assert [float(one[1]) for one in numbers] == pytest.approx(
         [(i + 0.5) * pitch for i in range(7)]
     )
-    assert {one[3] for one in numbers} == {"middle"}
-    assert {hex_of(one[4]) for one in numbers} == {QUIET}
-    height = float(stage.attr(".lanes svg", "height"))
-    assert height == tops[-1] + 23 + 6
-    assert {float(v) for v in stage.attrs("rect.pad", "height")} == {height}
-    assert {one["opacity"] for one in cells(stage, "free")} == {"0.75"}
 
 
 def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stage) -> None:
@@ -238,31 +218,18 @@ def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> No
         assert hex_of(one["box"]["stroke"]) == (DIFFERS if differs else LINE)
         assert (one["dot"] is not None) == (i == 3)
         assert (one["said"].get("font-weight") == "700") == (i == 3)
-    dot = cells(stage, "writes")[3]["dot"]
-    box = cells(stage, "writes")[3]["box"]
-    assert hex_of(dot["fill"]) == DIFFERS
-    assert float(dot["cx"]) == pytest.approx(float(box["x"]) + float(box["width"]) - 1)
+    assert hex_of(cells(stage, "writes")[3]["dot"]["fill"]) == DIFFERS
     assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "predicts")] == [
         DIFFERS if i == 1 else LINE for i in range(5)
-    ]
-    assert [one["box"].get("stroke-width") for one in cells(stage, "predicts")] == [
-        "1.8" if i == 1 else None for i in range(5)
     ]
     assert {
         hex_of(one["box"]["stroke"])
         for one in cells(stage, "given") + cells(stage, "reads") + cells(stage, "serial-reads")
     } == {LINE}
     assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "free")] == [DIFFERS] * 7
-    assert (
-        "Orange edge: not the token of the given text, in the unforced run: not the one written now. Click"
-        in stage.text(".legend")
-    )
+    assert "in the unforced run: not the one written now" in stage.text(".legend")
     shown(stage)
-    assert (
-        "Orange edge: not the token of the given text. Click a position to go there."
-        in stage.text(".legend")
-    )
-    assert stage.text(".legend").startswith("Filled: computed so far. Dashed: not there yet.")
+    assert "unforced" not in stage.text(".legend")
 
 
 def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: Stage) -> None:
@@ -293,193 +260,59 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
                 if not there:
                     assert hex_of(one["box"]["stroke"]) == LINE
         assert all(alike(hex_of(one["box"]["fill"]), DONE) for one in cells(stage, "predicts"))
-        column = stage.js(
-            "(root) => { const r = root.querySelector('.lanes svg rect[fill-opacity=\"0.1\"]'); return "
-            "[+r.getAttribute('x'), +r.getAttribute('width'), r.getAttribute('fill'), +r.getAttribute('y'), "
-            "+r.getAttribute('height')]; }"
-        )
-        pitch = float(stage.attr("rect.pad", "width"))
-        assert column[:2] == pytest.approx([step * pitch + 1, pitch - 2])
-        assert hex_of(column[2]) == ACCENT
-        assert column[3:] == [1, float(stage.attr(".lanes svg", "height")) - 2]
         arrows = stage.js(
-            "(root) => [...root.querySelectorAll('.lanes svg > g[stroke-width=\"1.3\"]')].map((g) => "
-            "[g.getAttribute('visibility'), g.getAttribute('opacity'), g.querySelector('path').getAttribute('d')])"
+            "(root) => [...root.querySelectorAll('.lanes svg > g:not([data-row])')].map((g) => "
+            "[g.getAttribute('visibility'), g.querySelector('path').getAttribute('d')])"
         )
         assert len(arrows) == 4 + 5 + 7 + 6
         down, back = arrows[9:16], arrows[16:]
         assert [one[0] for one in down] == ["visible" if i <= step else "hidden" for i in range(7)]
         assert [one[0] for one in back] == ["visible" if i < step else "hidden" for i in range(6)]
-        ends = [[float(v) for v in re.findall(r"[\d.]+", one[2])] for one in arrows]
+        pitch = float(stage.attr("rect.pad", "width"))
+        ends = [[float(v) for v in re.findall(r"[\d.]+", one[1])] for one in arrows]
+        columns = [(int(x1 // pitch), int(x2 // pitch)) for x1, _, x2, _ in ends]
+        assert columns[:4] == [(i, i + 1) for i in range(4)]  # given text, moved right by one
+        assert columns[4:16] == [(i, i) for i in (*range(5), *range(7))]
+        assert columns[16:] == [(i, i + 1) for i in range(6)]  # what is written is read next
         y = {
             row: float(cells(stage, row)[0]["box"]["y"])
             for row in ("given", "reads", "predicts", "serial-reads", "writes")
         }
-        for i, (x1, y1, x2, y2) in enumerate(ends[:4]):  # given text, moved right by one
-            assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
-            assert (y1, y2) == (y["given"] + 23, y["reads"] - 1)
-        for i, (x1, y1, x2, y2) in enumerate(ends[4:9]):
-            assert x1 == x2 == pytest.approx((i + 0.5) * pitch)
-            assert (y1, y2) == (y["reads"] + 23, y["predicts"] - 1)
-        for i, (x1, y1, x2, y2) in enumerate(ends[9:16]):
-            assert x1 == x2 == pytest.approx((i + 0.5) * pitch)
-            assert (y1, y2) == (y["serial-reads"] + 23, y["writes"] - 1)
-        for i, (x1, y1, x2, y2) in enumerate(
-            ends[16:]
-        ):  # what is written is read next: up and to the right
-            assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
-            assert (y1, y2) == (y["writes"] - 1, y["serial-reads"] + 24)
-        assert [one[1] for one in arrows[:4] + back] == ["undefined"] * 10 or all(
-            one[1] in (None, "1", "undefined") or float(one[1]) > 0.45 for one in arrows[:4] + back
-        )
+        for (_, y1, _, y2), (one, other) in zip(
+            ends,
+            [("given", "reads")] * 4
+            + [("reads", "predicts")] * 5
+            + [("serial-reads", "writes")] * 7
+            + [("writes", "serial-reads")] * 6,
+            strict=True,
+        ):
+            assert y[one] - 2 < y1 < y[one] + 25
+            assert y[other] - 2 < y2 < y[other] + 25
 
 
-def elements(stage: Stage, selector: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Of each element of a drawing its tag, its own text and its attributes, numbers as numbers and colours as #rrggbb."""
-    found = stage.js(
-        "(root, all) => [...root.querySelectorAll(all)].map((e) => [e.tagName, e.children.length ? '' : e.textContent,"
-        " Object.fromEntries([...e.attributes].map((a) => [a.name, a.value]))])", selector,
-    )  # fmt: skip
-
-    def read(value: str) -> float | str:
-        try:
-            return float(value)
-        except ValueError:
-            return hex_of(value) if value.startswith(("rgb(", "#")) else value
-
-    return [
-        (tag, text, {name: read(value) for name, value in attributes.items()})
-        for tag, text, attributes in found
-    ]
-
-
-def close(**attributes: Any) -> dict[str, Any]:
-    return {
-        name.replace("_", "-"): pytest.approx(value, abs=0.05)
-        if isinstance(value, int | float)
-        else value
-        for name, value in attributes.items()
-    }
-
-
-@pytest.mark.parametrize("width", [1200, 400])
-@pytest.mark.parametrize("free", [False, True])
-def test_every_line_of_the_lanes_is_where_it_should_be(
-    stage: Stage, free: bool, width: int
-) -> None:
-    unforced = unforced_run("abzqx", [*range(5)]) if free else None
-    shown(stage, width, free=unforced, forced=[1])
-    go(stage, 3)
-    longest = stage.js(
-        "() => { const c = document.createElement('canvas').getContext('2d'); c.font = '13px sans-serif';"
-        " return Math.max(...['[start]', '[end]', 'a', 'w'].map((t) => c.measureText(t).width)); }"
-    )  # fmt: skip
-    inside = stage.js("(root) => root.querySelector('.lane-scroll').clientWidth") - 6
-    room = longest + 14
-    pitch = max(room + 6, min(110, inside / 7))
-    assert (pitch == room + 6) is (width == 400)
-    tall, given, reads, predicts, again, writes = (254 if free else 226), 39, 76, 109, 161, 197
-    middle, x = pitch / 2, [i * pitch for i in range(9)]
-    drawn = elements(stage, ".lanes svg > rect:not(.pad)")
-    assert drawn == [
-        ("rect", "", close(x=x[3], y=18, width=4 * pitch, height=tall - 18, fill=DIFFERS, fill_opacity=0.09)),
-        ("rect", "", close(x=x[2] + 1, y=18, width=pitch - 2, height=tall - 20, fill="none", stroke=DIFFERS, stroke_width=1.6,
-                           stroke_dasharray="5 3", rx=5)),
-        ("rect", "", close(x=x[3] + 1, y=1, width=pitch - 2, height=tall - 2, rx=5, fill=ACCENT, fill_opacity=0.1, stroke=ACCENT,
-                           stroke_opacity=0.6)),
-    ]  # fmt: skip
-    assert elements(stage, ".lanes svg > text") == [
-        (
-            "text",
-            str(i + 1),
-            {**close(x=x[i] + middle, y=14, font_size=12, fill=QUIET), "text-anchor": "middle"},
-        )
-        for i in range(7)
-    ]
-    pad = {"fill": "transparent", "style": "cursor: pointer", "class": "pad"}
-    assert [one[2] for one in elements(stage, "rect.pad")] == [
-        close(x=x[i], y=0, width=pitch, height=tall) | pad for i in range(7)
-    ]
-    half, visible = room / 2, lambda on: {"visibility": "visible" if on else "hidden"}
-    arrows = [
-        *((x[i] + middle + 4, given + 23, x[i + 1] + middle - 6, reads - 1, 0.85, {}) for i in range(4)),
-        *((x[i] + middle, reads + 23, x[i] + middle, predicts - 1, 0.45, {}) for i in range(5)),
-        *((x[i] + middle, again + 23, x[i] + middle, writes - 1, 0.45, visible(i <= 3)) for i in range(7)),
-        *((x[i] + middle + min(half, 14), writes - 1, x[i + 1] + middle - min(half, 12), again + 24, 0.85, visible(i < 3))
-          for i in range(6)),
-    ]  # fmt: skip
-    groups = elements(stage, ".lanes svg > g:not([data-row])")
-    assert [one[2] for one in groups] == [
-        close(stroke=QUIET, fill="none", stroke_width=1.3, opacity=strength) | more
-        for *_, strength, more in arrows
-    ]
-    paths = [one[2]["d"] for one in elements(stage, ".lanes svg > g:not([data-row]) path")]
-    for line, head, (x1, y1, x2, y2, *_) in zip(paths[::2], paths[1::2], arrows, strict=True):
-        assert re.sub(r"[-\d.]+", "#", line + head) == "M# #L# #M# #L# #L# #"
-        assert [float(one) for one in re.findall(r"[-\d.]+", line)] == pytest.approx(
-            [x1, y1, x2, y2]
-        )
-        to = np.array([x2 - x1, y2 - y1]) / math.hypot(x2 - x1, y2 - y1)
-        sides = [
-            [x2, y2] - 5 * np.array([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) @ to
-            for a in (0.5, -0.5)
-        ]
-        assert [float(one) for one in re.findall(r"[-\d.]+", head)] == pytest.approx(
-            [*sides[0], x2, y2, *sides[1]], abs=0.06
-        )
-    (dot,) = elements(stage, ".lanes svg circle")
-    assert dot[2] == close(cx=x[1] + (pitch + room) / 2 - 1, cy=writes + 2, r=4, fill=DIFFERS)
-    assert stage.attrs("g[data-row=writes] text", "font-weight") == [None, "700", *[None] * 5]
-    boxes = [one[2] for one in elements(stage, ".lanes svg g[data-row] rect")]
-    assert {(one["rx"], one["height"]) for one in boxes} == {(4, 23)}
-    assert [one["width"] for one in boxes] == pytest.approx([room] * len(boxes))
-    words = [one[2] for one in elements(stage, ".lanes svg g[data-row] text")]
-    assert {(one["font-size"], one["style"]) for one in words} == {(13, "unicode-bidi: plaintext")}
-    box = stage.box(".lanes svg")
-    assert (box["width"], box["height"]) == pytest.approx((max(inside, 7 * pitch), tall), abs=0.1)
-    tops = stage.js(
-        "(root) => [...root.querySelectorAll('.lane-names .title')].map((e) => parseFloat(e.style.top))"
-    )
-    assert tops == [given - 20, again - 20]
-    assert stage.js("(root) => root.querySelector('.lane-names .head').style.top") == "2px"
-
-
-def test_long_tokens_have_96_pixels_and_are_shortened_to_them(stage: Stage) -> None:
-    rng = np.random.default_rng(2)
-    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(5)]
+def test_long_tokens_are_shortened_in_the_middle(stage: Stage) -> None:
+    long = [letter * 29 for letter in "ilmtw"]
     _, header, _ = payload()
     shown(stage, parallel={**header["parallel"], "given": [label(text) for text in long]})
-    assert {float(one["box"]["width"]) for one in cells(stage, "given")} == {96}
-    assert float(stage.attr("rect.pad", "width")) >= 102
     for token, one in zip(long, cells(stage, "given"), strict=True):
-        shorter = [
-            token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :]
-            for limit in range(28, 2, -1)
-        ]
-        widths = stage.js(
-            "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '13px sans-serif';"
-            " return texts.map((t) => c.measureText(t).width); }", shorter,
-        )  # fmt: skip
-        assert one["text"] == next(
-            text for text, width in zip(shorter, widths, strict=True) if width <= 96 - 8
-        )
+        left, right = one["text"].split("…") if "…" in one["text"] else (token, "")
+        assert token.startswith(left)
+        assert token.endswith(right)
+        assert "…" in one["text"] or token[0] in "ilt"
 
 
-def test_the_lanes_scroll_as_little_as_shows_a_step_and_its_neighbours(stage: Stage) -> None:
+def test_a_step_and_its_neighbours_are_in_sight(stage: Stage) -> None:
     shown(stage, 400, written=[*"abzqrstuvwxy"])
     pitch = float(stage.attr("rect.pad", "width"))
-    read = "(root) => { const s = root.querySelector('.lane-scroll'); return [s.scrollLeft, s.clientWidth, s.scrollWidth]; }"
-    _, room, wide = stage.js(read)
-    assert 3 * pitch < room < wide - 3 * pitch
+    read = "(root) => { const s = root.querySelector('.lane-scroll'); return [s.scrollLeft, s.clientWidth]; }"
     seen = []
-    for step in (0, 3, 4, 5, 6, 5, 4, 3, 9, 8, 7, 2, 1, 0, 11, 10):
-        before, *_ = stage.js(read)
+    for step in (0, 3, 4, 6, 5, 4, 9, 8, 2, 1, 0, 11):
         go(stage, step)
-        left = step * pitch
-        after = min(max(before, left + 2 * pitch - room), max(0, left - pitch), wide - room)
-        seen.append(stage.js(read)[0])
-        assert seen[-1] == pytest.approx(after, abs=0.6), step
-    assert len({round(one) for one in seen}) > 5
+        left, room = stage.js(read)
+        assert left <= max(0, step - 1) * pitch + 1
+        assert min(12, step + 2) * pitch <= left + room + 7
+        seen.append(left)
+    assert 5 < len(set(seen)) < 12  # and where it stands already, nothing moves
 
 
 def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
@@ -494,41 +327,41 @@ def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
             if anchor == "middle"
         ]
         assert said == [str(i + 1) for i in range(0, n, every)]
-        (bar, _), wide = stage.attrs(".chart svg g:first-of-type rect", "width"), (width - 66) / n
-        assert float(bar) == pytest.approx(max(1, min(14, wide * 0.4)))
 
 
 def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
+    ground, frame = (
+        '.lanes svg > rect[fill-opacity="0.09"]',
+        '.lanes svg > rect[stroke-dasharray="5 3"]',
+    )
     shown(stage)
     pitch = float(stage.attr("rect.pad", "width"))
-    ground = stage.elements('.lanes svg > rect[fill-opacity="0.09"]', "x", "width", "fill")
-    assert [(float(one[1]), float(one[2]), hex_of(one[3])) for one in ground] == [
-        (pytest.approx(3 * pitch), pytest.approx(4 * pitch), DIFFERS)
-    ]
-    frame = stage.elements(
-        '.lanes svg > rect[stroke-dasharray="5 3"]', "x", "width", "stroke", "fill"
-    )
-    assert [(float(one[1]), float(one[2]), hex_of(one[3]), one[4]) for one in frame] == [
-        (pytest.approx(2 * pitch + 1), pytest.approx(pitch - 2), DIFFERS, "none")
-    ]
+    ((_, x, width, fill),) = stage.elements(ground, "x", "width", "fill")
+    assert (float(x), float(width)) == pytest.approx((3 * pitch, 4 * pitch))
+    assert hex_of(fill) == DIFFERS
+    ((_, x, width, stroke),) = stage.elements(frame, "x", "width", "stroke")
+    assert 2 * pitch <= float(x) <= float(x) + float(width) <= 3 * pitch
+    assert hex_of(stroke) == DIFFERS
     shown(stage, written=GIVEN)
-    assert not stage.elements(
-        '.lanes svg > rect[fill-opacity="0.09"], .lanes svg > rect[stroke-dasharray="5 3"]'
-    )
+    assert not stage.elements(f"{ground}, {frame}")
     shown(stage, written=[*GIVEN[:-1], "z"])  # at the last position nothing comes after
-    assert not stage.elements('.lanes svg > rect[fill-opacity="0.09"]')
-    assert len(stage.elements('.lanes svg > rect[stroke-dasharray="5 3"]')) == 1
+    assert not stage.elements(ground)
+    assert len(stage.elements(frame)) == 1
 
 
 def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) -> None:
     shown(stage, free=unforced_run("f", [1]))
-    titles = stage.texts("rect.pad title")
-    assert (
-        titles[0]
-        == "position 1\ngiven text: a\ndecoder reads: [start]\nmodel predicts: a\ndecoder reads: [start]\nmodel "
-        "writes: a\nunforced run: f"
-    )
-    assert titles[6] == "position 7\ndecoder reads: s\nmodel writes: [end]"
+    titles = [title.split("\n") for title in stage.texts("rect.pad title")]
+    assert titles[0][0] == "position 1"
+    assert [one.split(": ")[1] for one in titles[0][1:]] == [
+        "a",
+        "[start]",
+        "a",
+        "[start]",
+        "a",
+        "f",
+    ]
+    assert titles[6] == ["position 7", "decoder reads: s", "model writes: [end]"]
     stage.click("rect.pad", n=4)
     assert stage.sent == [["step", {"position": 4}]]
     assert stage.data(".stepper")["step"] == "5"
@@ -543,14 +376,11 @@ def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: str) 
     shown(stage, width, ownText=own, how="beam search, its best")
     go(stage, 3)
     training, inference = stage.texts(".lane-names .title")
-    more = (
-        f". No text is typed: the given text is {own}."
-        if own
-        else ". The given text is the one that was typed."
-    )
-    assert training == "Trainingall 5 positions at once, in 1 pass" + (more if width > 700 else "")
-    rest = ", each token it writes is what it reads next" if width > 700 else ""
-    assert inference == f"Inferenceone after the other (beam search, its best): pass 4 of 7{rest}"
+    assert training.startswith("Trainingall 5 positions at once, in 1 pass")
+    assert ("that was typed" in training) == (width > 700 and not own)
+    if own:
+        assert training.endswith(f"is {own}.")
+    assert inference.startswith("Inferenceone after the other (beam search, its best): pass 4 of 7")
     assert "serial" in stage.attrs(".lane-names .title", "class")[1]
     go(stage, 6)
     assert "pass 7 of 7" in stage.texts(".lane-names .title")[1]
@@ -615,12 +445,8 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
                 expected += f", {note}" if note else ""
                 if name == "serial":
                     forced = j == place and step == 3
-                    expected += (
-                        ". Click: let the model choose here again."
-                        if forced
-                        else ". Click: take this token here and go on from it."
-                    )
-                assert one[4] == expected
+                    assert ("choose here again" in one[4]) == forced
+                assert one[4].startswith(expected)
             if name == "serial":
                 disabled = stage.js(
                     "(root, all) => [...root.querySelectorAll(all)].map((e) => e.disabled)", here
@@ -628,13 +454,7 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
                 assert disabled == [
                     int(ids[j]) in (0, 1) or (j == place and step != 3) for j in range(K)
                 ]
-    what = stage.texts(".panel h4 .what")
-    assert what[0] == "What the model expects next, and what is given:"
-    assert what[1] == (
-        "Expected next (orange: drawn from). Click another to force it:"
-        if sampling
-        else "What the model expects next. Click another token to force it:"
-    )
+    assert ("drawn from" in stage.texts(".panel h2 .what")[1]) == sampling
 
 
 def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stage) -> None:
@@ -699,14 +519,13 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                             else f"{text}: masked (look-ahead): a later position may not be read"
                         )
             titles = stage.texts(f".panel.{name} .what")[1:]
-            assert (
-                titles[0]
-                == "Cross-attention: what it reads from the source (decoder layer 2, head 1)"
-            )
             who = "the given text" if name == "parallel" else "its own text"
-            assert (
-                titles[1] == f"Self-attention: what it reads from {who} (decoder layer 2, head 1)"
-            )
+            for title, words in zip(
+                titles,
+                (("Cross-attention", "the source"), ("Self-attention", who)),
+                strict=True,
+            ):
+                assert all(word in title for word in (*words, "(decoder layer 2, head 1)"))
 
 
 def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> None:
@@ -735,9 +554,7 @@ def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> No
             assert np.float32(chips[0][2]) == rows[f"{name}_self"][step, 0]
             assert chips[0][3].startswith("0–1: weight ")
             said = stage.texts(f".panel.{name} .what")[2]
-            assert said.endswith(
-                "(decoder layer 2, head 1; of each 2 tokens the largest weight, hidden: the others)"
-            )
+            assert "decoder layer 2, head 1; of each 2 tokens the largest weight" in said
 
 
 def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(
@@ -784,15 +601,16 @@ def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(
 def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     shown(stage)
     for step, training, inference in (
-        (0, "Position 1 of 5 of one single pass. Given: "
-        "[start] (the rest is there too, but masked)", "Pass 1 of 7. So far it has: [start] "),
-        (2, "Position 3 of 5 of one single pass. Given: "
-        "[start] a b (the rest is there too, but masked)", "Pass 3 of 7. So far it has: [start] a b "),
+        (0, "Position 1 of 5 of one single pass. Given: [start] (", "Pass 1 of 7. So far it has: [start] "),
+        (2, "Position 3 of 5 of one single pass. Given: [start] a b (", "Pass 3 of 7. So far it has: [start] a b "),
         (4, "Position 5 of 5 of one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it has: [start] a b z q "),
         (5, "The given text ends before this position. Its last position, 5:", "Pass 6 of 7. So far it has: [start] a b z q r "),
     ):  # fmt: skip
         go(stage, step)
-        assert stage.texts(".panel .lead") == [training, inference]
+        leads = stage.texts(".panel .lead")
+        assert leads[0].startswith(training)
+        assert leads[1] == inference
+        assert ("masked" in leads[0]) == (step < 4)
         assert stage.js(
             "(root) => [...root.querySelectorAll('.panel')].map((p) => p.style.opacity)"
         ) == [
@@ -817,10 +635,9 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
             )
         )
     shown(stage, own=False)
-    assert stage.text(".panel.parallel .lead") == (
-        "Position 3 of 5 of one single pass. Given: [start] a b "
-        "(the rest is there too, but each position reads its own token alone)"
-    )
+    lead = stage.text(".panel.parallel .lead")
+    assert "Given: [start] a b (" in lead
+    assert "each position reads its own token alone" in lead
     long = [f"t{i}" for i in range(20)]
     shown(stage, written=long)
     go(stage, 11)
@@ -834,16 +651,10 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
 
 def test_headings_say_which_run_is_which(stage: Stage) -> None:
     shown(stage)
-    assert stage.texts(".panel h4") == [
-        "Training What the model expects next, and what is given:",
-        "Inference What the model expects next. Click another token to force it:",
-    ]
-    assert stage.text(".work") == "What is computed at this step, and what comes from the cache"
+    assert [text.split()[0] for text in stage.texts(".panel h2")] == ["Training", "Inference"]
+    assert "from the cache" in stage.text(".work")
     shown(stage, family="recurrent", cross="")
-    assert (
-        stage.text(".work")
-        == "What is computed at this step, and what is kept from the step before"
-    )
+    assert "from the step before" in stage.text(".work")
     assert stage.data(".stepper")["family"] == "recurrent"
 
 
@@ -871,13 +682,8 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                 box, pixels = stage.box(here, n), stage.pixels(here, n)
                 wide, size = pixels.wide / RATIO, len(values)
                 for i, value in enumerate(values):
-                    for y in (1, 16):
-                        assert alike(
-                            pixels.at((i + 0.5) / size * wide, y),
-                            signed_colour(float(value), scale),
-                            2,
-                        )
-                assert pixels.tall == 18 * RATIO
+                    colour = pixels.at((i + 0.5) / size * wide, 8)
+                    assert alike(colour, signed_colour(float(value), scale), 2)
                 for cell in (2, 0, size - 1):
                     stage.move(here, ((cell + 0.5) / size) * box["width"], 8, n)
                     number, said = stage.attrs(here, "title")[n].split(": ")
@@ -899,11 +705,8 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
     assert stage.texts(".lane-names .title")[0].startswith(
         "Trainingthe text is given, yet its 5 states come one after the other"
     )
-    lead = stage.texts(".panel .lead")
-    assert (
-        lead[0]
-        == "Step 4 of 5, each from the state before. Given: [start] a b c (the rest is known too, but its states come later)"
-    )
+    lead = stage.texts(".panel .lead")[0]
+    assert lead.startswith("Step 4 of 5, each from the state before. Given: [start] a b c (")
     shown(stage, family="recurrent", cross="")
     assert not stage.elements(".chips")
 
@@ -1025,42 +828,23 @@ def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
 
 def test_the_story_says_where_they_part(stage: Stage) -> None:
     shown(stage, note="A note.")
-    go(stage, 1)
-    assert (
-        stage.text(".story")
-        == "A note. So far both have read the same, and their probabilities agree. They part at position 3."
-    )
-    assert stage.texts(".story .warn") == ["They part at position 3."]
-    assert {hex_of(one) for one in stage.css(".story .warn", "color")} == {DIFFERS}
-    assert stage.texts(".story .quiet") == ["A note. "]
-    go(stage, 2)
-    assert stage.texts(".story .warn") == ["Here is the first difference: "]
-    assert stage.text(".story") == (
-        "A note. Here is the first difference: inference takes z where the given text has c. Both have read the same "
-        "up to here, so the bars "
-        "agree; from the next position on they read different texts."
-    )
-    go(stage, 3)
-    assert stage.text(".story") == (
-        "A note. They parted at position 3: inference takes z where the given text has c. Since then each reads a "
-        "different text: training the "
-        "given one, mistakes or not; inference what it wrote itself."
-    )
+    for step, warning, facts in (
+        (1, "They part at position 3.", ["have read the same"]),
+        (2, "Here is the first difference: ", ["inference takes z where the given text has c", "bars agree"]),
+        (3, "They parted at position 3: ", ["inference takes z where the given text has c"]),
+    ):  # fmt: skip
+        go(stage, step)
+        assert stage.texts(".story .quiet") == ["A note. "]
+        assert stage.texts(".story .warn") == [warning]
+        assert all(fact in stage.text(".story") for fact in facts)
     assert stage.texts(".story b") == ["z", "c"]
     shown(stage, written=GIVEN)
-    assert stage.text(".story") == (
-        "Both take the same tokens everywhere, so at each position both have read the same and give the same "
-        "probabilities: once all positions "
-        "in one pass, once in many."
-    )
+    assert stage.text(".story").startswith("Both take the same")
     shown(stage, written=GIVEN[:3])
     go(stage, 2)
     assert stage.text(".story").startswith("Both take the same")
     go(stage, 3)
-    assert (
-        stage.text(".story")
-        == "Inference was stopped after 3 steps, the most it may write for this source. The given text goes on."
-    )
+    assert "stopped after 3 steps" in stage.text(".story")
     shown(stage, written=GIVEN, family="recurrent")
     assert "stand in the same state" in stage.text(".story")
 
@@ -1085,79 +869,50 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     cached, uncached = header["work"]["cached"], header["work"]["uncached"]
     bars = stage.js(
         "(root) => [...root.querySelectorAll('.chart svg g')].map((g) => [g.querySelector('title').textContent, "
-        "...[...g.querySelectorAll('rect')].flatMap((r) => [...['x', 'y', 'width', 'height'].map((n) => "
+        "...[...g.querySelectorAll('rect')].flatMap((r) => [...['x', 'y', 'height'].map((n) => "
         "+r.getAttribute(n)), r.getAttribute('fill')])])"
     )
-    width = stage.js("(root) => root.querySelector('.chart svg').clientWidth")
-    pitch, floor, top = (width - 58 - 8) / 7, 128, 22
-    for i, (title, x, y, w, h, fill, x2, y2, w2, h2, fill2) in enumerate(bars):
-        assert title == f"step {i + 1}: {uncached[i]:,} without, {cached[i]:,} with the cache"
-        middle, wide = 58 + (i + 0.5) * pitch, max(1, min(14, pitch * 0.4))
-        assert (x, w, x2, w2) == pytest.approx((middle - wide, wide, middle, wide))
-        tall, tall2 = ((floor - top) * v / max(uncached) for v in (uncached[i], cached[i]))
-        assert (y, h, y2, h2) == pytest.approx((floor - tall, tall, floor - tall2, tall2))
-        assert (hex_of(fill), hex_of(fill2)) == ("#e69f00", ACCENT)
-    texts = stage.elements(".chart svg > text", "x", "y", "text-anchor", "fill")
-    most = max(uncached)
-    ticks = [
-        one
-        for one in texts
-        if one[0] in (millions(0), millions(most / 2), millions(most)) and one[3] == "end"
+    steps = [
+        (one[0], float(one[1]))
+        for one in stage.elements(".chart svg > text", "x", "text-anchor")
+        if one[2] == "middle"
     ]
-    assert [one[0] for one in ticks] == [millions(0), millions(most / 2), millions(most)]
-    lines = stage.elements(".chart svg > line", "y1", "y2", "x1", "x2")
-    assert (
-        [float(one[1]) for one in lines]
-        == [float(one[2]) for one in lines]
-        == pytest.approx([floor, (floor + top) / 2, top])
+    assert [text for text, _ in steps] == [str(i + 1) for i in range(7)]
+    unit = bars[-1][3] / uncached[-1]  # px
+    floor = bars[-1][2] + bars[-1][3]
+    for i, (title, x, y, tall, fill, x2, y2, tall2, fill2) in enumerate(bars):
+        assert title == f"step {i + 1}: {uncached[i]:,} without, {cached[i]:,} with the cache"
+        assert x < x2 == pytest.approx(steps[i][1])  # beside each other, over the step's number
+        assert (tall, tall2) == pytest.approx((unit * uncached[i], unit * cached[i]))
+        assert (y + tall, y2 + tall2) == pytest.approx((floor, floor))
+        assert (hex_of(fill), hex_of(fill2)) == ("#e69f00", ACCENT)
+    ticks = [
+        (text, float(y))
+        for text, y, anchor in stage.elements(".chart svg > text", "y", "text-anchor")
+        if anchor == "end" and text != "step"
+    ]
+    most = max(uncached)
+    assert [text for text, _ in ticks] == [millions(0), millions(most / 2), millions(most)]
+    assert [y for _, y in ticks] == pytest.approx(
+        [floor - unit * share * most for share in (0, 0.5, 1)], abs=6
     )
-    assert [float(one[2]) - 4 for one in ticks] == pytest.approx([float(one[1]) for one in lines])
+    key = {
+        text: float(x) for text, x in stage.elements(".chart svg > text", "x") if "cache" in text
+    }
     swatches = [
         (float(x), hex_of(fill)) for _, x, fill in stage.elements(".chart svg > rect", "x", "fill")
     ]
-    assert (
-        stage.attrs(".chart svg > rect", "y", "width", "height")
-        == [{"y": "4", "width": "10", "height": "10"}] * 2
-    )
-    names = {one[0]: float(one[1]) for one in texts}
-    assert swatches == [(58, "#e69f00"), (162, ACCENT)]
-    assert stage.attrs(".chart svg rect", "fill-opacity") == ["0.15", None] * (
-        1 + len(bars)
-    )  # hollow without the cache
-    assert [one and hex_of(one) for one in stage.attrs(".chart svg rect", "stroke")] == [
-        "#e69f00",
-        None,
-    ] * (1 + len(bars))
-    assert (names["without cache"], names["with cache"]) == (72, 176)
-    steps = [one for one in texts if one[3] == "middle"]
-    assert [one[0] for one in steps] == [str(i + 1) for i in range(7)]
-    assert [float(one[1]) for one in steps] == pytest.approx(
-        [58 + (i + 0.5) * pitch for i in range(7)]
-    )
-    assert [one[3] for one in texts if one[0] == "step"] == ["end"]
-    ends = {
-        "middle": (floor + 14,) * 7,
-        "end": (floor + 4, (floor + top) / 2 + 4, top + 4, floor + 14),
-        None: (13, 13),
-    }
-    for anchor, heights in ends.items():
-        assert [float(one[2]) for one in texts if one[3] == anchor] == pytest.approx(list(heights))
-    assert {float(one[1]) for one in texts if one[3] == "end"} == {53}
-    assert {
-        (size, hex_of(one[4]))
-        for size, one in zip(stage.attrs(".chart svg > text", "font-size"), texts, strict=True)
-    } == {("12", QUIET)}
-    assert {(float(one[3]), float(one[4])) for one in lines} == {(58, width - 6)}
-    assert {hex_of(one) for one in stage.attrs(".chart svg > line", "stroke")} == {LINE}
+    assert [colour for _, colour in swatches] == ["#e69f00", ACCENT]
+    assert swatches[0][0] < key["without cache"] < swatches[1][0] < key["with cache"]
     for step in (0, 3, 6):
         go(stage, step)
         spent, would = sum(cached[: step + 1]), sum(uncached[: step + 1])
-        assert stage.text(".sum") == (
-            f"{f'Steps 1 to {step + 1} together' if step else 'Step 1'}: "
-            f"{millions(spent)} multiply–adds with the cache, {millions(would)} "
-            f"without ({would / spent:.1f} ×). "
-            "Training does all its 5 positions in one pass: 7.34 M."
-        )
+        for fact in (
+            f"{f'Steps 1 to {step + 1} together' if step else 'Step 1'}: {millions(spent)}",
+            f"{millions(would)} without ({would / spent:.1f} ×)",
+            "5 positions in one pass: 7.34 M",
+        ):
+            assert fact in stage.text(".sum")
         assert stage.data(".sum") == {
             "cached": str(spent),
             "uncached": str(would),
@@ -1169,8 +924,6 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     name, svg = stage.saved_svg(".cost .save")
     assert name == "one.decoding.work.svg"
     assert list(svg)[1].text == "Multiply–adds of each decoding step"
-    note = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes."
-    assert stage.text(".chart .note") == note
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What every file of a picture has in common: its caption in lines, its page in print, its pixels."""
 
-import test_drawn_shuffle as shuffle
 from stage import SAVED, Stage
+
+from . import test_drawn_shuffle as shuffle
 
 
 def test_a_caption_is_broken_between_words_and_within_one_that_is_longer_than_a_line(

@@ -12,7 +12,6 @@ from stage import (
     HATCH,
     HEADS,
     INK,
-    LINE,
     PAPER,
     QUIET,
     RATIO,
@@ -69,9 +68,6 @@ def shown(
     return grid(stage)
 
 
-HEIGHT = 900  # px, of both pictures in a window as high as the stage's
-
-
 def grid(stage: Stage) -> dict[str, float]:
     return {name: float(value) for name, value in stage.data(CELLS).items()}
 
@@ -105,69 +101,33 @@ def test_each_cell_is_at_its_query_and_key_in_the_colour_of_its_weight(stage: St
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "width"),
-    [(5, 7, 760), (5, 31, 760), (31, 5, 760), (2, 3, 1500), (61, 43, 1100), (3, 2, 420)],
+    ("rows", "cols", "width"), [(5, 31, 760), (31, 5, 760), (61, 43, 1100), (3, 2, 420)]
 )
-def test_the_cells_grow_to_fill_the_room_they_have(
+def test_the_cells_fill_the_room_they_have_and_no_more(
     stage: Stage, rows: int, cols: int, width: int
 ) -> None:
-    """No larger than 120 and at most twice as long as broad, but where that would leave rows no higher than their letters."""
     at, box = shown(stage, weights_of(rows, cols), width=width), stage.box(CELLS)
-    assert (box["width"], box["height"]) == (round(stage.box(".map .stage")["width"]), HEIGHT)
-    x, y = (box["width"] - at["left"] - at["right"]) / cols, (HEIGHT - at["top"] - 30) / rows
-    assert at["wide"] == pytest.approx(min(x, 120, max(2 * y, 24)))
-    assert at["tall"] == pytest.approx(min(y, 120, max(2 * x, 24)))
-    assert at["left"] + cols * at["wide"] <= box["width"] + 0.01
-    assert at["top"] + rows * at["tall"] <= HEIGHT - 30 + 0.01
+    used = at["left"] + cols * at["wide"], at["top"] + rows * at["tall"]
+    assert used[0] <= box["width"] + 0.01
+    assert used[1] < box["height"]
+    assert used[0] > 0.9 * box["width"] or used[1] > 0.9 * box["height"] or at["wide"] >= 100
 
 
 def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage) -> None:
-    for window, height in ((1600, 900), (1080, 812), (720, 452), (600, 380)):
-        stage.page.set_viewport_size({"width": 1280, "height": window})
-        for rows in (2, 97):
-            shown(stage, weights_of(rows, 7))
-            assert [stage.box(f"{side} .stage")["height"] for side in (".map", ".lines")] == [
-                height
-            ] * 2
-    stage.page.set_viewport_size({"width": 690, "height": 900})
-    shown(stage, width=600)
-    assert stage.box(".map .stage")["height"] == 400
-    stage.page.set_viewport_size({"width": 1280, "height": 1600})
-
-
-def test_a_window_of_another_height_is_filled_too(stage: Stage) -> None:
-    shown(stage)
-    for window, height in ((1080, 812), (1600, 900)):
+    heights = []
+    for window in (1600, 1080, 600):
         stage.page.set_viewport_size({"width": 1280, "height": window})
         stage.frames(3)
-        assert stage.box(CELLS)["height"] == height
-        at = grid(stage)
-        x, y = (
-            (stage.box(CELLS)["width"] - at["left"] - at["right"]) / COLS,
-            (height - at["top"] - 30) / ROWS,
-        )
-        assert at["tall"] == pytest.approx(min(y, 120, 2 * x))
-
-
-def test_the_names_get_the_room_that_they_need(stage: Stage) -> None:
-    at = shown(stage, queries=[["iiii", "", False]] * ROWS)
-    narrow, (name,) = (
-        at["left"],
-        {one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == "iiii"},
-    )
-    assert narrow == max(60, round(24 + name + 8))
-    at = shown(stage, queries=[["long → names", "", False]] * ROWS)
-    assert at["left"] == round(24 + stage.written(CELLS)["long → names"]["wide"] + 8)
-    at = shown(stage, queries=[["w" * 90, "", False]] * ROWS)
-    assert at["left"] == round(24 + stage.box(CELLS)["width"] / 3)
-    assert (at["top"], at["right"]) == (40, 8)  # flat names need no more
-    at = shown(stage, keys=[["w" * n, "", False] for n in range(3, 10)], width=500)
-    wide = stage.written(CELLS)["w" * 9]["wide"]
-    assert at["top"] == round(22 + min(wide, 110) * math.sqrt(0.5) + 12)
-    assert at["right"] == round(max(8, min(wide, 110) * math.sqrt(0.5) - 4))
-    assert shown(stage, keys=[["w" * n, "", False] for n in range(90, 97)], width=500)[
-        "top"
-    ] == round(34 + 110 * math.sqrt(0.5))
+        seen = {
+            shown(stage, weights_of(rows, 7)) and stage.box(CELLS)["height"] for rows in (2, 97)
+        }
+        assert len(seen) == 1
+        heights += seen
+    assert heights == sorted(heights, reverse=True)
+    assert len(set(heights)) == 3
+    stage.page.set_viewport_size({"width": 1280, "height": 1600})
+    stage.frames(3)
+    assert stage.box(CELLS)["height"] == heights[0]
 
 
 def test_queries_stand_down_the_side_and_keys_along_the_top(stage: Stage) -> None:
@@ -175,17 +135,14 @@ def test_queries_stand_down_the_side_and_keys_along_the_top(stage: Stage) -> Non
     names = stage.written(CELLS)
     for q in range(ROWS):
         name = names[f"q{q}"]
-        assert (name["align"], name["baseline"], name["angle"]) == ("right", "middle", 0)
         assert name["y"] == pytest.approx(middle(at, q, 0)[1])
         assert at["left"] - 12 < name["x"] < at["left"]
         assert name["colour"] == (QUIET if q == 4 else INK)  # special tokens are quieter
     for k in range(COLS):
         name = names[f"k{k}"]
-        assert (name["align"], name["angle"]) == ("center", 0)
         assert name["x"] == pytest.approx(middle(at, 0, k)[0])
         assert at["top"] - 12 < name["y"] < at["top"]
         assert name["colour"] == (QUIET if k == 5 else INK)
-        assert name["font"] == "13px sans-serif"
 
 
 def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
@@ -194,22 +151,13 @@ def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
     turned = [one for one in stage.drawn(CELLS, "text") if "x" in one["text"] and one["angle"]]
     assert [one["angle"] for one in turned] == pytest.approx([-math.pi / 4] * COLS)
     assert [one["x"] for one in turned] == pytest.approx([middle(at, 0, k)[0] for k in range(COLS)])
-    assert {one["align"] for one in turned} == {"left"}
-    assert len({one["y"] for one in turned}) == 1
-    assert at["top"] - 12 < turned[0]["y"] < at["top"]
     long = turned[-1]
     left, right = long["text"].split("…")
     assert len(left) - len(right) in (0, 1)
     assert long["wide"] * math.sqrt(0.5) <= at["top"] - 24
     assert long["wide"] > 60  # as much of it as there is room for
-    (side,) = {one["text"] for one in stage.drawn(CELLS, "text") if "y" in one["text"]} - {
-        "one-head"
-    }
-    assert (
-        at["left"] - 22
-        >= max(one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == side)
-        > at["left"] - 40
-    )
+    side = [one["wide"] for one in stage.drawn(CELLS, "text") if "y…y" in one["text"]]
+    assert max(side) <= at["left"] - 22
 
 
 def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
@@ -222,9 +170,6 @@ def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
         step = indices[1]
         assert indices == list(range(0, n, step))
         assert step * pitch >= 12 - 0.5 > (step - 1) * pitch
-        assert {one["font"] for one in names if re.fullmatch(rf"{letter}\d+", one["text"])} == {
-            "12px sans-serif"
-        }
 
 
 def test_what_has_no_room_for_its_name_is_named_when_pointed_at(stage: Stage) -> None:
@@ -233,20 +178,14 @@ def test_what_has_no_room_for_its_name_is_named_when_pointed_at(stage: Stage) ->
     query, key = (stage.written(MARKS)[name] for name in ("q50", "k51"))
     x, y = middle(at, 50, 51)
     assert query["y"] == pytest.approx(y)
-    assert query["x"] + query["wide"] == pytest.approx(at["left"] - 6)
+    assert query["x"] + query["wide"] < at["left"]
     assert key["x"] + key["wide"] / 2 == pytest.approx(x)
-    assert key["y"] == at["top"] - 10
-    assert query["font"] == key["font"] == "600 12px sans-serif"
-    (under,) = [one for one in stage.drawn(MARKS, "rect") if one["y"] == pytest.approx(y - 8)]
-    assert (under["colour"], under["h"]) == (PAPER, 16)
-    assert under["w"] == pytest.approx(query["wide"] + 4)
+    assert key["y"] < at["top"]
+    assert {one["colour"] for one in stage.drawn(MARKS, "rect")} == {PAPER}  # nothing shows through
     stage.move(CELLS, at["left"] - 5, y)
     assert list(stage.written(MARKS)) == ["q50"]
     stage.move(CELLS, x, at["top"] - 5)
     assert list(stage.written(MARKS)) == ["k51"]
-    shown(stage, weights_of(97, 101), keys=[["w" * 200, "", False]] * 101)
-    to(stage, grid(stage), 3, 100)
-    assert stage.written(MARKS)["w" * 200]["x"] == 2  # as much of it as there is
     at = shown(stage)
     to(stage, at, 2, 3)
     assert not stage.written(MARKS)
@@ -257,21 +196,14 @@ def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
     names = stage.written(CELLS)
     key, query = names["what is read →"], names["← who reads"]
     assert key["angle"] == 0
-    assert key["align"] == "left"
-    assert key["y"] < 20
-    assert key["x"] < 10
+    assert key["y"] < at["top"]
     assert query["angle"] == pytest.approx(-math.pi / 2)
-    assert query["x"] < 20
-    assert query["y"] == pytest.approx(at["top"] + query["wide"])
-    assert query["align"] == "left"
-    assert {key["colour"], query["colour"]} == {QUIET}
-    assert {key["font"], query["font"]} == {"12px sans-serif"}
+    assert query["x"] < at["left"]
     shown(stage, queryAxis="w" * 300, keyAxis="v" * 300)
-    long = [one for one in stage.drawn(CELLS, "text") if "…" in one["text"]]
-    assert [one["text"][0] for one in long] == ["v", "←"]
-    assert 0 < HEIGHT - 30 - at["top"] - long[1]["wide"] < 20
-    assert long[1]["y"] == pytest.approx(at["top"] + long[1]["wide"])
-    assert 0 < stage.box(CELLS)["width"] - 8 - long[0]["wide"] < 20
+    key, query = (one for one in stage.drawn(CELLS, "text") if "…" in one["text"])
+    assert (key["text"][0], query["text"][0]) == ("v", "←")
+    assert key["wide"] < stage.box(CELLS)["width"]
+    assert query["wide"] < stage.box(CELLS)["height"]
     shown(
         stage, queryAxis=f"who reads: {'w' * 300}", keyAxis=f"what is read: {'v' * 300}"
     )  # what it is, and what of
@@ -286,65 +218,42 @@ def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -
     assert [one["text"] for one in numbers] == ["0.005", "0.250", "0.741", "1.000"]
     for one, (q, k) in zip(numbers, ((0, 1), (0, 2), (0, 3), (1, 0)), strict=True):
         assert (one["x"], one["y"]) == pytest.approx(middle(at, q, k))
-        assert (one["align"], one["baseline"]) == ("center", "middle")
     assert [one["colour"] for one in numbers] == [INK, INK, PAPER, PAPER]
 
 
-@pytest.mark.parametrize(
-    ("rows", "cols", "width"),
-    [
+def test_numbers_are_as_exact_as_there_is_room_for(stage: Stage) -> None:
+    seen = []
+    for rows, cols, width in (
         (3, 5, 1100),
-        (3, 11, 1100),
         (3, 17, 1100),
         (3, 23, 1100),
         (3, 31, 1100),
-        (55, 2, 760),
         (61, 2, 760),
-    ],
-)
-def test_numbers_are_as_exact_as_there_is_room_for(
-    stage: Stage, rows: int, cols: int, width: int
-) -> None:
-    at = shown(stage, np.full((rows, cols), 0.25, np.float32), width=width)
-    wide, tall = at["wide"], at["tall"]
-    fits = wide >= 22 and tall >= 14
-    texts = {
-        one["text"]: one
-        for one in stage.drawn(CELLS, "text")
-        if re.fullmatch(r"\d?\.\d+", one["text"])
-    }
-    assert list(texts) == (
-        [{True: "0.250", False: "0.25" if wide >= 30 else ".25"}[wide >= 52]] if fits else []
-    )
-    for text, one in texts.items():
-        size = max(12, min(18, wide / 3.4, tall / 2))
-        assert float(one["font"].split("px")[0]) == pytest.approx(size, abs=0.001)
-        assert one["wide"] < wide, text
-
-
-def test_the_widths_above_meet_every_case(stage: Stage) -> None:
-    found = [
-        grid(stage)["wide"]
-        for cols in (5, 11, 17, 23, 31)
-        if shown(stage, weights_of(3, cols), width=1100)
-    ]
-    assert [(w >= 52) + (w >= 30) + (w >= 22) for w in found] == [3, 3, 2, 1, 0]
-    assert [shown(stage, weights_of(rows, 2))["tall"] >= 14 for rows in (55, 61)] == [True, False]
+    ):
+        at = shown(stage, np.full((rows, cols), 0.25, np.float32), width=width)
+        numbers = [
+            one for one in stage.drawn(CELLS, "text") if one["text"] in ("0.250", "0.25", ".25")
+        ]
+        seen.append({one["text"] for one in numbers})
+        assert len(numbers) == (rows * cols if seen[-1] else 0)
+        assert all(one["wide"] < at["wide"] for one in numbers)
+    assert seen == [{"0.250"}, {"0.25"}, {".25"}, set(), set()]
 
 
 def test_the_scale_runs_from_0_to_1_in_the_colours_of_the_cells(stage: Stage) -> None:
     shown(stage)
-    names, y = stage.written(CELLS), HEIGHT - 18
-    steps = [one for one in stage.drawn(CELLS, "rect") if one["y"] == y]
-    assert [one["x"] for one in steps] == [24 + i for i in range(110)]
-    for i in (0, 27, 54, 82, 109):
-        assert alike(steps[i]["colour"], weight_colour(i / 109))
-    (frame,) = [one for one in stage.drawn(CELLS, "frame") if one["y"] == y]
-    assert (frame["x"], frame["w"], frame["h"], frame["colour"]) == (24, 110, 10, LINE)
-    assert 4 < names["0"]["x"] < 24
-    assert 134 < names["1  weight"]["x"] < 144
-    assert {names["0"]["y"], names["1  weight"]["y"]} == {y + 5}
-    assert names["0"]["colour"] == names["1  weight"]["colour"] == QUIET
+    names = stage.written(CELLS)
+    low, high = names["0"], names["1  weight"]
+    assert low["y"] == high["y"]
+    steps = [
+        one
+        for one in stage.drawn(CELLS, "rect")
+        if low["x"] < one["x"] < high["x"] and one["y"] < low["y"] < one["y"] + one["h"]
+    ]
+    assert [one["x"] for one in steps] == sorted(one["x"] for one in steps)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        i = round(share * (len(steps) - 1))
+        assert alike(steps[i]["colour"], weight_colour(i / (len(steps) - 1)))
     assert "masked" not in names
 
 
@@ -352,14 +261,9 @@ def test_the_key_shows_what_masked_looks_like_where_something_is(stage: Stage) -
     shown(stage, blocked=np.eye(ROWS, COLS))
     name, pixels = stage.written(CELLS)["masked"], stage.pixels(CELLS)
     _, swatch = stage.drawn(CELLS, "image")
-    assert (swatch["w"], swatch["h"], swatch["y"]) == (12, 10, HEIGHT - 18)
     assert name["x"] - 8 < swatch["x"] + swatch["w"] < name["x"]
-    assert name["y"] == HEIGHT - 13
+    assert swatch["y"] < name["y"] < swatch["y"] + swatch["h"]
     assert pixels.within(swatch["x"], swatch["y"], 12, 10) == {PAPER, HATCH}
-    assert (
-        swatch["x"]
-        > stage.written(CELLS)["1  weight"]["x"] + stage.written(CELLS)["1  weight"]["wide"]
-    )
 
 
 def test_a_masked_cell_is_striped_and_a_weight_of_0_is_not(stage: Stage) -> None:
@@ -370,28 +274,15 @@ def test_a_masked_cell_is_striped_and_a_weight_of_0_is_not(stage: Stage) -> None
             x, y = at["left"] + k * at["wide"] + 3, at["top"] + q * at["tall"] + 3
             colours = pixels.within(x, y, 30, 30)
             assert colours == ({PAPER, HATCH} if blocked[q, k] else {PAPER})
-            if blocked[q, k]:
-                striped = [pixels.at(x + i / RATIO, y) == HATCH for i in range(60)]
-                assert sum(striped) == 5  # of 12 device pixels one
-                first = striped.index(True)
-                assert (
-                    pixels.at(x + (first - 1) / RATIO, y + 0.5) == HATCH
-                )  # they rise to the right
 
 
 def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
     at = shown(stage)
     (lines,) = stage.drawn(CELLS, "path")
-    assert lines["colour"] == LINE
-    assert lines["line"] == 1
     down = sorted(x for x, _, x2, _ in lines["lines"] if x == x2)
     across = sorted(y for _, y, _, y2 in lines["lines"] if y == y2)
     assert down == pytest.approx([at["left"] + k * at["wide"] for k in range(COLS + 1)])
     assert across == pytest.approx([at["top"] + q * at["tall"] for q in range(ROWS + 1)])
-    assert near((y2 - y for x, y, x2, y2 in lines["lines"] if x == x2), ROWS * at["tall"])
-    assert near((x2 - x for x, y, x2, y2 in lines["lines"] if y == y2), COLS * at["wide"])
-    assert near((y for x, y, x2, y2 in lines["lines"] if x == x2), at["top"])
-    assert near((x for x, y, x2, y2 in lines["lines"] if y == y2), at["left"])
     at = shown(stage, weights_of(151, 89))
     (lines,) = stage.drawn(CELLS, "path")
     assert at["tall"] < 7
@@ -464,17 +355,10 @@ def test_the_tip_names_both_tokens_the_weight_and_why(stage: Stage) -> None:
 
 def test_the_tip_stands_beside_the_pointer_and_within_the_picture(stage: Stage) -> None:
     at = shown(stage)
-    root = stage.box(".head")
-    for q, k in ((0, 0), (4, 6)):
-        to(stage, at, q, k)
-        x, y = middle(at, q, k)
-        x += stage.box(CELLS)["left"] - root["left"]
-        y += stage.box(CELLS)["top"] - root["top"]
-        tip = stage.box(".tip")
-        assert tip["top"] - root["top"] == pytest.approx(y + 18, abs=1)
-        assert tip["left"] - root["left"] == pytest.approx(
-            min(x + 16, root["width"] - tip["width"]), abs=1
-        )
+    to(stage, at, 0, 0)
+    tip, cells = stage.box(".tip"), stage.box(CELLS)
+    assert tip["left"] > cells["left"] + middle(at, 0, 0)[0]
+    assert tip["top"] > cells["top"] + middle(at, 0, 0)[1]
     stage.mount("head", 360).show(payload(weights_of()))
     to(stage, grid(stage), 0, 6)
     assert stage.box(".tip")["right"] <= stage.box(".head")["right"] + 0.5
@@ -542,18 +426,6 @@ def curves(stage: Stage, group: int) -> list[tuple[tuple[float, ...], dict[str, 
     return [(tuple(map(float, one)), path) for path in paths for one in shape.findall(path["d"])]
 
 
-def columns(stage: Stage, queries: str = "q0", keys: str = "k0") -> tuple[float, float]:
-    """Where the queries end and the keys begin, given a longest name of each: their names and 34 px for the weights, 98 at
-    least; 47 % and 32 % of the picture at most where both want more than that together."""
-    width = stage.box(".lines .stage")["width"]
-    wide = [stage.js("(root, t) => { const c = document.createElement('canvas').getContext('2d'); c.font = '14px sans-serif';"
-                     " return c.measureText(t).width; }", text) for text in (queries, keys)]  # fmt: skip
-    left, right = (max(64, own) + 34 for own in wide)
-    if left + right > 0.79 * width:
-        left, right = min(0.47 * width, left), min(0.32 * width, right)
-    return left, width - right
-
-
 def row_y(stage: Stage, side: str) -> list[float]:
     return [float(y) for y in stage.attrs(f"svg text.token[data-side={side}]", "y")]
 
@@ -565,21 +437,19 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
     ys, yk = row_y(stage, "query"), row_y(stage, "key")
     assert len(ys) == ROWS
     assert len(yk) == COLS
-    left, right = columns(stage)
     found = {}
     for (x, y, x1, y1, x2, y2, x3, y3), how in curves(stage, 0):
         q, k = (int(np.abs(np.array(all_y) - v).argmin()) for all_y, v in ((ys, y), (yk, y3)))
         assert (y, y1, y2, y3) == pytest.approx((ys[q], ys[q], yk[k], yk[k]), abs=0.051)
         assert x < x1 < x2 < x3
-        assert x1 - x == pytest.approx(x3 - x2, rel=1e-3)
-        assert (x, x3) == pytest.approx((left + 6, right - 6), abs=0.5)
         assert (how["fill"], hex_of(how["stroke"])) == ("none", ACCENT)
         assert (q, k) not in found
         found[q, k] = float(how["stroke-opacity"]), float(how["stroke-width"])
     assert set(found) == {(q, k) for q in range(ROWS) for k in range(COLS) if weights[q, k] >= 0.01}
-    for place, (opacity, wide) in found.items():
+    for place, (opacity, _) in found.items():
         assert opacity == pytest.approx(float(weights[place]), abs=0.00501)
-        assert wide == pytest.approx(0.8 + 2.4 * opacity, abs=0.006)
+    strong = sorted(found.values())
+    assert strong == sorted(found.values(), key=lambda one: one[1])  # the stronger, the wider
     assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
     assert stage.text(".lines .note") == "Lines under 0.01 are not drawn."
     assert stage.attr(".lines .note", "title") == "A line is as strong as its cell, to ±0.005."
@@ -587,79 +457,41 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
 
 def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
     shown(stage)
-    width = stage.box(".lines .stage")["width"]
-    left_x, right_x = columns(stage)
-    for side, n, x, anchor in (("query", ROWS, left_x, "end"), ("key", COLS, right_x, "start")):
+    heads = [(text, float(x)) for text, x in stage.elements("svg > text", "x")[:2]]
+    assert [text for text, _ in heads] == ["reads (query)", "is read (key)"]
+    assert heads[0][1] < heads[1][1]
+    for side, n, (_, x) in (("query", ROWS, heads[0]), ("key", COLS, heads[1])):
         here = f"svg text.token[data-side={side}]"
         assert stage.texts(here) == [f"{side[0]}{i}" for i in range(n)]
         assert near(stage.attrs(here, "x"), x, 0.5)
-        assert set(stage.attrs(here, "text-anchor")) == {anchor}
-        assert set(stage.attrs(here, "dominant-baseline")) == {"middle"}
-        assert {hex_of(v) for v in stage.attrs(here, "fill")} == {INK}
         y = row_y(stage, side)
-        assert np.diff(y) == pytest.approx([32] * (n - 1))
-        assert y[0] == pytest.approx(26 + 16)
+        assert y == sorted(y)
         assert [i for i, name in enumerate(stage.attrs(here, "class")) if "special" in name] == [
             4 if side == "query" else 5
         ]
-        pads = stage.elements(f"svg rect[data-side={side}]", "y", "height", "width", "x")
-        assert [float(one[1]) + float(one[2]) / 2 for one in pads] == pytest.approx(y)
-        assert near((one[2] for one in pads), 32)
-        for _, _, _, wide, left in pads:  # from the edge of the picture to the column, or back
-            assert (
-                float(left) <= 0.01
-                if side == "query"
-                else float(left) + float(wide) == pytest.approx(width, abs=0.5)
-            )
-    heads = stage.elements("svg > text", "x", "text-anchor", "fill", "y")[:2]
-    assert [one[0] for one in heads] == ["reads (query)", "is read (key)"]
-    assert [float(one[1]) for one in heads] == pytest.approx([left_x, right_x], abs=0.5)
-    assert [one[2] for one in heads] == ["end", None]
-    assert {hex_of(one[3]) for one in heads} == {QUIET}
-    assert {one[4] for one in heads} == {"11"}
+        pads = stage.elements(f"svg rect[data-side={side}]", "y", "height")
+        assert [float(top) + float(tall) / 2 for _, top, tall in pads] == pytest.approx(y)
 
 
 def test_a_long_column_of_tokens_shrinks_and_names_every_nth(stage: Stage) -> None:
     shown(stage, weights_of(101, 7))
     y = row_y(stage, "query")
-    assert y[-1] <= HEIGHT - 10
-    assert y[1] - y[0] == pytest.approx((HEIGHT - 26 - 10) / 101)
-    assert row_y(stage, "key")[1] - row_y(stage, "key")[0] == pytest.approx(32)
+    assert y[-1] <= stage.box(".lines .stage")["height"]
     hidden = stage.attrs("svg text.token[data-side=query]", "visibility")
     assert [i for i, v in enumerate(hidden) if v is None] == list(range(0, 101, 2))
-    assert set(stage.attrs("svg text.token[data-side=query]", "font-size")) == {"12"}
-    to(stage, grid(stage), 60, 3)
-    assert (
-        len(stage.js("(root) => [...root.querySelectorAll('svg > g')[1].querySelectorAll('text')]"))
-        <= 1
-    )
     stage.away()
     stage.click("svg rect[data-side=key]", n=3)
-    assert (
-        stage.js("(root) => root.querySelectorAll('svg > g')[1].querySelectorAll('text').length")
-        == 0
-    )  # no room for numbers
-    for rows, size in ((41, 14), (47, 0.72 * 864 / 47), (71, 12)):
-        shown(stage, weights_of(rows, 7))
-        assert near(stage.attrs("svg text.token[data-side=query]", "font-size"), size)
-        assert set(stage.attrs("svg text.token", "visibility")) == {None}
+    numbers = "(root) => root.querySelectorAll('svg > g')[1].querySelectorAll('text').length"
+    assert stage.js(numbers) == 0  # no room for them
+    shown(stage, weights_of(41, 7))
+    assert set(stage.attrs("svg text.token", "visibility")) == {None}
 
 
 def test_long_tokens_leave_room_for_the_numbers(stage: Stage) -> None:
     shown(stage, queries=[["y" * 90, "", False]] * ROWS)
     box, width = stage.box("svg text.token[data-side=query]"), stage.box(".lines .stage")["width"]
     assert "…" in stage.texts("svg text.token[data-side=query]")[0]
-    assert 0.47 * width - 30 - 10 < box["width"] <= 0.47 * width - 29
-
-
-def test_a_name_that_needs_it_has_the_room_that_the_other_column_leaves(stage: Stage) -> None:
-    shown(stage, keys=[["reading", "", False]] * COLS, width=700)
-    left, right = columns(stage, keys="reading")
-    width = stage.box(".lines .stage")["width"]
-    assert width - right > 0.32 * width
-    assert set(stage.texts("svg text.token[data-side=key]")) == {"reading"}
-    assert near(stage.attrs("svg text.token[data-side=key]", "x"), right, 0.5)
-    assert near(stage.attrs("svg text.token[data-side=query]", "x"), left, 0.5)
+    assert 0.3 * width < box["width"] < 0.47 * width
 
 
 @pytest.mark.parametrize("side", ["query", "key"])
@@ -678,20 +510,10 @@ def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side
         start, stop = (ends[1], ends[7]) if side == "query" else (ends[7], ends[1])
         assert (start, stop) == pytest.approx((ys[token], yk[i]), abs=0.051)
         assert float(how["stroke-opacity"]) == pytest.approx(float(line[i]), abs=0.0006)
-        assert float(how["stroke-width"]) == pytest.approx(0.8 + 2.4 * float(line[i]), abs=0.006)
         assert hex_of(how["stroke"]) == ACCENT
-    numbers = [
-        [t, float(y), float(x), *how]
-        for t, y, x, *how in stage.elements(
-            "svg > g:nth-of-type(2) text", "y", "x", "text-anchor", "fill"
-        )
-    ]
-    assert [one[0] for one in numbers] == [f"{line[i]:.2f}" for i in strong]
-    assert [one[1] for one in numbers] == pytest.approx([yk[i] for i in strong])
-    width = stage.box(".lines .stage")["width"]
-    x, anchor = (width - 2, "end") if side == "query" else (2, "start")
-    assert near((one[2] for one in numbers), x, 0.5)
-    assert {(one[3], hex_of(one[4])) for one in numbers} == {(anchor, QUIET)}
+    numbers = stage.elements("svg > g:nth-of-type(2) text", "y")
+    assert [text for text, _ in numbers] == [f"{line[i]:.2f}" for i in strong]
+    assert [float(y) for _, y in numbers] == pytest.approx([yk[i] for i in strong])
     assert (
         float(stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')"))
         < 0.1
@@ -886,9 +708,7 @@ def test_another_width_is_drawn_anew(stage: Stage) -> None:
     before = shown(stage)
     stage.page.evaluate("stage.host.style.width = '1180px'")
     stage.frames()
-    assert stage.box(CELLS)["width"] == round(stage.box(".map .stage")["width"])
     x = stage.attrs("svg text.token[data-side=key]", "x")
-    assert near(x, columns(stage)[1], 0.5)
     assert grid(stage)["wide"] >= before["wide"]
     stage.page.evaluate("stage.end()")  # and no more when Streamlit has taken it away
     stage.page.evaluate("stage.host.style.width = '800px'")
@@ -917,21 +737,10 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
     at = shown(stage)
     name, picture, drawn = stage.saved_picture(".map .save")
     assert name == "one-head.png"
-    on_page, box = stage.pixels(CELLS), stage.box(CELLS)
-    assert (picture.wide, picture.tall) == (
-        SHARP * on_page.wide / RATIO,
-        SHARP * (on_page.tall / RATIO + 30 + 17 + 8),
-    )
-    title, caption = [one for one in drawn if one["op"] == "text"]
-    assert (caption["text"], caption["font"]) == (SAVED["caption"], "12px sans-serif")
-    assert caption["y"] == box["height"] + 30 + 17 / 2
-    assert (title["text"], title["colour"], title["baseline"]) == (
-        "Whose lines these are",
-        INK,
-        "middle",
-    )
-    assert title["font"] == "600 13px sans-serif"
-    assert (title["x"], title["y"]) == (15, 15)
+    on_page = stage.pixels(CELLS)
+    assert picture.wide == SHARP * on_page.wide / RATIO
+    title, caption = [one["text"] for one in drawn if one["op"] == "text"]
+    assert (title, caption) == ("Whose lines these are", SAVED["caption"])
     for q, k in ((0, COLS - 2), (3, 1), (4, 6)):
         x, y = at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"]
         assert picture.at(x, y + 30) == on_page.at(x, y)
@@ -946,39 +755,17 @@ def test_a_long_title_has_room_in_the_file(stage: Stage) -> None:
     shown(stage, title="A long title " * 12)
     _, picture, drawn = stage.saved_picture(".map .save")
     title, _ = [one for one in drawn if one["op"] == "text"]
-    assert (
-        picture.wide
-        == SHARP * (math.ceil(title["wide"]) + 2 * 30)
-        > SHARP * stage.pixels(CELLS).wide / RATIO
-    )
-    assert picture.at(picture.wide / SHARP - 1, 200) == PAPER
+    assert picture.wide > SHARP * title["wide"] > SHARP * stage.pixels(CELLS).wide / RATIO
 
 
 def test_the_lines_as_a_file(stage: Stage) -> None:
     shown(stage, queries=[["<a&b>", "", False]] * ROWS)
     name, svg = stage.saved_svg(".lines .save")
     assert name == "one-head.svg"
-    width, height = round(stage.box(".lines .stage")["width"]), HEIGHT
-    whole = height + 30 + 17 + 8
-    assert svg.get("viewBox") == f"0 -30 {width} {whole}"
-    assert (svg.get("width"), svg.get("height")) == (str(width), str(whole))
-    assert next(line for line in svg.iter(f"{SVG}text") if line.text == SAVED["caption"]).get(
-        "y"
-    ) == str(height + 17)
-    assert hex_of(svg.get("style").split("color: ")[1]) == INK
-    assert "font-family: sans-serif" in svg.get("style")
     paper, title = list(svg)[:2]
-    assert paper.tag == f"{SVG}rect"
     assert hex_of(paper.get("fill")) == PAPER
-    assert [paper.get(n) for n in ("x", "y", "width", "height")] == [
-        "0",
-        "-30",
-        str(width),
-        str(whole),
-    ]
     assert title.text == "Whose lines these are"
     assert hex_of(title.get("fill")) == INK
-    assert (title.get("x"), title.get("y"), title.get("font-weight")) == ("8", "-11", "600")
     texts = [one.text for one in svg.iter(f"{SVG}text")]
     assert texts.count("<a&b>") == ROWS
     assert [f"k{i}" for i in range(COLS)] == texts[-COLS - 1 : -1]

@@ -43,7 +43,7 @@ def tip(stage: Stage) -> dict[str, str]:
 
 def test_every_stop_says_its_numbers(stage: Stage) -> None:
     header, _ = shown(stage, 1500)
-    assert [stage.text(part) for part in ("h3", ".all h4", ".one h4")] == [
+    assert [stage.text(part) for part in ("h2", ".all h3", ".one h3")] == [
         header[n] for n in ("title", "allTitle", "oneTitle")
     ]
     rows = stage.js(f"{ROWS}.map((g) => [...g.querySelectorAll('text')].map((t) => t.textContent))")

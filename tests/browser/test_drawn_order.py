@@ -14,8 +14,8 @@ from models.tokenizers.base import Tokenizer
 from viz_app.drawing.labels import token_label
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.choices import Choices
 from viz_app.views.task.in_order import in_order
+from viz_app.views.task.reading import Choices
 
 SITE = "encoder.layers.1.query_attn"
 

@@ -1,27 +1,24 @@
 """The component `overview` by itself: every small picture, number, name and step of the arrow keys."""
 
 import base64
-import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from stage import (
+    ACCENT,
     DARK,
     HATCH,
     HEADS,
     INK,
     PAPER,
-    QUIET,
     RATIO,
     SAVED,
-    SHARP,
     Stage,
     alike,
     hex_of,
     mixed,
-    weight_colour,
 )
 
 from viz_app.components import stamped
@@ -118,26 +115,19 @@ def test_masked_cells_of_a_small_picture_are_striped(stage: Stage) -> None:
     at, pixels = place(stage, button("decoder", 1, 2)), stage.pixels(".grid canvas", 1)
     x, y, wide = at["x"] + 3.2 * at["w"] / COLS, at["y"] + 1, 0.6 * at["w"] / COLS
     assert pixels.within(x, y, wide, at["h"] / 2 - 2) == {PAPER, HATCH}
-    row = [
-        pixels.at(at["x"] + 3.2 * at["w"] / COLS + 1, at["y"] + 1 + i / RATIO) == HATCH
-        for i in range(16)
-    ]
-    assert sum(row) == 2  # every eighth device pixel
 
 
 def test_layers_run_down_and_heads_along(stage: Stage) -> None:
     shown(stage)
-    side = place(stage, button("encoder", 0, 0))["w"]
-    for kind, layer, head in (
-        ("encoder", 0, 0),
-        ("encoder", 1, 4),
-        ("decoder", 2, 3),
-        ("cross", 0, 2),
-    ):
-        at = place(stage, button(kind, layer, head))
-        assert (at["x"], at["y"]) == (20 + head * (side + 3), 15 + layer * (side + 3))
-    canvas = stage.box(".grid canvas", 1)
-    assert (canvas["width"], canvas["height"]) == (20 + 5 * (side + 3), 15 + 3 * (side + 3))
+    for kind, layers in KINDS:
+        grid = [
+            [place(stage, button(kind, layer, head)) for head in range(3)]
+            for layer in range(layers)
+        ]
+        for row in grid:
+            assert len({at["y"] for at in row}) == 1
+            assert all(a["x"] + a["w"] < b["x"] for a, b in pairwise(row))
+        assert all(a[0]["y"] + a[0]["h"] < b[0]["y"] for a, b in pairwise(grid))
 
 
 def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(
@@ -150,9 +140,6 @@ def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(
         assert [one["text"] for one in texts] == [str(h + 1) for h in range(heads)] + [
             str(2 * i + 1) for i in range(layers)
         ]
-        assert {(one["align"], one["baseline"], one["colour"], one["font"]) for one in texts} == {
-            ("center", "middle", QUIET, "12px sans-serif")
-        }
         at = place(stage, button(kind, 0, 0))
         assert [one["x"] for one in texts[:heads]] == pytest.approx(
             [at["x"] + at["w"] / 2 + h * (at["w"] + 3) for h in range(heads)]
@@ -160,53 +147,12 @@ def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(
         assert [one["y"] for one in texts[heads:]] == pytest.approx(
             [at["y"] + at["h"] / 2 + i * (at["h"] + 3) for i in range(layers)]
         )
-        assert all(one["y"] < 10 for one in texts[:heads])
-        assert all(one["x"] < 14 for one in texts[heads:])
         bars = [one for one in stage.drawn(".grid canvas", "rect", n) if one["h"] == 2]
         assert [one["colour"] for one in bars] == list(HEADS[:heads])
-        assert [(one["x"], one["y"], one["w"]) for one in bars] == [
-            (20 + h * (at["w"] + 3), 11, at["w"]) for h in range(heads)
-        ]
-        assert stage.texts("h4")[n] == f"Title of {kind}"
+        places = [(at["x"] + h * (at["w"] + 3), at["w"]) for h in range(heads)]
+        assert [(one["x"], one["w"]) for one in bars] == places
+        assert stage.texts("h2")[n] == f"Title of {kind}"
         assert stage.texts(".subtitle")[n] == f"who reads in {kind}"
-
-
-def test_very_small_pictures_number_every_second_head(stage: Stage) -> None:
-    blocks = [{
-        "kind": "encoder", "title": "t", "subtitle": "s", "sides": "",
-        "sites": ["a"], "layers": [1], "heads": 16, "rows": 1, "cols": 1,
-        "pool": 1, "offset": 0,
-    }]  # fmt: skip
-    for width, step in ((230, 2), (316, 2), (324, 1)):
-        stage.mount("overview", width).show(
-            pack(
-                {"blocks": blocks, "chosen": {"site": "a", "head": 0}}, codes=np.ones(16, np.uint8)
-            )
-        )
-        side = place(stage, "button[data-head='0']")["w"]
-        assert side == max(12, math.floor((width - 20) / 16) - 3)
-        assert (side < 16) == (step == 2)
-        assert [one["text"] for one in stage.drawn(".grid canvas", "text")] == [
-            str(h + 1) for h in range(0, 16, step)
-        ] + ["1"]
-
-
-def test_a_picture_is_never_larger_than_56_and_rows_of_blocks_fit_the_window(stage: Stage) -> None:
-    shown(stage, 1200, kinds=KINDS)
-    assert place(stage, button("encoder", 0, 0))["w"] == 56 - 3
-    lefts = [stage.box("section.block", n)["left"] for n in range(3)]
-    assert lefts == sorted(set(lefts))  # beside each other
-    shown(stage, 1200, kinds=(("encoder", 12),) * 3)
-    height = math.floor((1600 - 246 - 64) / 12)
-    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height) - 3
-    shown(stage, 300, kinds=(("encoder", 2), ("decoder", 12), ("cross", 6)))
-    height = math.floor((1600 - (246 + 64 * 3)) / (3 * 12))
-    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (300 - 20) // 5) - 3
-    shown(
-        stage, 520, kinds=(("encoder", 12), ("decoder", 2), ("cross", 2)), heads=(8, 8, 8)
-    )  # two columns
-    height = math.floor((1600 - (246 + 64 * 2)) / (2 * 12))
-    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (250 - 20) // 8) - 3
 
 
 def test_buttons_are_named_and_the_chosen_one_is_pressed(stage: Stage) -> None:
@@ -251,9 +197,7 @@ def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
     shown(stage)
     box = "(root, one) => JSON.stringify(root.querySelector(one).getBoundingClientRect())"
     seen = "(root, one) => root.querySelector(one).checkVisibility({ visibilityProperty: true })"
-    assert (
-        stage.text(".hint") == "Rows: layers. Columns: heads. Click one, then use the arrow keys."
-    )
+    assert stage.text(".hint").startswith("Rows: layers. Columns: heads.")
     assert not stage.js(seen, ".pooled")
     before = stage.js(box, ".foot")
     shown(stage, pools=(1, 4, 2))
@@ -269,20 +213,6 @@ def test_two_cells_a_pixel_are_said_too(stage: Stage) -> None:
     assert stage.text(".zoom .note").endswith(" Each pixel = largest of 2 × 2.")
 
 
-def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
-    shown(stage)
-    pixels = stage.pixels(".grid canvas", 1)
-    wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
-    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {
-        PAPER
-    }
-    _, picture, _ = stage.saved_picture()
-    wide, tall = picture.wide / SHARP - 0.5, picture.tall / SHARP - 0.5
-    assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {
-        PAPER
-    }
-
-
 def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     codes = shown(stage, pools=(1, 4, 1))
     stage.move(button("decoder", 2, 3), 10, 10)
@@ -293,23 +223,14 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
         == "sides of decoder; hatched = masked. Each pixel = largest of 4 × 4."
     )
     pixels = stage.pixels(".zoom canvas")
-    assert (pixels.wide, pixels.tall) == (216 * RATIO, 216 * RATIO)
+    side = pixels.wide / RATIO
     for r in range(ROWS):
         for c in range(COLS):
-            x, y = (c + 0.1) / COLS * 216, (r + 0.1) / ROWS * 216
+            x, y = (c + 0.1) / COLS * side, (r + 0.1) / ROWS * side
             if codes[1][2, 3, r, c]:
                 assert alike(pixels.at(x, y), code_colour(codes[1][2, 3, r, c]))
             else:
                 assert pixels.within(x, y, 20, 20) == {PAPER, HATCH}
-    row = [pixels.at(3.1 * 216 / COLS + 1, 4 + i / RATIO) == HATCH for i in range(24)]
-    assert sum(row) == 2
-    (image,) = stage.drawn(".zoom canvas", "image")
-    assert [image[k] for k in "xywh"] == [0, 0, 216, 216]
-    at, zoom = stage.box(button("decoder", 2, 3)), stage.box(".zoom")
-    assert zoom["left"] == pytest.approx(
-        min(at["left"], stage.box(".overview")["right"] - zoom["width"]), abs=0.6
-    )
-    assert zoom["top"] == pytest.approx(at["bottom"] + 6, abs=0.6)
     stage.move(button("encoder", 0, 1), 10, 10)
     assert stage.text(".zoom .name") == "Title of encoder: layer 1, head 2"
     assert stage.text(".zoom .note") == "sides of encoder; hatched = masked."
@@ -317,16 +238,16 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     assert stage.hidden(".zoom")
 
 
-@pytest.mark.parametrize(("window", "top", "below", "width"), [
-    ((1280, 1600), 0, True, 300), ((1280, 1600), 1300, False, 300), ((690, 1600), 0, False, 300), ((690, 1600), 300, False, 300),
-    ((1280, 1600), 0, True, 150),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("window", "top", "below", "width"),
+    [(1280, 0, True, 300), (1280, 1300, False, 300), (690, 0, False, 300), (1280, 0, True, 150)],
+)
 def test_the_zoom_is_never_where_the_chosen_head_is_shown(
-    stage: Stage, window: tuple, top: int, below: bool, width: int
+    stage: Stage, window: int, top: int, below: bool, width: int
 ) -> None:
     """That is beside all heads, and in a narrow window below them: it stands under a head, or over it where that does not fit, and
     is no wider than they are."""
-    stage.page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
+    stage.page.set_viewport_size({"width": window, "height": 1600})
     shown(stage, width, kinds=(("encoder", 2),))
     stage.page.evaluate("(px) => { stage.host.style.marginTop = `${px}px`; }", top)
     for head in (0, 4):
@@ -337,79 +258,39 @@ def test_the_zoom_is_never_where_the_chosen_head_is_shown(
             stage.box(".overview"),
         )
         assert zoom["right"] <= all_["right"] + 0.5
-        assert zoom["left"] == pytest.approx(
-            min(at["left"], all_["right"] - zoom["width"]), abs=0.6
-        )
-        if below:
-            assert zoom["top"] == pytest.approx(at["bottom"] + 6, abs=0.6)
-        else:
-            over = max(0, at["top"] - 6 - zoom["height"])
-            assert zoom["top"] == pytest.approx(
-                over if window[0] > 700 else min(over, all_["bottom"] - zoom["height"]), abs=0.6
-            )
-        assert window[0] > 700 or zoom["bottom"] <= all_["bottom"] + 0.5
+        assert (zoom["top"] > at["bottom"]) == below
+        assert window > 700 or zoom["bottom"] <= all_["bottom"] + 0.5
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
 
 
-@pytest.mark.parametrize(
-    ("width", "columns"), [(200, 1), (479, 1), (480, 2), (729, 2), (730, 3), (1200, 3)]
-)
-def test_blocks_stand_beside_each_other_where_each_has_230_pixels(
-    stage: Stage, width: int, columns: int
+@pytest.mark.parametrize(("width", "rows"), [(200, 3), (520, 2), (1200, 1)])
+def test_blocks_stand_beside_each_other_where_there_is_room(
+    stage: Stage, width: int, rows: int
 ) -> None:
     shown(stage, width, heads=(8, 8, 8))
-    room = (width - 20 * (columns - 1)) / columns
-    assert place(stage, button("encoder", 0, 0))["w"] == max(
-        12, min(56, math.floor((room - 20) / 8)) - 3
-    )
-    assert (
-        len({round(stage.box("section.block", n)["top"]) for n in range(3)})
-        == {1: 3, 2: 2, 3: 1}[columns]
-    )
+    boxes = [stage.box("section.block", n) for n in range(3)]
+    assert len({round(box["top"]) for box in boxes}) == rows
+    assert max(box["right"] for box in boxes) <= stage.box(".overview")["right"] + 0.5
 
 
 @pytest.mark.parametrize(
-    ("window", "layers", "room"),  # the window less what stands over the blocks, and less 64 for the words of each row of them
-    [((1280, 910), 12, 600), ((1280, 909), 12, 599), ((700, 910), 12, 600), ((699, 910), 5, 5 * 43), ((699, 910), 9, 9 * 43),
-     ((1280, 400), 5, 180), ((1280, 400), 6, 180)],
-)  # fmt: skip
-def test_all_layers_fit_the_height_of_the_window(
-    stage: Stage, window: tuple[int, int], layers: int, room: int
-) -> None:
-    stage.page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
-    shown(stage, 600, kinds=(("encoder", layers),))
-    side = place(stage, button("encoder", 0, 0))["w"]
-    stage.page.set_viewport_size({"width": 1280, "height": 1600})
-    assert side == room // layers - 3
-
-
-@pytest.mark.parametrize(
-    ("heads", "layers", "width", "pitch"),
-    [(12, 12, 230, 17), (32, 32, 375, 11), (32, 32, 230, 6), (16, 2, 244, 14), (16, 2, 260, 15)],
+    ("heads", "layers", "width"), [(12, 12, 230), (32, 32, 375), (32, 32, 230), (16, 2, 260)]
 )
 def test_many_heads_are_seen_without_scrolling(
-    stage: Stage, heads: int, layers: int, width: int, pitch: int
+    stage: Stage, heads: int, layers: int, width: int
 ) -> None:
     stage.page.set_viewport_size({"width": 1280, "height": 720})
     shown(stage, width, kinds=(("encoder", layers),), heads=(heads,))
-    first, last = (
-        place(stage, button("encoder", 0, 0)),
-        place(stage, button("encoder", layers - 1, heads - 1)),
-    )
-    chosen = stage.css('button[aria-pressed="true"]', "borderTopWidth")
+    last = place(stage, button("encoder", layers - 1, heads - 1))
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
-    assert first["w"] == first["h"] == pitch - (1 if pitch < 15 else 3)
-    assert (last["x"], last["y"]) == (20 + (heads - 1) * pitch, 15 + (layers - 1) * pitch)
     assert last["x"] + last["w"] <= width
-    assert last["y"] + last["h"] <= 720 - 246 - 64
-    assert chosen == ["2px" if pitch < 15 else "3px"]
+    assert last["y"] + last["h"] <= 720 - 246 - 64  # what stands over the pictures
     numbers = stage.drawn(".grid canvas", "text")
     along, down = (
         sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y")
     )  # the first is the other axis's line
     assert min(b - a for a, b in pairwise(along)) >= 19
     assert min(b - a for a, b in pairwise(down)) >= 12
-    assert [one["text"] for one in numbers][:2] == ["1", str(1 + -(-19 // pitch))]
 
 
 def test_the_arrows_walk_over_everything(stage: Stage) -> None:
@@ -480,7 +361,7 @@ def test_a_new_picture_leaves_the_keyboard_where_it_is(stage: Stage) -> None:
 def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage) -> None:
     shown(stage)
     stage.show(payload(kinds=KINDS[2:], heads=(3,))[0])
-    assert stage.texts("h4") == ["Title of cross"]
+    assert stage.texts("h2") == ["Title of cross"]
     assert len(stage.attrs(".grid button", "type")) == 3
     stage.show(payload(kinds=KINDS[1:2], heads=(2,))[0])
     assert len(stage.attrs(".grid button", "type")) == 6
@@ -521,7 +402,7 @@ def test_while_one_types_the_words_along_the_pictures_follow_them(
     block = unpack(data)[0]["blocks"][0] | ({field: value} if field else {})
     codes = np.flip(codes, axis=(0, 1, 2, 3))[:, : block["heads"]]
     retyped(stage, stage.change(data, {"codes": codes.ravel()}, blocks=[block]))
-    assert stage.texts("h4") == [block["title"]]
+    assert stage.texts("h2") == [block["title"]]
     assert stage.texts(".subtitle") == [block["subtitle"]]
     heads = range(block["heads"])
     assert stage.attrs(".grid button", "data-site", "data-head", "aria-label") == [
@@ -576,44 +457,32 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
         "1 weight; hatched = masked",
         SAVED["caption"],
     )
-    canvases = [stage.pixels(".grid canvas", n) for n in range(3)]
-    wide = max(300, max(c.wide / RATIO for c in canvases), math.ceil(title["wide"]) + 60)
-    pictures = 30 + sum(c.tall / RATIO + 24 for c in canvases)
-    assert (picture.wide, picture.tall) == (SHARP * wide, SHARP * (pictures + 22 + 17 + 8))
-    ramp_of = [picture.at(zero["wide"] + 8 + 6 + x, pictures + 11) for x in (2, 117)]
-    assert alike(ramp_of[0], weight_colour(2 / 119), 3)
-    assert alike(ramp_of[1], weight_colour(117 / 119), 3)
-    assert pictures < caption["y"] - 22 < picture.tall / SHARP
     y = 30.0
-    for canvas in canvases:
+    for canvas in [stage.pixels(".grid canvas", n) for n in range(3)]:
         assert INK in picture.within(4, y, 90, 24)  # its title
-        assert picture.within(150, y, 100, 24) == {PAPER}
         for dx, dy in ((25, 30), (60, 20), (18, 5), (100, 40)):
             assert picture.at(dx, y + 24 + dy) == canvas.at(dx, dy)
         y += 24 + canvas.tall / RATIO
+    low, high = (picture.at(zero["x"] + zero["wide"] + x, zero["y"]) for x in (10, 122))
+    assert alike(low, PAPER, 12)
+    assert alike(high, ACCENT, 12)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "heads", "wide"),
-    [((("encoder", 2), ("cross", 1)), (16, 3), 20 + 16 * 37), (KINDS, (2, 3, 1), 300)],
+    ("kinds", "heads"), [((("encoder", 2), ("cross", 1)), (16, 3)), (KINDS, (2, 3, 1))]
 )
 def test_in_the_file_each_block_stands_under_its_title(
-    stage: Stage, kinds: tuple, heads: tuple, wide: int
+    stage: Stage, kinds: tuple, heads: tuple
 ) -> None:
     shown(stage, 1250, kinds=kinds, heads=heads)
     _, _, drawn = stage.saved_picture()
     (whole,) = [one for one in drawn if one["op"] == "copy"]
-    y, words, copies = 0.0, [], []
-    for n, (kind, _) in enumerate(kinds):
-        canvas = stage.box(".grid canvas", n)
-        words.append([f"Title of {kind}", 4, y + 16, INK, "600 12px sans-serif"])
-        copies.append([0, y + 24, canvas["width"], canvas["height"]])
-        y += 24 + canvas["height"]
-    assert (whole["w"], whole["h"]) == (wide, y)
-    texts = [
-        [one[k] for k in ("text", "x", "y", "colour", "font")]
-        for one in whole["of"]
-        if one["op"] == "text"
-    ]
-    assert texts == words
-    assert [[one[k] for k in "xywh"] for one in whole["of"] if one["op"] == "copy"] == copies
+    texts = [one for one in whole["of"] if one["op"] == "text"]
+    copies = [one for one in whole["of"] if one["op"] == "copy"]
+    assert [one["text"] for one in texts] == [f"Title of {kind}" for kind, _ in kinds]
+    tops = [one["y"] for pair in zip(texts, copies, strict=True) for one in pair]
+    assert tops == sorted(tops)
+    canvases = [stage.box(".grid canvas", n) for n in range(len(kinds))]
+    sizes = [(canvas["width"], canvas["height"]) for canvas in canvases]
+    assert [(one["w"], one["h"]) for one in copies] == sizes
+    assert max(one["w"] for one in copies) <= whole["w"]

@@ -4,18 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import test_drawn_beam as beam
-import test_drawn_decoding as decoding
-import test_drawn_head as head
-import test_drawn_maps as maps
-import test_drawn_masks as masks
-import test_drawn_order as order
-import test_drawn_overview as overview
-import test_drawn_several as several
-import test_drawn_shuffle as shuffle
-import test_drawn_states as states
-import test_drawn_tables as tables
 from stage import RATIO, Stage
+
+from . import test_drawn_beam as beam
+from . import test_drawn_decoding as decoding
+from . import test_drawn_head as head
+from . import test_drawn_maps as maps
+from . import test_drawn_masks as masks
+from . import test_drawn_order as order
+from . import test_drawn_overview as overview
+from . import test_drawn_several as several
+from . import test_drawn_shuffle as shuffle
+from . import test_drawn_states as states
+from . import test_drawn_tables as tables
 
 SCALE = 1.3
 

@@ -153,7 +153,7 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
             assert (
                 hex_of(written[0][4]) in (INK, PAPER)
                 and (hex_of(written[0][4]) == PAPER) == (number / UNRELATED > 0.55)
-            ) or 0.4 < number / UNRELATED < 0.7
+            ) or 0.4 < number / UNRELATED < 0.75  # black between both, where neither is legible
         heads = [one for one in texts if one[0] in STAGES]
         assert [one[0] for one in heads] == STAGES
         assert [float(one[1]) for one in heads] == pytest.approx(

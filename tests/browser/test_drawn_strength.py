@@ -5,10 +5,13 @@ import re
 import numpy as np
 import pytest
 from stage import LINE, Stage, alike, weight_colour
-from test_drawn_head import (
+
+from viz_app.drawing.payload import pack, unpack
+from viz_app.drawing.scale import NAMES, Scale
+
+from .test_drawn_head import (
     CELLS,
     COLS,
-    HEIGHT,
     ROWS,
     curves,
     grid,
@@ -19,9 +22,6 @@ from test_drawn_head import (
     to,
     weights_of,
 )
-
-from viz_app.drawing.payload import pack, unpack
-from viz_app.drawing.scale import NAMES, Scale
 
 SINKS = {"sinks": [1, 6], "sinkNames": ["[start]", "[end]"], "sinkShare": 0.3671}
 
@@ -69,10 +69,10 @@ def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides:
 def test_the_key_says_what_the_strongest_colour_is(stage: Stage, scale: str, end: str) -> None:
     shown(stage, width=1200, scale=scale)
     names = stage.written(CELLS)
-    assert names[end]["y"] == HEIGHT - 13
+    assert names[end]["y"] == stage.box(CELLS)["height"] - 13
     assert "hidden" not in names
     shown(stage, blocked=np.eye(ROWS, COLS), width=1200, scale=scale, hides=True, **SINKS)
-    names, y = stage.written(CELLS), HEIGHT - 18
+    names, y = stage.written(CELLS), stage.box(CELLS)["height"] - 18
     assert names[end]["x"] + names[end]["wide"] < names["masked"]["x"] < names["hidden"]["x"]
     (swatch,) = [
         one for one in stage.drawn(CELLS, "rect") if (one["y"], one["w"], one["h"]) == (y, 12, 10)

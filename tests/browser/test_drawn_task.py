@@ -12,8 +12,8 @@ from stage import Stage, alike, hex_of, weight_colour
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.choices import Choices
 from viz_app.views.task.next_token import next_token
+from viz_app.views.task.reading import Choices
 
 TEXT = "abcab=d"
 GPT_SELF = "decoder.layers.1.self_attn"
@@ -61,7 +61,7 @@ def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
     assert [token for token, *_ in said] == [*TEXT]
     for name, column in (("surprisal", 1), ("probability", 2), ("rank", 3)):
         assert [np.float32(one[column]) for one in said] == arrays[name].tolist()
-    assert stage.text("h3") == header["title"]
+    assert stage.text("h2") == header["title"]
     assert stage.text(".summary") == header["summary"]
     assert [stage.text(part) for part in (".least", ".most", ".how")] == header["scale"]
 
@@ -123,7 +123,7 @@ def test_the_distribution_is_listed_with_what_follows(stage: Stage) -> None:
         "(root) => [...root.querySelectorAll('.bar i')].map((e) => parseFloat(e.style.width))"
     )
     assert widths == pytest.approx((100 * arrays["p"]).tolist(), rel=1e-4)
-    parts = {".answer h4": "title", ".fact": "fact", ".rest": "rest"}
+    parts = {".answer h3": "title", ".fact": "fact", ".rest": "rest"}
     assert {part: stage.text(part) for part in parts} == {
         part: header["answer"][key] for part, key in parts.items()
     }
@@ -147,7 +147,7 @@ def test_the_row_of_attention_is_shaded_by_weight_and_hatched_where_it_is_masked
     titles = stage.attrs(".read", "title")
     assert titles[5] == "b: masked (look-ahead)"
     assert np.float32(titles[1].removeprefix("a: weight ")) == arrays["weights"][1]
-    assert [stage.text(".reading h4"), stage.text(".note")] == [
+    assert [stage.text(".reading h3"), stage.text(".note")] == [
         header["reading"]["title"],
         header["reading"]["note"],
     ]
@@ -199,6 +199,6 @@ def test_markup_in_a_text_is_text(stage: Stage) -> None:
         places=[["<i>x</i>", "", False]] * 7 + [None],
     )
     stage.mount("answers", 900).show(data)
-    assert stage.text("h3") == "<b>t</b>"
+    assert stage.text("h2") == "<b>t</b>"
     assert stage.texts(".place b")[1] == "<i>x</i>"
     assert stage.js("(root) => root.querySelectorAll('img, .place i').length") == 0

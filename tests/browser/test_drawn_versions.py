@@ -21,6 +21,7 @@ def shown(stage: Stage, width: int = 900, change: np.ndarray = CHANGE, **changes
     header = {
         "source": "p <i>q</i>", "reference": {"name": "it should say", "text": "a c d"}, "cards": CARDS, "legend": "How it reads.",
         "bottleneck": {"title": "The bottleneck", "note": "What it is.", "vector": "h(m)", "bars": "How much.", "scale": 2.0,
+                       "largest": float(change.max()),
                        "labels": [["p", "", False], ["q", "a note", False], [".", "", False]]},
     } | changes  # fmt: skip
     arrays = (
@@ -40,7 +41,7 @@ def texts(stage: Stage, selector: str) -> list[str]:
 def test_the_texts_stand_side_by_side_with_what_differs_marked(stage: Stage) -> None:
     shown(stage)
     assert texts(stage, ".asked") == ["p <i>q</i>  →  it should say: a c d"]
-    assert texts(stage, ".card h3") == ["One", "Two"]
+    assert texts(stage, ".card h2") == ["One", "Two"]
     assert texts(stage, ".card .text") == [
         "a <b>x</b>",
         "24",
@@ -53,7 +54,7 @@ def test_the_texts_stand_side_by_side_with_what_differs_marked(stage: Stage) -> 
     )
     assert tops[0] == tops[1]
     shown(stage, reference=None, cards=CARDS[:1])
-    assert (texts(stage, ".asked"), texts(stage, ".card h3")) == (["p <i>q</i>"], ["One"])
+    assert (texts(stage, ".asked"), texts(stage, ".card h2")) == (["p <i>q</i>"], ["One"])
 
 
 def test_a_bar_is_as_tall_as_its_token_changes_the_vector(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import go, in_url, rested, visit
+from served_app import back, boxes, go, in_url, resized, rested, visit
 
 START = {
     "checkpoint": "dates",
@@ -11,11 +11,11 @@ START = {
     "head": "2",
 }
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}
-# The sizes of what is written in the frame: in the sidebar, the header and the app's own lines of text
+# The sizes of what is written in the frame: in the input bar, the header and the app's own lines of text
 SIZES = """() => {
   const found = [], look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
-    const frame = root === document ? "[data-testid=stSidebar], [data-testid=stHeader], .headline" : ".plain, .tools";
+    const frame = root === document ? ".st-key-input-bar, [data-testid=stHeader], .headline" : ".plain, .tools";
     const written = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (written && e.closest(frame) && e.checkVisibility())
       found.push([parseFloat(getComputedStyle(e).fontSize), e.textContent.slice(0, 40)]);
@@ -29,7 +29,9 @@ SIZES = """() => {
 def test_a_scrolled_page_passes_under_an_opaque_navigation(
     browser: Browser, scheme: str, width: int
 ) -> None:
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 720})
+    context = browser.new_context(
+        bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": 720}
+    )
     page = context.new_page()
     visit(page, **START)
     header = page.locator("[data-testid=stHeader]")
@@ -41,12 +43,10 @@ def test_a_scrolled_page_passes_under_an_opaque_navigation(
     context.close()
 
 
-def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(
-    shared_page: Page,
-) -> None:
+def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", **START)
-    start, sidebar = shared_page.url, shared_page.locator("[data-testid=stSidebar]")
-    small, picture = shared_page.evaluate(SIZES), shared_page.locator(".head").bounding_box()
+    start, presents = shared_page.url, shared_page.locator("html[data-present]")
+    small = shared_page.evaluate(SIZES)
     assert len(small) > 12
     assert min(size for size, _ in small) >= 12, sorted(small)[:3]
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
@@ -57,32 +57,48 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(
     in_url(shared_page, "source", "24/07/69")
     shared_page.locator(".head canvas.cells").click(position={"x": 5, "y": 5})
     shared_page.keyboard.press("Control+p")
-    expect(sidebar).to_be_visible()
+    expect(presents).to_have_count(0)
     shared_page.keyboard.press("p")
     in_url(shared_page, "present", "1")
-    expect(sidebar).to_be_hidden()
+    expect(presents).to_have_count(1)
     rested(shared_page)
-    assert shared_page.locator(".head").bounding_box()["width"] > picture["width"] + 200
     assert min(size for size, _ in shared_page.evaluate(SIZES)) >= 15
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
     shared_page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
     shared_page.wait_for_url("**/masks*present=1*")
-    expect(sidebar).to_be_hidden()
+    expect(presents).to_have_count(1)
     rested(shared_page)  # its address is written last
-    shared_page.go_back()
+    back(shared_page)
     shared_page.wait_for_selector(".head[data-painted]")
-    rested(shared_page)
-    shared_page.get_by_role("button", name="End (P)").click()
+    shared_page.get_by_role("button", name="End").click()
     in_url(shared_page, "present", "")
-    expect(sidebar).to_be_visible()
+    expect(presents).to_have_count(0)
     rested(shared_page)
-    shared_page.go_back()
+    back(shared_page)
     in_url(shared_page, "present", "1")
-    expect(sidebar).to_be_hidden()
-    rested(shared_page)
-    shared_page.go_back()
-    expect(sidebar).to_be_visible()
+    expect(presents).to_have_count(1)
+    back(shared_page)
+    expect(presents).to_have_count(0)
     assert shared_page.url == start
+
+
+@pytest.mark.parametrize("path", ["", "inside", "layer", "masks", "decoding", "task"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080), (420, 800)])
+def test_one_types_and_chooses_a_model_presented_too(
+    shared_page: Page, path: str, width: int, height: int
+) -> None:
+    resized(shared_page, width, height)
+    go(shared_page, path, ".st-key-input-bar", present="1", **START)
+    text = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
+    model = shared_page.locator(".st-key-bar-model input")
+    for control in (text, model):
+        found = control.bounding_box()
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= height / 2
+    text.fill("25/08/70")
+    expect(shared_page.locator(".st-key-written .output")).to_have_text("1970-08-25")
+    expect(text).to_be_focused()
+    resized(shared_page, 1280)
 
 
 @pytest.mark.parametrize(("path", "picture"), [
@@ -95,19 +111,20 @@ def test_presented_the_picture_is_in_sight_of_a_small_projector(
     go(shared_page, path, picture, present="1", checkpoint="dates", source="24/07/69")
     shared_page.wait_for_selector("html[data-present]", state="attached")
     rested(shared_page)
-    box = shared_page.locator(picture).bounding_box()
+    (box,) = boxes(shared_page, picture)
     assert box["width"] > 350
-    assert box["y"] + box["height"] <= 720
+    assert box["bottom"] <= 720
 
 
-def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
+def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
     context = browser.new_context(
-        viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
+        bypass_csp=True, viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
     )
     page = context.new_page()
     visit(page, **START)
+    rested(page)
     opens = page.locator("[data-testid=stExpandSidebarButton]")
-    assert "Pages, model, text" in opens.evaluate("e => getComputedStyle(e, '::after').content")
+    assert "Pages" in opens.evaluate("e => getComputedStyle(e, '::after').content")
     small = """(elements) => elements.filter((e) => e.checkVisibility()).map((e) => [e.getBoundingClientRect(), e.outerHTML])
       .filter(([box]) => box.width < 40 || box.height < 40).map(([, name]) => name)"""
     reached = [".overview button", ".head button", ".tools button", "[data-testid=stHeader] button"]
@@ -130,3 +147,10 @@ def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser:
     page.locator("[data-testid=stSidebarCollapseButton] button").tap()
     expect(opens).to_be_visible()
     context.close()
+
+
+def test_each_page_has_a_title_of_its_own_in_the_browser(shared_page: Page) -> None:
+    go(shared_page, "", ".head[data-painted]", **START)
+    expect(shared_page).to_have_title("Attention · Attnscope")
+    shared_page.get_by_role("link", name="Masks").first.click()
+    expect(shared_page).to_have_title("Masks · Attnscope")

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, rested
+from served_app import boxes, go, in_url, laid_out, open_details, resized, rested
 from small import N_HEADS, random_model
 
 import models
@@ -42,9 +42,7 @@ def trace(folder) -> Trace:
 def opened(shared_page: Page, folder: Path) -> Callable[..., Page]:
     """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
 
-    shared_page.set_viewport_size(
-        {"width": 1280, "height": 1100}
-    )  # the whole table, so that the pointer reaches it
+    resized(shared_page, 1280, 1100)  # the whole table, so that the pointer reaches it
 
     def open_page(component: str = "walk", **params: str) -> Page:
         link = {
@@ -157,7 +155,7 @@ def test_clicking_tokens_chooses_the_weight(opened, trace):
     in_url(page, "inside-key", str(other))
     shown = page.locator(".walk .link[data-name=weights]").get_attribute("data-value")
     assert near(shown, walk_of(trace, 1).weights[other])
-    assert page.locator(".walk").get_attribute("data-stage") == "5"
+    expect(page.locator(".walk")).to_have_attribute("data-stage", "5")
 
 
 def test_a_click_on_a_row_chooses_its_key(opened):
@@ -249,17 +247,17 @@ def test_a_blocked_key_is_hatched_and_says_why(opened, trace):
     expect(page.locator(".walk .tip .why")).to_have_text("blocked by: look-ahead")
 
 
-def boxes(page: Page) -> list[str]:
+def places(page: Page) -> list[str]:
     """Where the tokens, the picture, its parts and what stands below are."""
     drawn = ".walk .stage, .walk .foot, .matrices .equations, .matrices .foot, .several .strands, .several .scroll"
-    parts = page.locator(f".choice .tokens, {drawn}, .st-key-explanation")
+    parts = page.locator(f".choice .tokens, {drawn}, .st-key-details")
     return parts.evaluate_all(
         "(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))"
     )
 
 
 def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page: Page) -> None:
-    shared_page.set_viewport_size({"width": 1280, "height": 720})
+    resized(shared_page, 1280)
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
         go(
             shared_page,
@@ -269,23 +267,25 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page
             source="She is",
             **{"inside-view": view},
         )
+        laid_out(shared_page)
         before, painted = (
-            boxes(shared_page),
+            places(shared_page),
             shared_page.locator(f".{component}").get_attribute("data-painted"),
         )
         assert len(before) > 2
         if view == "walk":
-            assert shared_page.locator(".walk .stage").bounding_box()["y"] < 500
+            (stage,) = boxes(shared_page, ".walk .stage")
+            assert stage["y"] < 500
         shared_page.get_by_role("textbox", name="English sentence").focus()
         shared_page.keyboard.press("End")
         words = "reading a book about the sea that her mother gave her"
         for word in words.split():
             shared_page.keyboard.type(f" {word}")
-            assert boxes(shared_page) == before
+            assert places(shared_page) == before
         in_url(shared_page, "source", f"She is {words}")
         rested(shared_page)
         assert shared_page.locator(f".{component}").get_attribute("data-painted") != painted
-        assert boxes(shared_page) == before
+        assert places(shared_page) == before
 
 
 def test_head_layer_and_kind_can_be_changed_here(opened):
@@ -309,7 +309,7 @@ def test_the_matrices_hold_the_models_numbers(opened, trace, convention):
     n_query, n_key = weights.shape
     for name, values in (("A", raw), ("Â", weights)):
         figure = root.locator("figure.pick").filter(has_text=f"{name} ").first
-        box = figure.locator("canvas").bounding_box()
+        (box,) = boxes(page, figure.locator("canvas"))
         for query, key in ((0, 1), (QUERY, KEY), (n_query - 1, n_key - 1)):
             down, across = (
                 (query / n_query, key / n_key)
@@ -398,6 +398,7 @@ def test_what_can_be_taken_away(opened, trace, tmp_path):
         page.locator(".walk .save").click()
     picture.value.save_as(tmp_path / "walk.png")
     assert (tmp_path / "walk.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    open_details(page)
     with page.expect_download() as table:
         page.get_by_role("button", name="This walk, CSV").click()
     table.value.save_as(tmp_path / "walk.csv")

@@ -3,14 +3,14 @@ is on one screen."""
 
 import numpy as np
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, rested
+from served_app import boxes, go, in_url, laid_out, rested
 
 import models
 
 SOURCE, TARGET = "3 May 1999", "1999-12-03"
 
 
-def boxes(page: Page) -> list[str]:
+def places(page: Page) -> list[str]:
     """Where the parts of the picture stand."""
     parts = page.locator(".layer .tokens, .layer svg, .layer .firing, .layer .note")
     return parts.evaluate_all(
@@ -56,9 +56,10 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None
 
 def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page) -> None:
     go(shared_page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
-    box = shared_page.locator(".layer").bounding_box()
-    assert box["y"] + box["height"] <= 720
-    before, n_tokens = boxes(shared_page), shared_page.locator(".layer .tokens button").count()
+    laid_out(shared_page)
+    (box,) = boxes(shared_page, ".layer")
+    assert box["bottom"] <= 720
+    before, n_tokens = places(shared_page), shared_page.locator(".layer .tokens button").count()
     assert len(before) == 5
     field = shared_page.get_by_role("textbox", name="English sentence")
     field.focus()
@@ -66,8 +67,8 @@ def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page
     words = "reading a book about the sea that her mother gave her when she was young"
     for word in words.split():
         shared_page.keyboard.type(f" {word}")
-        assert boxes(shared_page) == before
+        assert places(shared_page) == before
     in_url(shared_page, "source", f"She is {words}")
     rested(shared_page)
     assert shared_page.locator(".layer .tokens button").count() > n_tokens + 5
-    assert boxes(shared_page) == before
+    assert places(shared_page) == before

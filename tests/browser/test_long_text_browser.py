@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import in_url, rested, visit
+from served_app import cell_of, in_url, open_details, rested, visit
 from small import random_gpt
 
 import models
@@ -39,15 +39,10 @@ def shape(page: Page) -> tuple[str, ...]:
     return tuple(head.get_attribute(f"data-{name}") for name in ("rows", "cols", "block", "first"))
 
 
-def point(page: Page, query: int, key: int) -> tuple[float, float]:
-    """The pointer on a cell of the picture; where that is in the heatmap."""
+def point(page: Page, query: int, key: int) -> None:
+    """Move the pointer onto a cell of the picture."""
     cells = page.locator(".head canvas.cells")
-    at = {
-        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
-    }
-    place = at["left"] + (key + 0.5) * at["wide"], at["top"] + (query + 0.5) * at["tall"]
-    cells.hover(position=dict(zip("xy", place, strict=True)))
-    return place
+    cells.hover(position=cell_of(cells, query, key))
 
 
 def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
@@ -72,9 +67,8 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
     assert block == pytest.approx(weights[:, column * BLOCK : (column + 1) * BLOCK].max(), abs=1e-6)
 
     sizes.clear()
-    page.locator(".head canvas.cells").click(
-        position=dict(zip("xy", point(page, 96, 40), strict=True))
-    )
+    cells = page.locator(".head canvas.cells")
+    cells.click(position=cell_of(cells, 96, 40))
     expect(page.locator(".head")).to_have_attribute("data-block", "1")
     rested(page)
     middle = [96 * BLOCK + BLOCK // 2, column * BLOCK + BLOCK // 2]
@@ -106,6 +100,7 @@ def test_the_files_of_a_long_text_come_while_they_are_made(
 ) -> None:
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
     rested(page)
+    open_details(page)
     buttons = page.locator(".st-key-downloads")
     expect(buttons.get_by_text("This head, npz")).to_be_visible()
     assert (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, rested
+from served_app import cell_of, go, in_url, resized, rested
 
 import models
 from models.layers.masks import LOOK_AHEAD
@@ -11,6 +11,7 @@ from models.runs.masked_comparison import MaskedRun, run_masked
 from models.runs.scope import Scope
 from models.trace.edits import Edits, MaskChange, for_kinds
 
+CELLS = ".paintable canvas.cells"
 LONG, SHORT = "March 5, 2021", "24/07/69"
 PLACES = """() => {      // where the mask to paint on stands, frame by frame
   window.places = new Set();
@@ -30,9 +31,7 @@ def dates() -> Scope:
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
     """The page with both texts."""
-    shared_page.set_viewport_size(
-        {"width": 1280, "height": 1300}
-    )  # all of it, so that the pointer reaches it
+    resized(shared_page, 1280, 1300)  # all of it, so that the pointer reaches it
     go(
         shared_page,
         "masks",
@@ -42,15 +41,14 @@ def opened(shared_page: Page) -> Page:
     return shared_page
 
 
-def cell(page: Page, query: int, key: int) -> tuple[float, float]:
-    """Where a cell of the mask to paint on is, in the window."""
-    box = page.locator(".paintable canvas.cells").bounding_box()
-    at = page.locator(".masks").evaluate(
-        "e => Object.fromEntries(Object.entries(e.dataset).map(([k, v]) => [k, +v]))"
-    )
-    return box["x"] + at["left"] + (key + 0.5) * at["wide"], box["y"] + at["top"] + (
-        query + 0.5
-    ) * at["tall"]
+def click(page: Page, query: float, key: int) -> None:
+    """Click on a cell of the mask to paint on."""
+    page.locator(CELLS).click(position=cell_of(page.locator(".masks"), query, key))
+
+
+def point(page: Page, query: int, key: int) -> None:
+    """Move the pointer onto a cell of the mask to paint on."""
+    page.locator(CELLS).hover(position=cell_of(page.locator(".masks"), query, key))
 
 
 def settled(page: Page, story: str) -> None:
@@ -91,24 +89,24 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
 def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:
     compare(opened, *computed(dates, ()))
     opened.evaluate(PLACES)
-    opened.mouse.click(*cell(opened, 3, 3))
+    click(opened, 3, 3)
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=((3, 3),)))))
-    opened.mouse.move(*cell(opened, 5, 0))
+    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(block=((3, 3),)))))
+    point(opened, 5, 0)
     opened.mouse.down()
-    opened.mouse.move(*cell(opened, 5, 4))
+    point(opened, 5, 4)
     opened.mouse.up()
-    opened.mouse.click(*cell(opened, 0, 2))
+    click(opened, 0, 2)
     settled(opened, "6 cells forbidden, 1 cell allowed")
     forbidden = ((3, 3), *((5, key) for key in range(5)))
     compare(
         opened,
-        *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))),
+        *computed(dates, for_kinds(decoder_self=MaskChange(block=forbidden, allow=((0, 2),)))),
     )
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     rested(opened)
     assert opened.evaluate("places.size") == 1
-    opened.mouse.click(*cell(opened, 3, 3))  # again: as it was
+    click(opened, 3, 3)  # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
     in_url(
         opened, "decoder-mask", "f5.0-4_a0.2"
@@ -121,7 +119,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
 
 
 def test_a_cell_says_who_blocks_it(opened: Page) -> None:
-    opened.mouse.move(*cell(opened, 3, 6))
+    point(opened, 3, 6)
     tip = opened.locator(".masks .tip")
     expect(tip).to_contain_text("2 → 1 may not read 0")
     expect(tip).to_contain_text("look-ahead: the key comes after the query")
@@ -129,7 +127,7 @@ def test_a_cell_says_who_blocks_it(opened: Page) -> None:
     rows = opened.locator(".masks .forms tr")
     expect(rows.nth(0)).to_have_text("boolean" + "True" * 4 + "False" * 7)
     expect(rows.nth(1)).to_have_text("additive" + "0" * 4 + "−∞" * 7)
-    opened.mouse.move(*cell(opened, 6, 2))
+    point(opened, 6, 2)
     expect(tip).to_contain_text("no layer blocks it")
 
 
@@ -137,7 +135,9 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
     opened.get_by_role("combobox", name="Ready-made, decoder self").click()
     opened.get_by_role("option", name="none: read everything").click()
     settled(opened, "The decoder may look ahead.")
-    before, after = computed(dates, for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
+    before, after = computed(
+        dates, for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
+    )
     compare(opened, before, after)
     settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
 
@@ -147,17 +147,14 @@ def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(
 ) -> None:
     opened.locator(".masks .group[data-kind=cross]").click()
     expect(opened.locator(".masks[data-kind=cross]")).to_be_visible()
-    x, _ = cell(opened, 0, 0)
-    box = opened.locator(".paintable canvas.cells").bounding_box()
-    top = float(opened.locator(".masks").get_attribute("data-top"))
-    opened.mouse.click(x, box["y"] + top - 8)
+    click(opened, -0.8, 0)
     settled(opened, "11 cells forbidden")
     column = tuple((query, 0) for query in range(11))
-    compare(opened, *computed(dates, for_kinds(cross=MaskChange(forbidden=column))))
+    compare(opened, *computed(dates, for_kinds(cross=MaskChange(block=column))))
 
 
 def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
-    opened.locator(".paintable canvas.cells").focus()
+    opened.locator(CELLS).focus()
     for key in (
         "ArrowRight",
         "ArrowDown",
@@ -167,4 +164,4 @@ def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
     ):  # the first one only shows where one is
         opened.keyboard.press(key)
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(forbidden=((2, 1),)))))
+    compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(block=((2, 1),)))))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from drawn import letters
 from playwright.sync_api import Browser, FrameLocator, Page, expect
+from served_app import boxes, cell_of, frames, resized
 
 import viz_app
 from models.trace import Trace
@@ -18,6 +19,7 @@ from viz_app.notebook import Picture, head, heads, lines, mask
 
 TEXT, TARGET = "abcdeab", "edcb"
 WIDE, NARROW = {"width": 1280, "height": 720}, {"width": 400, "height": 720}
+OVERVIEW, HEAD = ".st-key-overview", ".st-key-head"
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +60,7 @@ def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 def point(page: Page | FrameLocator, query: int, key: int) -> np.float32:
     """Move onto a cell of the head; its weight as the tip says it."""
     cells = page.locator(".head canvas.cells")
-    at = {
-        name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
-    }
-    cells.hover(
-        position={
-            "x": at["left"] + (key + 0.5) * at["wide"],
-            "y": at["top"] + (query + 0.5) * at["tall"],
-        }
-    )
+    cells.hover(position=cell_of(cells, query, key))
     return np.float32(
         page.locator(".head .tip .value")
         .inner_text()
@@ -104,11 +98,11 @@ def test_a_click_on_a_head_opens_it_with_its_numbers(
     expect(page.locator(".call")).to_be_hidden()
     page.locator('button[aria-pressed="true"]').press("ArrowRight")
     expect(page.locator(".head")).to_have_attribute("data-head", "1")
-    glance, one = (page.locator(f".st-key-{name}").bounding_box() for name in ("overview", "head"))
-    assert one["x"] >= glance["x"] + glance["width"]
-    page.set_viewport_size(NARROW)
-    glance, one = (page.locator(f".st-key-{name}").bounding_box() for name in ("overview", "head"))
-    assert one["y"] >= glance["y"] + glance["height"]
+    overview, one = boxes(page, OVERVIEW, HEAD)
+    assert one["x"] >= overview["right"]
+    resized(page, **NARROW)
+    overview, one = boxes(page, OVERVIEW, HEAD)
+    assert one["y"] >= overview["bottom"]
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
@@ -181,26 +175,16 @@ def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page
 
 
 def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> None:
-    scope, edits = letters(), for_kinds(cross=MaskChange(forbidden=((2, 3),)))
+    scope, edits = letters(), for_kinds(cross=MaskChange(block=((2, 3),)))
     page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
     view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
     expect(view).to_have_attribute("data-kind", "cross")
-    at = {
-        name: float(view.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")
-    }
-
-    def place(query: int, key: int) -> dict[str, float]:
-        return {
-            "x": at["left"] + (key + 0.5) * at["wide"],
-            "y": at["top"] + (query + 0.5) * at["tall"],
-        }
-
     for query, key, reads in ((2, 3, "may not read"), (2, 4, "may read")):
-        cells.click(position=place(query, key))
+        cells.click(position=cell_of(view, query, key))
         expect(page.locator(".masks .said")).to_contain_text(reads)
         cells.press(" ")
         expect(page.locator(".masks .said")).to_contain_text("may")
-    cells.hover(position=place(2, 4))
+    cells.hover(position=cell_of(view, 2, 4))
     expect(page.locator(".masks .said")).to_contain_text("may read")
     expect(page.locator(".masks .painting .legend")).not_to_contain_text("you")
     page.locator('.masks .group[data-kind="decoder_self"]').click()
@@ -267,8 +251,14 @@ def test_what_fits_itself_to_a_frame_does_not_grow_with_it(
         frame = book.frame_locator("iframe").nth(n)
         expect(frame.locator(stage).first).to_be_visible()
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
-        book.wait_for_timeout(300)  # a frame that grows without end has done so by now
+        frames(book, 20)  # a frame that grows without end grows in each
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
         assert frame.locator("html").evaluate("(e) => e.scrollHeight - innerHeight") == 0
-        held = frame.locator("body").evaluate("(e) => e.getBoundingClientRect().height")
-        assert 0 <= book.locator("iframe").nth(n).bounding_box()["height"] - held <= 1
+        tall, held = (
+            book.locator("iframe")
+            .nth(n)
+            .evaluate(
+                "(e) => [e, e.contentDocument.body].map((one) => one.getBoundingClientRect().height)"
+            )
+        )
+        assert 0 <= tall - held <= 1

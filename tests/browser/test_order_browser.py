@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import in_url, rested, visit
+from served_app import boxes, in_url, resized, rested, still, visit
 
 import models
 from models.runs.scope import Scope
@@ -54,14 +54,15 @@ def compare(page: Page, scope: Scope, order: list[int]) -> None:
     "text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."]
 )
 def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text):
-    page.set_viewport_size({"width": 1280, "height": 720})
+    resized(page, 1280)
     visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=text)
     rested(page)
-    boxes = page.locator(
+    still(page)
+    ends = page.locator(
         ".st-key-which, .order .row, .order .seen canvas, .order .seen .who"
     ).evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
-    assert len(boxes) == 6
-    assert max(boxes) <= 720, boxes
+    assert len(ends) == 6
+    assert max(ends) <= 720, ends
 
 
 def test_a_token_is_dragged_and_all_follows(page, xlnet):
@@ -77,7 +78,8 @@ def test_a_token_is_dragged_and_all_follows(page, xlnet):
     )
     compare(page, xlnet, list(range(n)))
     places = page.locator(".order .row .place")
-    first, third = (places.nth(i).bounding_box() for i in (0, 2))
+    rested(page)
+    first, third = boxes(page, places.nth(0), places.nth(2))
     page.mouse.move(first["x"] + 20, first["y"] + 20)
     page.mouse.down()
     page.mouse.move(third["x"] + 20, third["y"] + 20, steps=9)

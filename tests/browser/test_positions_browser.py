@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, go, in_url, rested, visit
+from served_app import PATIENCE, boxes, go, in_url, open_details, resized, rested, visit
 from small import Reversal, random_model
 
 import models
@@ -17,8 +17,8 @@ from models.analysis.shuffle import new_order, shuffle_test, without_positions
 from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say
-from viz_app.views.positions.measured_text import measured_rows
-from viz_app.views.positions.shuffle import change_text
+from viz_app.views.positions.misprints import measured_rows
+from viz_app.views.positions.text import change_text
 
 TEXT = "abcde"
 CELLS = """key => {   // the cells of a plotly heatmap, by the key of its Streamlit element
@@ -48,7 +48,7 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 def opened(page: Page, folder: Path, **params: str) -> None:
     """The page at this link."""
-    go(page, "positions", ".checks", **asked(folder, **params))
+    go(page, "positions", ".st-key-checked", **asked(folder, **params))
 
 
 def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_picking_a_formula_draws_it(shared_page, checkpoint):
     own = models.load(checkpoint, device="cpu").model.positions.table.detach().numpy()
     np.testing.assert_array_equal(cells(shared_page, "positions-map", own).astype("float32"), own)
     in_url(shared_page, "positions-table", say.NAMES[say.OWN])
-    assert "✗" not in shared_page.locator(".checks").inner_text()
+    assert "✗" not in shared_page.locator(".checks").text_content()
 
 
 def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpoint):
@@ -130,6 +130,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
     )
     np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
     cell = shared_page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
+    rested(shared_page)  # what Python sends anew is pointed at nowhere
     cell.hover(force=True)
     expect(shared_page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
         cell.get_attribute("data-value")
@@ -169,6 +170,7 @@ def test_a_link_shows_the_same_view(page, checkpoint):
 def test_a_picture_and_a_table_can_be_taken_away(shared_page, checkpoint):
     opened(shared_page, checkpoint, section="Map", d_model="8", length="20")
     cells(shared_page, "positions-map", formula_table("paper", 20, 8).numpy())
+    open_details(shared_page)
     with shared_page.expect_download() as table:
         shared_page.get_by_text("This table, CSV").click()
     lines = table.value.path().read_text().splitlines()
@@ -186,7 +188,7 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
 ) -> None:
     """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
     BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
-    shared_page.set_viewport_size({"width": 1280, "height": 720})
+    resized(shared_page, 1280)
     params = {
         "checkpoint": str(tmp_path / "llama"),
         "text": "7 11 5 23 41",
@@ -202,17 +204,14 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
         ".st-key-positions-rotation .annotation",
         waves,
     ]
-    boxes = [shared_page.locator(part).first.bounding_box() for part in whole]
-    begin = [
-        shared_page.locator(part).first.bounding_box()
-        for part in (".st-key-explanation p", ".st-key-checks")
-    ]
-    assert all(box["y"] >= 0 and box["y"] + box["height"] <= 720 for box in boxes), boxes
+    found = boxes(shared_page, *whole, ".st-key-details")
+    seen, begin = found[: len(whole)], found[len(whole) :]
+    assert all(box["y"] >= 0 and box["bottom"] <= 720 for box in seen), seen
     assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
 
 
 def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_page: Page) -> None:
-    shared_page.set_viewport_size({"width": 1280, "height": 720})
+    resized(shared_page, 1280)
     visit(
         shared_page,
         "positions",
@@ -222,7 +221,5 @@ def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_p
     )
     rested(shared_page)
     named = shared_page.locator(".shuffle svg text", has_text="moved by")
-    assert [
-        box["y"] + box["height"] <= 720
-        for box in (named.nth(n).bounding_box() for n in range(named.count()))
-    ] == [True, True]
+    expect(named).to_have_count(2)
+    assert all(box["bottom"] <= 720 for box in boxes(shared_page, named.first, named.last))

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import rested, visit
+from served_app import in_url, rested, visit
 
 import models
 
@@ -55,7 +55,7 @@ def test_the_states_of_a_model_without_attention_stand_while_someone_types(
     box.press("End")
     box.press_sequentially(" saw a cat", delay=60)
     page.wait_for_selector(".states[data-rows='5']")
-    page.wait_for_timeout(2500)  # the rerun that follows when typing rests
+    in_url(page, "source", "I saw a cat")  # by the rerun that follows when typing rests
     rested(page)
     ((height, canvas, filled),) = page.evaluate("[...looks.values()]")
     assert (height > canvas > 400, filled) == (True, True)

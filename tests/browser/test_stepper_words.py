@@ -8,7 +8,6 @@ import pytest
 import torch
 from playwright.sync_api import Page
 from small import random_attention_only, random_gpt, random_model, random_seq2seq
-from test_components import COLOURS, LOAD
 
 from models.architectures import Model
 from models.checkpoint import Checkpoint
@@ -21,7 +20,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.payloads import Choices, Place, given_ids
 from viz_app.views.decoding.payloads import story as told
-from viz_app.views.decoding.shown_attention import reading
+from viz_app.views.decoding.story import reading
+
+from .test_components import COLOURS, LOAD
 
 PART = STEPPER.files
 TOKENIZER = Tokenizer.characters("abcde")

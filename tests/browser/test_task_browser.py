@@ -4,7 +4,7 @@ import math
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url
+from served_app import boxes, go, in_url, resized
 
 import models
 
@@ -34,7 +34,7 @@ def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> 
             trace.streams["target"].ids[position + 1 : position + 2],
             trace.streams["target"].ids[position],
         )
-        expect(shared_page.locator(".answer h4")).to_have_text(
+        expect(shared_page.locator(".answer h3")).to_have_text(
             f"Expected after “{scope.tokenizer.token(before)}”"
         )
         for bar, (mine, token) in zip(
@@ -66,7 +66,7 @@ def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> 
 
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
-    shared_page.set_viewport_size({"width": width, "height": 720})
+    resized(shared_page, width)
     go(
         shared_page,
         "task",
@@ -75,13 +75,13 @@ def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
     )
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
     if width == 1280:
-        box = shared_page.locator(".answers").bounding_box()
-        assert 300 < box["y"] + box["height"] <= 720
+        (box,) = boxes(shared_page, ".answers")
+        assert 300 < box["bottom"] <= 720
     for box in shared_page.locator(
         ".answers small, .answers .number, .answers .mark, .answers em"
     ).all()[:40]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
-    shared_page.set_viewport_size({"width": 1280, "height": 720})
+    resized(shared_page, 1280)
 
 
 def test_a_click_on_another_lambda_opens_that_run(shared_page: Page) -> None:

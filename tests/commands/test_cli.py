@@ -40,7 +40,7 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     assert main(["train", "dates", "--out", str(folder), "--steps", "5", *RUN]) == 0
     out = capsys.readouterr()
     assert "step 3: validation loss" in out.out
-    assert f"over 11 cases; checkpoint in {folder}" in out.out
+    assert f"over 11 held-out cases\ncheckpoint in {folder}" in out.out
     assert "5/5" in out.err  # the progress bar
     for part in ("loss=", "tokens_s=", "step/s"):
         assert part in out.err
@@ -169,6 +169,9 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
         *map(str, sides),
         "--test",
         str(test),
+        "--languages",
+        "en",
+        "fr",
         "--steps",
         "2",
     ]
@@ -190,6 +193,7 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     assert "left out" not in out
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["data"]["pairs"] == {"train": 213, "validation": 3, "test": 7}
+    assert record["languages"] == ["en", "fr"]
     assert record["scores"]["cases"] == 7
     signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
     assert record["signature"].startswith(signature)
@@ -410,7 +414,11 @@ ERRORS = {
     ),
     "no such task": (
         ["evaluate", "{folder}"],
-        "task must be one of dates, translation, language",
+        "task must be one of",
+    ),
+    "no language": (
+        ["train", "dates", "--languages", "English"],
+        "--languages takes ISO 639 codes such as en and fr, not 'English'",
     ),
     "no data": (["train", "translation"], "translation needs a tab-separated file"),
     "missing data": (

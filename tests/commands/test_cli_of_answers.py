@@ -96,7 +96,7 @@ def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     assert status == 0
     lines = [line.rsplit(maxsplit=1) for line in text.splitlines()]
     assert [(name.strip(), value) for name, value in lines[:4]] == [
-        (name, f"{value:,.3f}") for name, value in found.items()
+        (name, f"{value:,.3f}") for name, value in found.measures.items()
     ]
     assert "over 50 held-out cases" in text
     status, text = run(

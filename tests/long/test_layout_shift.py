@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import rested, visit
+from served_app import in_url, laid_out, rested, visit
 
 WORDS = "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
 
@@ -61,7 +61,7 @@ WATCH = """(tokensMove) => {
 BOXES = """() => {
   const found = {}, look = (root) => root.querySelectorAll("*").forEach((e, i) => {
     if (e.shadowRoot) look(e.shadowRoot);
-    const last = ".st-key-explanation, .st-key-checks, .st-key-trained, .st-key-tools, .st-key-live, .st-key-downloads";
+    const last = ".st-key-explanation, .st-key-checks, .st-key-checked, .st-key-trained, .st-key-tools, .st-key-live, .st-key-downloads";
     // the caption of a chart names the text, in as many lines as that takes
     const named = ".st-key-from-rnn-fading";
     const part = ".attnscope, .attnscope > *, section, section > :not(canvas), header, figure, .stage";
@@ -92,7 +92,7 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
     box = page.locator(f".st-key-{field} :is(input, textarea)").first
     box.click()
     box.press("End")
-    page.wait_for_timeout(600)
+    laid_out(page)
     page.evaluate(WATCH, moves_tokens(name))
     before = page.evaluate(BOXES)
     words = WORDS.split()[1:]
@@ -101,7 +101,7 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
             box.press_sequentially(f" {word}")
         else:
             page.keyboard.insert_text(f" {word}")
-    page.wait_for_timeout(2500)  # the rerun that follows when typing rests
+    in_url(page, field, WORDS)  # by the rerun that follows when typing rests
     rested(page)
     after = page.evaluate(BOXES)
     moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}

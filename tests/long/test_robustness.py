@@ -1,10 +1,10 @@
-"""The short forms of `python -m tests.robustness.checkpoints` and `.kills`."""
+"""The short forms of `python -m tests.robustness.checkpoints`, `.kills` and `.hub_folders`."""
 
 import sys
 
 import pytest
 
-from tests.robustness import checkpoints, kills
+from tests.robustness import checkpoints, hub_folders, kills
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +31,10 @@ def test_a_killed_run_ends_as_one_left_alone():
     killed, equal = kills.measure(runs=1, kills=2, seed=3)
     assert killed >= 1
     assert equal == 1
+
+
+def test_another_persons_edits_are_answered_while_damaged_folders_open():
+    counts = hub_folders.count(n=len(hub_folders.CHANGES), seed=5)
+    assert counts["lives"]
+    assert counts["answers"] > counts["folders"]
+    assert counts["wrong"] == 0

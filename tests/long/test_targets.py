@@ -3,9 +3,11 @@
 Left out: pictures that are one stop of the keyboard and are read, not pressed (a heatmap's cells, and the tokens beside
 lines, which the heatmap has too); and Streamlit's link that skips to the content, which is there for keys."""
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Page
-from served_app import go, rested, visit
+from served_app import PATIENCE, boxes, go, laid_out, rested, visit
 
 LEAST = 40  # px
 INSIDE, DECODING, POSITIONS, FROM_RNN = (
@@ -56,11 +58,11 @@ CUT = """() => {
   const look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
     if (e.matches(".panels > *, .mask > *") && box(e).right > innerWidth) found.push(`wide: ${e.className}`);
-    if (e.matches("h3, h4, .choice .axis") && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 2)) {
+    if (e.matches("h2, h3, .choice .axis") && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 2)) {
       found.push(`shortened: ${e.textContent}`);
     }
     if (e.matches(".choice .tokens") && [...e.children].some((one) => box(one).bottom > box(e).bottom)) found.push("cut: tokens");
-    if (e.matches(".st-key-inside-token-rows") && box(e).width < 0.8 * innerWidth) found.push("narrow: tokens");
+    if (e.matches(".st-key-inside-tokens .st-key-choice") && box(e).width < 0.8 * innerWidth) found.push("narrow: tokens");
     if (e.matches("header:has(.files) + svg") &&
       box(e.previousElementSibling.querySelector(".files")).bottom > box(e).top + 1) found.push("on the picture: files");
   });
@@ -92,6 +94,7 @@ def phone(browser: Browser) -> Page:
         has_touch=True,
         is_mobile=True,
     )
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     yield page
     context.close()
@@ -106,8 +109,7 @@ def test_a_finger_hits_whatever_can_be_pressed(
     phone: Page, path: str, params: dict[str, str]
 ) -> None:
     go(phone, path, ".headline", **params)
-    phone.wait_for_timeout(300)
-    rested(phone)
+    laid_out(phone)
     assert phone.evaluate(SMALL, LEAST) == []
     assert phone.evaluate("document.documentElement.scrollWidth") <= 420
     assert phone.evaluate(CUT) == []
@@ -125,9 +127,7 @@ def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phon
     rested(phone)
     board = phone.locator(".masks").evaluate("(root) => ({ ...root.dataset })")
     assert float(board["wide"]) == float(board["tall"]) == LEAST
-    holder, stage = (
-        phone.locator(f".masks {part}").bounding_box() for part in (".holder", ".stage.paintable")
-    )
+    holder, stage = boxes(phone, ".masks .holder", ".masks .stage.paintable")
     assert stage["width"] > holder["width"] <= 420
     assert stage["height"] > holder["height"] < 400
     cell = {"x": float(board["left"]) + 20, "y": float(board["top"]) + 20}
@@ -140,8 +140,8 @@ def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phon
       send("pointerdown");
       send(end);
     }"""
-    phone.evaluate(paint, [cell["x"], cell["y"], "pointercancel"])
-    phone.wait_for_timeout(400)
-    assert "-mask=" not in phone.url
+    phone.evaluate(paint, [cell["x"], cell["y"] + LEAST, "pointercancel"])
     phone.locator(".masks .paintable canvas.cells").tap(position=cell)
     phone.wait_for_function("location.search.includes('-mask=')")
+    (painted,) = re.findall(r"-mask=([^&]*)", phone.url)
+    assert re.fullmatch(r"[af]\d+\.\d+", painted)  # that cell alone

@@ -29,7 +29,7 @@ from models.tokenizers.base import Tokenizer
 from tests.robustness.damage import draw
 from tests.small import Reversal, reversal_trainer
 from viz_app import words
-from viz_app.views.attention import growth_files as attention_growth_files
+from viz_app.drawing import loss_curve
 from viz_app.views.from_rnn import charts as from_rnn_charts
 from viz_app.views.from_rnn import learners as from_rnn_learners
 
@@ -92,7 +92,7 @@ def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
         words.training_summary(record),
         from_rnn_learners.table([from_rnn_learners._learner(scope, "one")]),
     )
-    attention_growth_files.loss_curve(record.get("curve", []), 7, "#000", "#000")
+    loss_curve.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
     answers(scope, scope.examples[:1])  # it must run; which text it is, is the record's business

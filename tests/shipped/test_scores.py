@@ -19,6 +19,7 @@ from models.opening import shipped_folder
 from models.scores import at_snapshot, of_weights, unmeasured
 from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
+from models.training.task import Evaluation, Task
 
 SCORES, BY_LENGTH = (
     {"held-out exact match": 50.0, "cases": 4},
@@ -189,19 +190,19 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
     cases = open_task("dates").held_out(40)
     monkeypatch.setattr("models.tasks.dates.DatesTask.held_out", lambda self, n=None, **_: cases)
     add_to_record(dates, snapshot_scores={})
-    write, done = evaluate_command._write_all, []
+    evaluate, done = evaluate_command._evaluate, []
 
-    def stopped(scope: models.Scope, *rest: object) -> list[str]:
+    def stopped(task: Task, scope: models.Scope, *rest: object) -> Evaluation:
         if done:
             raise KeyboardInterrupt
         done.append(scope.training["step"])
-        return write(scope, *rest)
+        return evaluate(task, scope, *rest)
 
-    monkeypatch.setattr(evaluate_command, "_write_all", stopped)
+    monkeypatch.setattr(evaluate_command, "_evaluate", stopped)
     assert main(["evaluate", str(dates), "--snapshots", "--record", "--device", "cpu"]) == 130
     assert done == [125]
     assert list(record(dates)["snapshot_scores"]) == ["125"]
-    monkeypatch.setattr(evaluate_command, "_write_all", write)
+    monkeypatch.setattr(evaluate_command, "_evaluate", evaluate)
     assert main(["evaluate", str(dates), "--snapshots", "--record", "--device", "cpu"]) == 0
     found = record(dates)["snapshot_scores"]
     assert {int(step): one["scores"] for step, one in found.items()} == {

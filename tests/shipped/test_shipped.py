@@ -1,7 +1,6 @@
 """The shipped checkpoints: their size, their record, and their scores, measured again on held-out cases."""
 
 import functools
-import itertools
 import math
 import os
 import re
@@ -18,6 +17,7 @@ from models import cli, train_command
 from models.analysis.checks import check_site
 from models.layers import masks
 from models.layers.masks import Mask
+from models.model_card import CARD
 from models.opening import shipped_folder
 from models.tasks import open_task
 from models.tasks.translation import TATOEBA_LICENCE
@@ -119,6 +119,7 @@ def test_sizes(name, limit):
     folder = shipped_folder() / name
     assert size(folder) <= limit * MEGABYTE
     extra = {p.name for p in folder.iterdir()} - {
+        "README.md",
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -253,7 +254,7 @@ def test_the_answers_are_what_the_record_says(name):
     task = open_task(scope.task, paths or None, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
     record = scope.training
     assert task.data() == record["data"]
-    found = task.evaluate(scope.model)
+    found = task.evaluate(scope.model).measures
     recorded = {
         name.removeprefix("held-out "): value
         for name, value in record["scores"].items()
@@ -443,7 +444,7 @@ def test_the_accuracy_is_what_the_record_says(name, capsys):
     right = sum(
         said.index(scope.run(case.source).output) == int(case.references[0]) for case in cases[:100]
     )
-    found, some = task.evaluate(scope.model), task.evaluate(scope.model, 100)
+    found, some = task.evaluate(scope.model).measures, task.evaluate(scope.model, 100).measures
     assert right == pytest.approx(
         some["accuracy"], abs=1.01
     )  # rounding may turn one that is nearly even
@@ -472,26 +473,13 @@ def test_the_runs_of_one_text_began_as_gpt_and_differ_in_lambda():
     ]
 
 
-# README's figures
+# figures in the notes of the model cards; tables and headers: tests/unit/test_model_cards.py
 
 
-def rows(first: str) -> list[list[str]]:
-    """The cells of the README's table whose header begins so, header and rule left out."""
-    lines = iter((ROOT / "README.md").read_text(encoding="utf-8").splitlines())
-    next(line for line in lines if line.startswith(first))
-    next(lines)
-    body = itertools.takewhile(lambda line: line.startswith("|"), lines)
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body]
-
-
-def checkpoints(cell: str) -> list[str]:
-    """`dates-a`, `-b` are dates-a and dates-b."""
-    names = re.findall(r"`([\w-]+)`", cell)
-    return [names[0].split("-")[0] + name if name.startswith("-") else name for name in names]
-
-
-def numbers(cell: str) -> list[str]:
-    return [n.replace(",", "") for n in re.findall(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d+", cell)]
+def notes(name: str) -> str:
+    """The notes of a model's card, in one line."""
+    text = (shipped_folder() / name / CARD).read_text("utf-8")
+    return " ".join(text.partition("## Notes")[2].partition("## Data")[0].split())
 
 
 def is_printed(value: float, text: str) -> bool:
@@ -499,84 +487,34 @@ def is_printed(value: float, text: str) -> bool:
     return abs(float(text) - value) <= 0.5 * 10.0 ** -len(text.partition(".")[2]) + 0.0051
 
 
-def test_the_readmes_sizes_and_scores_are_the_checkpoints_own():
-    seen = []
-    for cell, what, sizes, scores in rows("| Checkpoint |"):
-        scopes = [models.load(name, device="cpu") for name in checkpoints(cell)]
-        seen += [scope.name for scope in scopes]
-        own = [sum(p.numel() for p in scope.model.parameters()) for scope in scopes]
-        printed = [int(n) for n in numbers(sizes)]
-        assert printed == ([min(own), max(own)] if " to " in sizes else own)
-        results = [
-            next(v for k, v in scope.training["scores"].items() if k.startswith("held-out"))
-            for scope in scopes
-        ]
-        assert len(numbers(scores)) == len(results)
-        assert all(map(is_printed, results, numbers(scores)))
-        metric = {
-            "translation": "BLEU",
-            "dates": "%",
-            "language": "perplexity",
-            "mlm": "masked accuracy",
-            "span": "%",
-            "classify": "%",
-            "permutation": "nats per token",
-        }[scopes[0].task]
-        assert metric in scores
-        if steps := re.search(r"([\d,]+) steps", what):
-            assert {scope.training["step"] for scope in scopes} == {int(steps[1].replace(",", ""))}
-    assert sorted(seen) == models.shipped()
-
-
-def test_the_readmes_scores_by_length_are_the_records():
-    header = next(
-        line
-        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("| | ")
+def test_the_notes_on_gpt_char_are_the_record():
+    char = models.load("gpt-char", device="cpu")
+    n = sum(p.numel() for p in char.model.parameters())
+    said = f"comes to {char.training['scores']['nats per character']:.3f} nats a character with {n:,} parameters"
+    assert said in notes("gpt-char")
+    recipe = char.training["recipe"]
+    assert f"{recipe['steps']:,} steps of 2,048 characters, in windows of {char.n_ctx}." in notes(
+        "gpt-char"
     )
-    lengths = [cell.strip() for cell in header.strip("|").split("|")][1:]
-    table = rows("| | ")
-    assert [checkpoints(name) for name, *_ in table] == [
-        ["eng-fra"],
-        ["eng-fra-bahdanau"],
-        ["eng-fra-rnn"],
-    ]
-    for name, *cells in table:
-        groups = models.load(checkpoints(name)[0], device="cpu").training["by_length"]
-        assert lengths == [f"{group['least']}–{group['most']}" for group in groups]
-        assert len(cells) == len(groups)
-        assert all(
-            is_printed(group["score"], cell) for group, cell in zip(groups, cells, strict=True)
-        )
 
 
-def test_the_readmes_likelihoods_are_the_records():
-    table = rows("| | tokens of held-out text")
-    assert [checkpoints(name) for name, *_ in table] == [[name] for name in TEXTS]
-    for name, tokens, *bits in table:
-        scope = models.load(checkpoints(name)[0], device="cpu")
-        scores = scope.training["scores"]
-        own = [
-            scores[key]
-            for key in ("bits per byte", "trigram bits per byte", "unigram bits per byte")
-        ]
-        assert all(map(is_printed, own, bits))
-        n = (
-            math.log(2) * scores["bits per byte"] / math.log(scores["held-out perplexity"])
-        )  # tokens a byte
-        characters = scope.training["data"]["characters"]["test"]
-        assert float(numbers(tokens)[0]) == pytest.approx(n * characters, rel=1e-3)
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    char, gpt = (models.load(name, device="cpu").training for name in ("gpt-char", "gpt"))
-    assert f"comes to {char['scores']['nats per character']:.3f} nats a character" in text
-    assert f"learned from {gpt['data']['documents']['train']:,} documents" in text
+@pytest.mark.parametrize(
+    ("name", "said"), [("gpt", "has {} tokens."), ("gpt-char", "{} tokens, tests.")]
+)
+def test_the_tokens_of_held_out_text_follow_from_its_likelihoods(name, said):
+    record = models.load(name, device="cpu").training
+    scores, characters = record["scores"], record["data"]["characters"]["test"]
+    a_byte = math.log(2) * scores["bits per byte"] / math.log(scores["held-out perplexity"])
+    n = int(re.search(said.format("([\\d,]+)"), notes(name))[1].replace(",", ""))
+    assert n == pytest.approx(a_byte * characters, rel=1e-3)
+    documents = record["data"]["documents"]["train"]
+    assert documents == 1 or f"{documents:,} documents are trained on" in notes(name)
 
 
-def test_the_readmes_answers_are_the_records():
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    bert = models.load("bert", device="cpu").training["scores"]
+def test_the_notes_on_bert_are_the_records():
+    text, bert = notes("bert"), models.load("bert", device="cpu").training["scores"]
     assert (
-        f"it guesses {bert['held-out masked accuracy']:.1f} % (perplexity {bert['masked perplexity']:.1f})"
+        f"the model guesses {bert['held-out masked accuracy']:.1f} % (perplexity {bert['masked perplexity']:.1f})"
         in text
     )
     assert (
@@ -588,27 +526,15 @@ def test_the_readmes_answers_are_the_records():
         f"one answer for all is right in {bert['always-the-same next-sentence accuracy']:.1f} %"
         in text
     )
-    where = models.load("bert-where", device="cpu").training["scores"]
+    text, where = notes("bert-where"), models.load("bert-where", device="cpu").training["scores"]
     assert f"answers {where['one-fact exact match']:.1f} % of the questions" in text
     assert f"and {where['two-fact exact match']:.1f} % of those that take two" in text
-    assert f"the last place named is right in {where['last place named exact match']:.2f} %" in text
+    assert f"last place named is right in {where['last place named exact match']:.2f} %" in text
 
 
-def test_the_readmes_runs_are_the_records():
-    """Of gpt-sentiment: each way of training on each fold, their mean and deviation; the first fold's runs are those shipped."""
-    table, runs = (
-        rows("| accuracy, % |"),
-        models.load("gpt-sentiment", device="cpu").training["runs"],
-    )
-    assert [name for name, *_ in table] == [run["name"] for run in runs]
-    for (_, *cells, mean, perplexity), run in zip(table, runs, strict=True):
-        assert [float(cell) for cell in cells] == run["accuracy"]
-        assert (
-            mean
-            == f"{statistics.mean(run['accuracy']):.2f} ± {statistics.stdev(run['accuracy']):.2f}"
-        )
-        told = run.get("text perplexity", [])
-        assert perplexity == (f"{min(told):,.0f} to {max(told):,.0f}" if told else "–")
+def test_the_first_folds_runs_are_those_shipped():
+    """Of gpt-sentiment: each way of training on each fold; and what reading running text is worth."""
+    runs = models.load("gpt-sentiment", device="cpu").training["runs"]
     for run, factor in zip(runs, ("λ = 0", "λ = 0.5", "λ = 1"), strict=False):
         scores = models.load(
             next(n for n in CLASSIFIED if f"λ = {CLASSIFIED[n]}" == factor), device="cpu"
@@ -619,11 +545,13 @@ def test_the_readmes_runs_are_the_records():
     scores = models.load("gpt-sentiment", device="cpu").training["scores"]
     for name, run in zip(("words", "tokens"), runs[-2:], strict=True):
         assert is_printed(scores[f"bag-of-{name} accuracy"], str(run["accuracy"][0]))
+    mean = {run["name"]: statistics.mean(run["accuracy"]) for run in runs}
+    gain = mean["all weights, λ = 0"] - mean["from scratch, λ = 0, 480 steps"]
+    assert f"is worth {gain:.1f} points" in notes("gpt-sentiment")
 
 
-def test_the_readmes_words_on_xlnet_are_the_records():
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    scores = models.load("xlnet", device="cpu").training["scores"]
+def test_the_notes_on_xlnet_are_the_records():
+    text, scores = notes("xlnet"), models.load("xlnet", device="cpu").training["scores"]
     random, straight, unigram = (
         scores[f"{name} nats per token"] for name in ("held-out", "left to right", "unigram")
     )
@@ -636,18 +564,7 @@ def test_the_readmes_words_on_xlnet_are_the_records():
         in text
     )
     gpt = models.load("gpt", device="cpu").training["scores"]["held-out perplexity"]
-    assert f"comes to {math.log(gpt):.2f} (</s> counted)" in text
-
-
-def test_the_readmes_counts_are_the_records():
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    translator, dates = (models.load(name, device="cpu").training for name in ("eng-fra", "dates"))
-    assert f"over {translator['scores']['cases']:,} source sentences" in text
-    assert f"over {dates['scores']['cases']:,} strings" in text
-    assert (
-        f"learned from {translator['data']['pairs']['train'] // 1000 * 1000:,} sentence pairs"
-        in text
-    )
+    assert f"comes to {math.log(gpt):.2f} (`</s>` counted)" in text
 
 
 def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monkeypatch):

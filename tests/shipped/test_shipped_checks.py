@@ -5,6 +5,7 @@ import functools
 
 import pytest
 import torch
+from drawn import on_screen
 from small_runs import edited
 
 import models
@@ -14,15 +15,15 @@ from models.analysis.walk_checks import check_walk
 from models.decoding.runs import Method, autoregressive
 from models.layers import similarity
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.input_bar.examples import readable_examples
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
-from viz_app.sidebar.examples import readable_examples
 from viz_app.views.attention import payloads as attention
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.shown_attention import reading
+from viz_app.views.decoding.story import reading
 from viz_app.views.masks import payloads as masks
-from viz_app.views.task import payloads as task
+from viz_app.views.task import presentations as task
 
 MOST_WRITTEN = 12  # tokens, where a text has no end of its own
 
@@ -36,18 +37,18 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
     """What the pages show of a run as they open; Decoding of a model that writes in its three ways, Masks with a cell forbidden
     too."""
     trace, model = run.trace, run.scope.model
-    drawn = {"task": task.payloads(run, task.Choices(None, Focus()))}
+    drawn = {"task": on_screen(task.payloads(run, task.Choices(None, Focus())))}
     most = MOST_WRITTEN if model.continues else None
     for how in ("greedy", "sample", "beam") if model.can_write else ():
         choices = decoding.Choices(
             Method(how, max_new=most), reading(trace), decoding.Place(), decoding.given_ids(run)
         )
-        drawn[f"decoding, {how}"] = decoding.payloads(run, choices)
+        drawn[f"decoding, {how}"] = on_screen(decoding.payloads(run, choices))
     for site in list(trace.attention.values())[-1:]:
-        drawn["attention"] = attention.payloads(run, attention.Choices(Focus(site.name)))
-        for edits in ((), for_kinds(**{site.kind: MaskChange(forbidden=((1, 0),))})):
+        drawn["attention"] = on_screen(attention.payloads(run, attention.Choices(Focus(site.name))))
+        for edits in ((), for_kinds(**{site.kind: MaskChange(block=((1, 0),))})):
             choices = masks.Choices("", "", 0, site.kind, site.name, 0)
-            drawn[f"masks, {len(edits)}"] = masks.payloads(edited(run, edits), choices)
+            drawn[f"masks, {len(edits)}"] = on_screen(masks.payloads(edited(run, edits), choices))
     return drawn
 
 

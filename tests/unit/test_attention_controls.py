@@ -8,19 +8,19 @@ from viz_app.controls import tile
 from viz_app.drawing.scale import Scale
 from viz_app.session import url_state
 from viz_app.session.focus import LOCK, lock_token
-from viz_app.views.attention import controls
+from viz_app.views.attention import page
 from viz_app.views.attention.page import widths
 
 
 def test_how_strongly_weights_are_drawn(session: Session) -> None:
-    assert session.run(controls.scale) == Scale("weight", False)
+    assert session.run(page.scale) == Scale("weight", False)
     assert session.says == {}
-    controls.choose_scale("root", True)
-    assert session.run(controls.scale) == Scale("root", True)
+    page.choose_scale("root", True)
+    assert session.run(page.scale) == Scale("root", True)
     assert session.says == {"strength": "root", "hide-sinks": "true"}
-    controls.choose_scale("of a forged message", False)
-    assert session.run(controls.scale) == Scale("weight", False)
-    assert session.run(controls.scale, strength="row", hide_sinks="true") == Scale("row", True)
+    page.choose_scale("of a forged message", False)
+    assert session.run(page.scale) == Scale("weight", False)
+    assert session.run(page.scale, strength="row", hide_sinks="true") == Scale("row", True)
 
 
 def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
@@ -38,28 +38,28 @@ def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
 
 
 def test_sub_words_are_joined_and_parted(session: Session) -> None:
-    assert session.run(controls.joins) is False
+    assert session.run(page.joins) is False
     tile.choose_tile((1200, 37))
     lock_token("q30")
-    controls.choose_words(True)
-    assert session.run(lambda: (controls.joins(), tile.tile(), url_state.get(LOCK))) == (
+    page.choose_words(True)
+    assert session.run(lambda: (page.joins(), tile.tile(), url_state.get(LOCK))) == (
         True,
         None,
         "",
     )
     assert session.says == {"words": "true"}
-    controls.choose_words(False)
-    assert session.run(controls.joins) is False
+    page.choose_words(False)
+    assert session.run(page.joins) is False
     assert session.says == {}
-    assert session.run(controls.joins, words="true") is True
-    assert session.run(controls.joins, words="perhaps") is False
-    assert controls.WORDS.is_step
+    assert session.run(page.joins, words="true") is True
+    assert session.run(page.joins, words="perhaps") is False
+    assert page.WORDS.is_step
 
 
 def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
     assert tile.TILE.is_step
-    assert not controls.SCALE.is_step
-    assert not controls.HIDES.is_step
+    assert not page.SCALE.is_step
+    assert not page.HIDES.is_step
 
 
 def test_many_heads_have_a_wider_column() -> None:

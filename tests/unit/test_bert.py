@@ -133,7 +133,7 @@ def test_tokens_are_hidden_by_their_position():
         ) as error:
             opened.run(FIRST, masked=[position])
         assert error.value.field == "masked"
-    again = opened.run_batch([(row,)], edits=for_kinds(self=MaskChange(forbidden=((2, 0),))))[0]
+    again = opened.run_batch([(row,)], edits=for_kinds(self=MaskChange(block=((2, 0),))))[0]
     assert again.outputs["masked token"].labels == (told[2], told[5])
 
 
@@ -281,7 +281,7 @@ def test_it_can_do_what_it_says():
         "question",
         "context",
     }
-    with pytest.raises(ValueError, match="random does not write; `run` says what it answers"):
+    with pytest.raises(ValueError, match="random does not generate text; use `run`"):
         scope().write(FIRST)
     with pytest.raises(
         ValueError, match=f"{N_CTX + 1} tokens, but this model reads at most {N_CTX}"

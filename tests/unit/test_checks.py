@@ -49,9 +49,9 @@ def test_blocked_cells_are_counted(site):
 
 
 TAMPERED = {
-    "values": lambda site: {"v": site.v * 1.01},
-    "queries": lambda site: {"q": site.q.flip(1)},
-    "keys": lambda site: {"k": site.k[:, :, [1, 0, 2, 3]]},
+    "values": lambda site: {"lazy_v": site.v * 1.01},
+    "queries": lambda site: {"lazy_q": site.q.flip(1)},
+    "keys": lambda site: {"lazy_k": site.k[:, :, [1, 0, 2, 3]]},
     "similarity": lambda site: {"similarity": Similarity("dot")},
     "mask": lambda site: {
         "mask": Mask(layer for layer in site.mask.layers if layer.name != LOOK_AHEAD)
@@ -144,7 +144,7 @@ def test_but_none_beyond_what_float32_leaves_open(steep):
     """A row whose best key is decided has no room, however large its scores, and small scores have next to none."""
     make, _, v = steep
     site = make(torch.zeros(1, 2, 7, 31))
-    decided = replace(site, k=site.k * torch.arange(1.0, 6.0)[:, None])
+    decided = replace(site, lazy_k=site.k * torch.arange(1.0, 6.0)[:, None])
     assert float(room_of_scores(decided).max()) == 0.0
     assert failed(replace(decided, out=decided.head_out()[None])) == []
     assert failed(replace(decided, out=decided.head_out()[None] + 0.03)) == [
@@ -173,9 +173,9 @@ def test_the_room_is_as_wide_as_the_scores_roundings_can_move_a_row(steep):
 
 def test_a_group_of_heads_has_the_room_of_its_own_values(steep):
     site = steep[0](torch.zeros(1, 2, 7, 31))
-    halves = replace(site, v=site.v[:, :1])
+    halves = replace(site, lazy_v=site.v[:, :1])
     assert torch.equal(
-        room_of_scores(halves)[1], room_of_scores(replace(site, v=site.v[:, [0, 0]]), 1)
+        room_of_scores(halves)[1], room_of_scores(replace(site, lazy_v=site.v[:, [0, 0]]), 1)
     )
     assert torch.equal(room_of_scores(halves, 1), room_of_scores(halves)[1])
     assert torch.equal(room_of_scores(site, 1, rows=slice(2, 5)), room_of_scores(site)[1, 2:5])

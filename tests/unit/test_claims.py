@@ -27,8 +27,8 @@ from models.layers.positions import formula_table, sinusoidal
 from models.runs.masked_comparison import run_masked
 from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
-from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps
-from viz_app.views.from_rnn import reach_text
+from viz_app.views.from_rnn import pair as from_rnn_pair
+from viz_app.views.from_rnn import reach as reach_text
 from viz_app.views.from_rnn.maps import AlignmentMap
 from viz_app.views.masks import mask_view
 from viz_app.views.masks.mask_view import MaskView
@@ -346,7 +346,7 @@ def test_the_claims_of_a_pair(scope):
     traces = [scope.run("abc", "cba"), scope.run("abd", "cba")]
     p, q = (trace.attention["decoder.layers.0.cross_attn"].weights(0) for trace in traces)
     pair, apart = [AlignmentMap("one", "", p), AlignmentMap("other", "", q)], jensen_shannon(p, q)
-    checks = from_rnn_pair_maps.checks(traces, pair, apart)
+    checks = from_rnn_pair.checks(traces, pair, apart)
     sums, same, again = (
         "rows sum to 1",
         "both read the same target",
@@ -357,16 +357,16 @@ def test_the_claims_of_a_pair(scope):
         (same, True, 0.0, "Target tokens that differ between the two runs"),
         (again, True, 1e-5, "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits"),
     ]
-    assert failed(from_rnn_pair_maps.checks(traces, pair, moved(apart, (2,), -0.25))) == {
+    assert failed(from_rnn_pair.checks(traces, pair, moved(apart, (2,), -0.25))) == {
         again: pytest.approx(0.25, abs=1e-5)
     }
     other = [traces[0], scope.run("abd", "cda")]
-    assert failed(from_rnn_pair_maps.checks(other, pair, apart)) == {same: 1.0}
+    assert failed(from_rnn_pair.checks(other, pair, apart)) == {same: 1.0}
     for i, weights in enumerate((p, q)):
         forged = list(pair)
         forged[i] = AlignmentMap("forged", "", moved(weights, (3, 1), -1e-3))
         found = failed(
-            from_rnn_pair_maps.checks(
+            from_rnn_pair.checks(
                 traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)
             )
         )
@@ -379,7 +379,7 @@ def test_the_claims_of_a_pair(scope):
 @pytest.mark.parametrize("head", [0, 2])
 def test_the_claims_of_painted_masks(scope, head):
     """A mask that is not the AND of its layers fails, cell by cell; so does weight on a cell that a person forbade."""
-    changes = for_kinds(cross=MaskChange(forbidden=((1, 2),)))
+    changes = for_kinds(cross=MaskChange(block=((1, 2),)))
     (before,), (after,) = (run_masked(scope, [("abc", "cba")], c) for c in ((), changes))
     view = MaskView(
         before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates")

@@ -152,7 +152,7 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
     assert of_bert.tokenizer.tokens(ids) == ("[CLS]", "fine", "[SEP]")
     assert segments == [0, 0, 0]
     model = random_bert(vocab_size=of_bert.tokenizer.vocab_size, head="classes", classes="bad,good")
-    found = of_bert.evaluate(model, 11)
+    found = of_bert.evaluate(model, 11).measures
     assert list(found) == [
         "accuracy",
         "bag-of-words accuracy",
@@ -203,7 +203,7 @@ def test_naive_bayes_by_hand():
 def test_baselines_are_of_the_training_texts(task):
     """One word says the class, so the bag of words knows it; that of tokens, by hand; the majority is the training's."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
-    found, cases = task.evaluate(model), task.held_out()
+    found, cases = task.evaluate(model).measures, task.held_out()
     assert found["bag-of-words accuracy"] == 100
     rows = [
         (list(task.tokenizer.encode(text.texts[0]).ids), text.label == "good")
@@ -240,7 +240,7 @@ def test_the_perplexity_of_texts_is_that_of_each_text_alone(task):
         nats -= sum(float(log_probs[i, token]) for i, token in enumerate(ids[1:]))
         lengths.append(len(ids) - 1)
     assert len(set(lengths)) > 2
-    found = task.evaluate(model, 13)["text perplexity"]
+    found = task.evaluate(model, 13).measures["text perplexity"]
     assert found == pytest.approx(math.exp(nats / sum(lengths)), rel=1e-4)
 
 

@@ -8,7 +8,7 @@ import pytest
 import streamlit.web.cli
 
 from viz_app import checkpoints, command
-from viz_app.door import ALLOWED
+from viz_app.host_guard import ALLOWED
 from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 
 

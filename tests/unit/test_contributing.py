@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from app_parts import said
 from drawn import letters
 from small import random_gpt, randomised
 from streamlit.testing.v1 import AppTest
@@ -18,7 +19,7 @@ from models.tokenizers.base import Tokenizer
 from models.trace.edits.base import TYPES
 from models.trace.edits.stored import from_json, to_json
 from viz_app import components
-from viz_app.navigation import VIEWS
+from viz_app.navigation import PAGES
 from viz_app.session.current_run import CurrentRun
 
 PAGE = Path(models.__file__).parents[1] / ".github" / "CONTRIBUTING.md"
@@ -39,7 +40,7 @@ def executed(topic: str) -> dict[str, Any]:
 
 def test_each_example_is_short() -> None:
     headings = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert headings == TOPICS
+    assert headings == [*TOPICS, "Where things are"]
     assert all(len(example(topic).splitlines()) <= 20 for topic in TOPICS)
 
 
@@ -72,17 +73,22 @@ def test_a_plain_gpt_is_still_a_gpt_beside_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(page, run) -> None:
-        page(run)
+        from viz_app.session import live
+        from viz_app.views.frame import show_page
 
-    monkeypatch.setitem(VIEWS, "tokens", None)
+        live.session().scope = run.scope
+        live.session().show(run)
+        show_page(page, live.session(), run)
+
+    monkeypatch.setitem(PAGES, "tokens", None)
     executed("A page")
-    title, page = VIEWS["tokens"]
-    scope = letters()
+    page, scope = PAGES["tokens"], letters()
     run = CurrentRun(scope, scope.run("abcd", "ba"))
     app = AppTest.from_function(drawn, args=(page, run)).run()
     assert not app.exception
-    assert title == "Tokens"
-    assert [text.value for text in app.text] == ["source: 5 tokens", "target: 3 tokens"]
+    assert page.title == "Tokens"
+    lines = said(app, "tokens")["rows"]
+    assert [text for _, text in lines] == ["source: 5 tokens", "target: 3 tokens"]
 
 
 def test_the_measure_is_taken_of_every_head(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+from fractions import Fraction
 
 import pytest
 import torch
@@ -20,12 +22,12 @@ from models.decoding import (
     Step,
     beam,
     filtered,
+    generate,
     greedy,
     greedy_batch,
     length_penalty,
     sample,
     teacher_forced,
-    written,
 )
 from models.layers.masks import LOOK_AHEAD
 from models.tokenizers.base import END, PAD, START
@@ -232,7 +234,7 @@ def test_a_draft_changes_nothing_for_other_models_either(model):
 
 
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
-    ahead = for_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+    ahead = for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
     plain = [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead)]
     assert [
         step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])
@@ -425,6 +427,19 @@ def test_the_nucleus_ends_with_the_token_at_which_its_sum_is_exactly_p(p, kept):
     )
 
 
+def test_the_nucleus_is_the_one_of_exact_fractions():
+    """Whole counts as weights: which tokens reach p, a sum of theirs, is known without rounding."""
+    rng = random.Random(5)
+    for _ in range(211):
+        counts = rng.sample(range(1, 997), 31)
+        order = sorted(range(31), key=lambda i: -counts[i])
+        n = rng.randint(1, 30)
+        p = Fraction(sum(counts[i] for i in order[:n]), sum(counts))
+        log_probs = (torch.tensor(counts).float().log() + rng.uniform(-20, 20)).log_softmax(-1)
+        found = filtered(log_probs, top_p=float(p)).isfinite().nonzero().flatten().tolist()
+        assert found == sorted(order[:n]), (counts, n)
+
+
 def test_top_p_of_one_keeps_every_token_of_a_large_vocabulary():
     assert filtered(torch.randn(5003).log_softmax(-1) * 3, top_p=1.0).isfinite().all()
 
@@ -496,7 +511,7 @@ def test_a_recorded_step_holds_its_own_attention(tiny):
 
 
 def test_each_record_stands_before_the_next_token_is_computed(tiny):
-    run = written(tiny, SOURCE, choose=lambda log_probs: 9)
+    run = generate(tiny, SOURCE, choose=lambda log_probs: 9)
     assert next(run).token == 9
     assert next(run).prefix == (9,)
     run.close()

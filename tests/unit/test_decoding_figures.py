@@ -16,6 +16,7 @@ import models
 from models.checkpoint import Checkpoint
 from models.decoding import BeamStep, Hypothesis
 from models.decoding import runs as decoding_runs
+from models.decoding.multiply_adds import count_multiply_adds
 from models.decoding.runs import Method, Run
 from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
@@ -26,12 +27,11 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
+from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding import svg as decoding_svg
-from viz_app.views.decoding.shown_attention import ShownAttention, reading
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.story import ShownAttention, Story, reading
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
@@ -100,7 +100,7 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
     (cross,) = (site.name for site in alone.attention.values() if site.kind == "cross")
     found = reading(alone, 1, 0)
     assert (found.cross, found.name) == (cross, "decoder layer 2, head 1")
-    assert alone.attention[found.own].layer == 1
+    assert alone.attention[found.self_attention].layer == 1
 
 
 # the stepper
@@ -113,7 +113,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     del header["arrays"]
     n, count = (
         len(forced.serial),
-        models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, len(forced.serial)),
+        count_multiply_adds(scope.model, 6, len(forced.serial)),
     )
     lanes = {name: header.pop(name) for name in ("parallel", "serial", "free")}
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
@@ -125,6 +125,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert header == {
         **saving("letters.decoding", facts(forced.trace)),
         "block": 1, "blocks": {},
+        "extent": {"multiply-adds": max(count.uncached)}, "most": max(count.uncached),
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
@@ -132,7 +133,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "box": "French sentence", "prompt": [], "vocab": 11,
         "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
-                 "parallel": models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, 4).parallel},
+                 "parallel": count_multiply_adds(scope.model, 6, 4).parallel},
     }  # fmt: skip
     best = softmax(forced.parallel).argmax(1).tolist()
     teacher, writer = lanes["parallel"], lanes["serial"]

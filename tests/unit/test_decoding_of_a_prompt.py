@@ -6,12 +6,11 @@ import io
 import numpy as np
 import pytest
 import torch
-from drawn import Drawing, letters, saved
-from work_counter import counting
+from drawn import Drawing, letters, on_screen, saved
+from work_by_hand import decoder_pass
 
-from models import decoding
-from models.analysis.multiply_adds import count_multiply_adds
 from models.decoding import runs as decoding_runs
+from models.decoding.multiply_adds import count_multiply_adds
 from models.decoding.runs import Method, Run
 from models.layers.similarity import SIMILARITIES
 from models.runs.scope import Scope
@@ -19,11 +18,11 @@ from models.trace import Trace
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import files as decoding_files
+from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import payloads as decoding_payloads
-from viz_app.views.decoding import svg as decoding_svg
 from viz_app.views.decoding import text as decoding_text
 from viz_app.views.decoding.payloads import Choices, Place
-from viz_app.views.decoding.shown_attention import ShownAttention, reading
+from viz_app.views.decoding.story import ShownAttention, reading
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PROMPT, CONTINUATION = "abcab", "edc"
@@ -103,7 +102,7 @@ def test_a_given_text_begins_behind_its_prompt(scope: Scope) -> None:
 @pytest.mark.parametrize("first", [-1, 8])
 def test_nothing_is_taken_outside_the_text(scope: Scope, first: int) -> None:
     with pytest.raises(
-        ValueError, match=f"first must be a position with a token behind it, 0 to 7, not {first}"
+        ValueError, match=f"first must be a position with a token after it, 0 to 7, not {first}"
     ):
         decoding_runs.of_trace(scope.run(PROMPT, CONTINUATION), first)
 
@@ -121,12 +120,12 @@ def test_a_run_stops_after_so_many_tokens_or_at_the_context(scope: Scope, how: s
 
 def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
     with pytest.raises(
-        ValueError, match="17 tokens leave no room to write: this model reads at most 17"
+        ValueError, match="17 tokens leave no room to generate: the model reads at most 17"
     ):
         decoding_runs.autoregressive(scope.model, [4] * N_CTX, Method())
     run = run_of(scope, prompt="a" * (N_CTX - 1))
     assert not decoding_payloads.has_room(run)
-    drawn = decoding_payloads.payloads(run, choices_of(run))
+    drawn = on_screen(decoding_payloads.payloads(run, choices_of(run)))
     assert list(drawn) == ["note decoding"]
     assert drawn["note decoding"]["rows"] == [["line", decoding_text.no_room(N_CTX)]]
     assert "all 17 tokens that this model can read" in decoding_text.no_room(N_CTX)
@@ -149,7 +148,7 @@ def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
 
 def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
-    header, arrays = unpack(decoding_payloads.payloads(run, choices_of(run))["stepper"])
+    header, arrays = unpack(on_screen(decoding_payloads.payloads(run, choices_of(run)))["stepper"])
     own = greedy(scope, 5)
     assert texts(header["prompt"]) == ["[start]", *"abca"]
     teacher, writer = header["parallel"], header["serial"]
@@ -169,8 +168,8 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
     )
     assert (header["targetName"], header["reading"]) == ("the text", "decoder layer 2, head 3")
     counts, given = (
-        count_multiply_adds(scope.config, 0, 5, 6),
-        count_multiply_adds(scope.config, 0, 3, 6),
+        count_multiply_adds(scope.model, 0, 5, 6),
+        count_multiply_adds(scope.model, 0, 3, 6),
     )
     assert header["work"] == {
         "cached": list(counts.cached), "uncached": list(counts.uncached), "parallel": given.parallel, "layers": 2, "source": 0,
@@ -199,7 +198,9 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
 
 def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope) -> None:
     run, forced = run_of(scope), Method(forced=((1, 5),), max_new=4)
-    header, arrays = unpack(decoding_payloads.payloads(run, choices_of(run, forced))["stepper"])
+    header, arrays = unpack(
+        on_screen(decoding_payloads.payloads(run, choices_of(run, forced)))["stepper"]
+    )
     own = greedy(scope, 4)
     assert header["ownText"]
     assert header["parallel"]["taken"] == header["free"]["taken"] == own
@@ -218,7 +219,9 @@ def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope
 @pytest.mark.parametrize("how", decoding_runs.METHODS)
 def test_every_check_holds(scope: Scope, how: str, continuation: str | None) -> None:
     run = run_of(scope, continuation)
-    drawn = decoding_payloads.payloads(run, choices_of(run, Method(how, seed=3, max_new=5)))
+    drawn = on_screen(
+        decoding_payloads.payloads(run, choices_of(run, Method(how, seed=3, max_new=5)))
+    )
     looks = [look for look, _ in drawn["checks"]["rows"]]
     assert (looks.count("passed"), looks.count("failed")) == (5, 0)
     assert ("beam_tree" in drawn) == (how == "beam")
@@ -231,7 +234,7 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
     choices = choices_of(run, Method(forced=((0, 5),), max_new=3), step=2)
     assert choices.of(decoding_payloads.given_ids(run_of(scope, "abc"))) is choices
     other = run_of(scope, CONTINUATION, prompt="abc")
-    header, _ = unpack(decoding_payloads.payloads(other, choices)["stepper"])
+    header, _ = unpack(on_screen(decoding_payloads.payloads(other, choices))["stepper"])
     assert header["note"] == "The forced tokens belonged to another text and were let go."
     assert (header["forced"], header["step"]) == ([], 0)
 
@@ -240,7 +243,9 @@ def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     method = Method("beam", width=3, max_new=3)
     header, arrays = unpack(
-        decoding_payloads.payloads(run, choices_of(run, method, node=(1, 2)))["beam_tree"]
+        on_screen(decoding_payloads.payloads(run, choices_of(run, method, node=(1, 2))))[
+            "beam_tree"
+        ]
     )
     steps = decoding_runs.autoregressive(scope.model, GIVEN, method).beam
     assert len(header["steps"]) == 3
@@ -296,30 +301,14 @@ def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-@pytest.mark.parametrize("use_cache", [True, False])
-def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None:
-    """Unseen by torch's counter are the fused kernel's two products, or the additive one's v·tanh; a table of learned positions
-    it cannot read."""
-    model, steps = (
-        letters("gpt", similarity=similarity, positions="sinusoidal", n_ctx=N_CTX).model,
-        4,
-    )
-    expected = count_multiply_adds(model.config, 0, steps, len(GIVEN))
-    unseen = model.config.n_layers * model.config.d_model * (1 if similarity == "additive" else 2)
-    row = torch.tensor([[*GIVEN, *FOLLOWS]])
-    with torch.no_grad():
-        run = decoding.Incremental(model, row[:, : len(GIVEN)], use_cache=use_cache)
-        for t in range(steps):
-            n = len(GIVEN) + t
-            with counting() as counter:
-                run.next_log_probs(row[:, :n])
-            counts = counter.get_flop_counts()["Global"]
-            seen = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
-            new = 1 if use_cache and t else n
-            assert (
-                seen + unseen * new * n == (expected.cached if use_cache else expected.uncached)[t]
-            )
-    assert expected.parallel == expected.uncached[-1]
+def test_the_work_is_that_of_the_formulas(similarity: str) -> None:
+    model, steps = letters("gpt", similarity=similarity, n_ctx=N_CTX).model, 4
+    every = range(len(GIVEN), len(GIVEN) + steps)
+    work = count_multiply_adds(model, 0, steps, len(GIVEN))
+    assert work.uncached == tuple(decoder_pass(model.config, t, t, 0) for t in every)
+    assert work.cached[1:] == tuple(decoder_pass(model.config, 1, t, 0) for t in every[1:])
+    assert work.cached[0] == work.uncached[0]
+    assert work.parallel == work.uncached[-1]
 
 
 def test_a_run_without_attention_reads_nothing() -> None:

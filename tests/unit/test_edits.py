@@ -15,6 +15,7 @@ from sample_edits import (
     Patch,
     SetWeights,
     ZeroValue,
+    ramp,
 )
 from small import (
     padded_ids,
@@ -124,7 +125,7 @@ def test_without_an_edit_no_weight_is_worked_out(family, monkeypatch):
     """The fused path is not left for edits of masks and head outputs."""
     for module in ("layers.attention", "layers.relative"):
         monkeypatch.setattr(f"models.{module}.masked_softmax", None)
-    run(family, [HeadOff(), MaskChange(ready="window", k=3)])
+    run(family, [HeadOff(), MaskChange(preset="window", k=3)])
 
 
 @pytest.mark.parametrize(("family", "name"), ALL_FIRST)
@@ -185,17 +186,16 @@ def test_an_edited_intermediate_reaches_the_answer(family):
     for name in plain.activations:
         if family == "xlnet" and name.startswith("encoder.layers.1.") and "query" not in name:
             continue  # no layer reads the content stream of the last one
-        changed, recording = run(family, [Added(name=name)])
+        changed, recording = run(family, [Added(Where(activation=name))])
         assert not equal(answers, changed), name
-        torch.testing.assert_close(
-            recording.activations[name].value, plain.activations[name].value + 1
-        )
+        value = plain.activations[name].value
+        torch.testing.assert_close(recording.activations[name].value, value + ramp(value.shape[-1]))
 
 
 def test_an_edited_token_changes_nothing_before_it():
     answers, _ = run("gpt")
     changed, _ = run(
-        "gpt", [Added(Where(queries=(4,), rows=(1,)), name="decoder.layers.0.resid_mid")]
+        "gpt", [Added(Where(activation="decoder.layers.0.resid_mid", queries=(4,), rows=(1,)))]
     )
     assert torch.equal(answers[""][:, :4], changed[""][:, :4])
     assert torch.equal(answers[""][0], changed[""][0])
@@ -244,8 +244,8 @@ def test_edits_compose_in_order():
         HeadOff(),
         HeadOff("decoder.layers.2.cross_attn", head=3),
         HeadOff(Where(kind="cross", layers=(0, 2), heads=(1,), queries=(4,), rows=(0, 5))),
-        MaskChange(Where(kind="self"), lifted=("padding",), ready="window", k=3),
-        MaskChange(forbidden=((2, 1), (0, 4)), opened=((1, 3),)),
+        MaskChange(Where(kind="self"), removed_layers=("padding",), preset="window", k=3),
+        MaskChange(block=((2, 1), (0, 4)), allow=((1, 3),)),
         HeadScale("a.b", head=0, factor=-0.1),
     ],
 )
@@ -259,21 +259,21 @@ def test_an_edit_survives_json(edit):
 @pytest.mark.parametrize(
     ("stored", "message"),
     [
-        ([], r"an edit must be a JSON object, not \[\]"),
-        ({"where": {}}, "type of an edit must be one of .*HeadOff.*, not None"),
-        ({"type": "HeadOf"}, "type of an edit must be one of .*HeadOff.*, not 'HeadOf'"),
+        ([], r"an edit must be a JSON object, got \[\]"),
+        ({"where": {}}, "type of an edit must be one of .*HeadOff.*, got None"),
+        ({"type": "HeadOf"}, "type of an edit must be one of .*HeadOff.*, got 'HeadOf'"),
         ({"type": "HeadOff", "what": 1}, "HeadOff has no field 'what'; it has where"),
         (
             {"type": "HeadOff", "where": {"head": 1}},
-            "HeadOff.where has no field 'head'; it has heads, .*",
+            "HeadOff.where has no field 'head'; it has activation, heads, .*",
         ),
         (
             {"type": "HeadOff", "where": {"heads": "1"}},
-            "HeadOff.where.heads must be a list, not '1'",
+            "HeadOff.where.heads must be a list, got '1'",
         ),
-        ({"type": "HeadOff", "where": {"heads": [True]}}, "heads must be an integer, not True"),
-        ({"type": "MaskChange", "k": "2"}, "MaskChange.k must be an integer, not '2'"),
-        ({"type": "MaskChange", "opened": [[1]]}, "MaskChange.opened must have 2 entries, not 1"),
+        ({"type": "HeadOff", "where": {"heads": [True]}}, "heads must be an integer, got True"),
+        ({"type": "MaskChange", "k": "2"}, "MaskChange.k must be an integer, got '2'"),
+        ({"type": "MaskChange", "allow": [[1]]}, "MaskChange.allow must have 2 entries, got 1"),
     ],
 )
 def test_what_is_no_edit(stored, message):
@@ -285,7 +285,7 @@ def test_an_edit_prints_as_what_it_does():
     off = HeadOff("decoder.layers.2.cross_attn", head=3)
     assert str(off) == "decoder.layers.2.cross_attn: head output set to 0, in heads 3"
     assert off.describe(1).endswith("in heads 4")
-    change = MaskChange(Where(kind="decoder_self", layers=(1,)), lifted=("look-ahead",))
+    change = MaskChange(Where(kind="decoder_self", layers=(1,)), removed_layers=("look-ahead",))
     assert str(change) == "decoder self: look-ahead lifted, in layers 1"
 
 
@@ -322,11 +322,11 @@ def test_every_head_off_in_one_batch(scope):
             HeadOff("decoder.layers.7.cross_attn"),
             "'decoder.layers.7.cross_attn': the attentions are",
         ),
-        (HeadOff("decoder.layers.0.cross_attn", head=3), "heads are 0 to 2, not 3"),
-        (HeadOff(Where(rows=(1,))), "batch rows are 0 to 0, not 1"),
+        (HeadOff("decoder.layers.0.cross_attn", head=3), "heads are 0 to 2, got 3"),
+        (HeadOff(Where(rows=(1,))), "batch rows are 0 to 0, got 1"),
         (
             HeadOff(Where(kind="self")),
-            "edits are for encoder_self, decoder_self, cross, not 'self'",
+            "edits are for encoder_self, decoder_self, cross, got 'self'",
         ),
     ],
 )

@@ -26,7 +26,7 @@ from viz_app.drawing.payload import pack, unpack
 from viz_app.drawing.pooling import block_side
 from viz_app.drawing.sites import blocked_bits, by_kind, sharpest_head
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 
 
 @pytest.fixture(scope="module")
@@ -279,12 +279,12 @@ def test_the_colour_map_runs_from_paper_to_accent_evenly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("eng-fra", "English"), ("my-model", "source"), ("run", "source")]
+    ("languages", "expected"), [(["en", "fr"], "English"), ([], "source"), (["en"], "source")]
 )
-def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(
-    name: str, expected: str
+def test_a_translation_is_spoken_of_by_its_languages_where_the_record_says_them(
+    languages: list[str], expected: str
 ) -> None:
-    assert expected in words.terms("translation", name).source
+    assert expected in words.terms("translation", languages).source
 
 
 def test_the_training_record_in_words() -> None:
@@ -300,8 +300,9 @@ def test_the_training_record_in_words() -> None:
     assert (
         words.training_summary(record | {"scores": {}}) == words.training_origin(record) == origin
     )
-    of_file = {"step": 1, "data": {"file": "pairs.tsv"}, "scores": {"held-out BLEU": 45.272}}
+    data = {"file": "pairs.tsv", "pairs": {"train": 1234, "test": 7}}
+    of_file = {"step": 1, "data": data, "scores": {"held-out BLEU": 45.272}}
     assert (
-        words.training_summary(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
+        words.training_summary(of_file) == "Trained for 1 step on 1,234 pairs. Held-out BLEU 45.27."
     )
     assert words.training_summary({}) == ""

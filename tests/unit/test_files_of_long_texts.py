@@ -17,13 +17,17 @@ from drawn import Drawing, letters, mixed, rgb, saved
 
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
-from viz_app import ui, words
+from viz_app import words
 from viz_app.drawing import cells, export, pooling
 from viz_app.drawing.npz import PIECE, Rows, npz
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.stamp import pieces
 from viz_app.session import downloads, live
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.views.attention import payloads as attention
+from viz_app.views.attention.files import files, note
+from viz_app.views.frame import offer
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks.payloads import Choices, views
 
@@ -293,20 +297,20 @@ def test_rows_that_are_missing_are_named() -> None:
 
 
 def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_what_they_have(
-    trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    links, buttons, captions = {}, [], []
+    links, buttons = {}, []
     monkeypatch.setattr(st, "link_button", lambda label, url, **how: links.update({label: url}))
     monkeypatch.setattr(st, "download_button", lambda label, *rest, **how: buttons.append(label))
-    monkeypatch.setattr(st, "caption", captions.append)
     monkeypatch.setattr(live, "is_served", lambda: True)
-    ui.downloads(lambda: trace, site, 2, TERMS, Scale(), TILE)
+    run, choices = CurrentRun(scope, trace), attention.Choices(Focus(site.name, 2), TILE)
+    offer(files(run, choices), lambda: run)
     assert list(links) == ["This head, CSV", "This head, npz", "All heads, npz"]
     assert buttons == ["This head, SVG"]
-    assert captions == [
+    assert note(run, choices) == (
         "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB); the SVG has the exact weights of the part "
         "that is shown. Of all heads the npz has the largest of each block of 3 × 3 weights."
-    ]
+    )
     status, headers, body = fetched(links["This head, npz"])
     assert status == 200
     assert (
@@ -321,22 +325,23 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     assert table.startswith("# model: letters\r\n")
     assert len(table) < 5.1e6
     again = dict(links)
-    ui.downloads(lambda: trace, site, 1, TERMS, Scale())
+    whole = attention.Choices(Focus(site.name, 1))
+    offer(files(run, whole), lambda: run)
     assert links == again  # a link on the page stays good
     assert "head2" in fetched(links["This head, CSV"])[1]["content-disposition"]
-    assert "the SVG has the largest of each block of 3 × 3 weights" in captions[1]
+    assert "the SVG has the largest of each block of 3 × 3 weights" in note(run, whole)
 
 
 def test_without_the_server_streamlits_own_buttons_are_there(
-    trace: Trace, site: AttentionSite, monkeypatch
+    scope: Scope, trace: Trace, site: AttentionSite, monkeypatch
 ) -> None:
     made = {}
     monkeypatch.setattr(
         st, "download_button", lambda label, make, name, mime, **how: made.update({label: make})
     )
-    monkeypatch.setattr(st, "caption", lambda text: None)
     monkeypatch.setattr(live, "is_served", lambda: False)
-    ui.downloads(lambda: trace, site, 2, TERMS, Scale())
+    run = CurrentRun(scope, trace)
+    offer(files(run, attention.Choices(Focus(site.name, 2))), lambda: run)
     assert list(made) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
     with np.load(io.BytesIO(made["This head, npz"]())) as held:
         np.testing.assert_allclose(held["weights"], site.weights(2).numpy(), atol=1e-6)

@@ -138,7 +138,7 @@ def test_weights_that_the_model_did_not_use_fail(runs, which):
 def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site):
     trace = scope.run("abc", "cab")
     shown = replace(
-        trace.attention[site], q=trace.attention[site].q / 100
+        trace.attention[site], lazy_q=trace.attention[site].q / 100
     )  # scores whose rounding is forgiven nothing
     out = shown.head_out()[None].clone()
     out[0, 1, 2, 3] -= 0.25
@@ -155,7 +155,7 @@ def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected
     trace = scope.run("abc", "cab")
     site = trace.attention[CROSS]
     v = site.v / site.v.abs().max() * factor
-    shown = replace(site, v=v, q=site.q / 100)
+    shown = replace(site, lazy_v=v, lazy_q=site.q / 100)
     out = shown.head_out()[None].clone()
     out[0, 1, 2, 3] -= 0.25
     forged = replace(trace, attention={CROSS: replace(shown, out=out)})
@@ -301,7 +301,7 @@ def test_a_recorded_output_that_the_heads_do_not_make_fails(trace):
     site = trace.attention[CROSS]
     recorded = trace.activations[f"{CROSS}.attn_out"]
     for query, wanted in ((QUERY, {HEADS: pytest.approx(0.5, abs=1e-4)}), (QUERY + 1, {})):
-        forged = replace(recorded, value=moved(recorded.value, (0, query, 4), 0.5))
+        forged = replace(recorded, lazy_value=moved(recorded.value, (0, query, 4), 0.5))
         other = replace(trace, activations={**trace.activations, f"{CROSS}.attn_out": forged})
         assert failed(walk_checks.check_walk(other, site, QUERY, HEAD)) == wanted
 
@@ -331,7 +331,7 @@ def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
         "Difference of the weights' sum from 1 (from 0 where the mask leaves no key)",
         "Largest difference of Σ weight·v from the forward pass's own attention output",
     ]
-    large = replace(site, v=site.v * 1000, out=site.out * 1000)
+    large = replace(site, lazy_v=site.v * 1000, out=site.out * 1000)
     limit = {c.name: c.limit for c in walk_checks.check_walk(trace, large, QUERY, HEAD)}[B]
     assert limit == pytest.approx(1e-5 * 1000 * float(v.abs().max()))
 
@@ -374,22 +374,22 @@ def test_an_alignment_that_reads_something_else_fails():
         ("encoder.states", H, (0, 4, 1)),
     ):
         forged = replace(
-            trace.activations[name], value=moved(trace.activations[name].value, at, 0.5)
+            trace.activations[name], lazy_value=moved(trace.activations[name].value, at, 0.5)
         )
         other = replace(trace, activations={**trace.activations, name: forged})
         assert failed(walk_checks.check_walk(other, site, QUERY, 0)) == {check: pytest.approx(0.5)}
     last = replace(
         trace.activations["decoder.states"],
-        value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5),
+        lazy_value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5),
     )
     other = replace(trace, activations={**trace.activations, "decoder.states": last})
     assert (
         failed(walk_checks.check_walk(other, site, QUERY, 0)) == {}
     )  # no query reads the last state
-    with_q = replace(site, q=moved(site.q, (0, 0, 4, 1), 0.5))  # not the query that is walked
+    with_q = replace(site, lazy_q=moved(site.q, (0, 0, 4, 1), 0.5))  # not the query that is walked
     assert failed(walk_checks.check_walk(trace, with_q, QUERY, 0)) == {BEFORE: pytest.approx(0.5)}
     for part in ("k", "v"):
-        forged = replace(site, **{part: moved(getattr(site, part), (0, 0, 1, 2), 0.5)})
+        forged = replace(site, **{f"lazy_{part}": moved(getattr(site, part), (0, 0, 1, 2), 0.5)})
         found = failed(walk_checks.check_walk(trace, forged, QUERY, 0))
         assert list(found) == [H, B]
         assert found[H] == pytest.approx(0.5)
@@ -426,7 +426,7 @@ def test_which_states_make_up_the_fixed_vector(at):
     """A changed state matters where it is part of h_m: the last one forwards, the first one backwards."""
     model, trace, _ = recurrent("none")
     states = trace.activations["encoder.states"]
-    other = replace(states, value=moved(states.value, at, 0.5))
+    other = replace(states, lazy_value=moved(states.value, at, 0.5))
     (check,) = check_fixed_vector(
         model, replace(trace, activations={**trace.activations, "encoder.states": other})
     )
@@ -451,12 +451,12 @@ def test_the_limit_and_the_words_of_a_sites_checks(trace):
             "Largest difference from the model's own output",
         ]
     )
-    assert check_site(replace(site, v=site.v * 1000, out=site.out * 1000))[
+    assert check_site(replace(site, lazy_v=site.v * 1000, out=site.out * 1000))[
         2
     ].limit == pytest.approx(1e-2 * size)
     for times in (3, 5, 7, 11, 13):  # a limit that float32 rounds up is no wider limit
         assert (
-            check_site(replace(site, v=site.v * times, out=site.out * times))[2].sentence
+            check_site(replace(site, lazy_v=site.v * times, out=site.out * times))[2].sentence
             == checks[2].sentence
         )
     less = check_site(replace(site, out=moved(site.out, (0, 2, 4, 0), -0.5)))

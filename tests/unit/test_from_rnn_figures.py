@@ -27,12 +27,12 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.attention import growth_files
+from viz_app.views.attention import files as animation
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn import maps as maps
-from viz_app.views.from_rnn import pair_maps as pair
+from viz_app.views.from_rnn import pair
 from viz_app.views.from_rnn.learners import Learner
 
 SOURCE = Encoding("abc", (4, 5, 6, 2), ("a", "b", "c", "</s>"), ((0, 1), (1, 2), (2, 3), None))
@@ -88,6 +88,7 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
     assert header == {
         "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "ours.reach",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
+            "extent": dict(zip((RNN, CNN, SELF_ATTENTION), largest, strict=True)),
         "maps": [{"title": title, "array": f"map{i}", "scale": drawn,
                   "note": f"{note}. White: a way, but under 0.1 % of {largest[i]:.2g} comes through (0 of 10 pairs)",
                   "least": pytest.approx(largest[i] / 1000),
@@ -547,12 +548,10 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda pen, at, text, *more, **how: (
         written.append((text, at)), draw_text(pen, at, text, *more, **how))[1])  # fmt: skip
     blocked = np.array([[0, 0], [0, 0], [0, 1]], np.uint8)
-    frames = [growth_files.Frame(0, WEIGHTS[0]), growth_files.Frame(12_345, WEIGHTS[1])]
+    frames = [animation.Frame(0, WEIGHTS[0]), animation.Frame(12_345, WEIGHTS[1])]
     picture = Image.open(
         io.BytesIO(
-            growth_files.head_gif(
-                frames, QUERIES, KEYS, blocked, "The title", "1  attention weight"
-            )
+            animation.head_gif(frames, QUERIES, KEYS, blocked, "The title", "1  attention weight")
         )
     )
     texts = [text for text, _ in written]
@@ -565,13 +564,13 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         said = dict(reversed(one))
         assert texts.count("The title") == 2
         assert [text for text, _ in one if text in "xyz"] == [*"xyz"]
-        assert [said[q][1] for q in "xyz"] == [growth_files._TOP + (i + 0.5) * 24 for i in range(3)]
-        assert all(said[q][0] < growth_files._LEFT for q in "xyz")
+        assert [said[q][1] for q in "xyz"] == [animation._TOP + (i + 0.5) * 24 for i in range(3)]
+        assert all(said[q][0] < animation._LEFT for q in "xyz")
         assert [text for text, _ in one if text in "ab"] == [*"ab"]
         assert "1  attention weight; rows read, columns are read" in said
         assert (
             said["0"][0]
-            < growth_files._LEFT
+            < animation._LEFT
             < said["1  attention weight; rows read, columns are read"][0]
         )
     durations = []
@@ -580,14 +579,12 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         durations.append(picture.info["duration"])
         pixels = picture.convert("RGB")
         for (q, k), weight in np.ndenumerate(WEIGHTS[i]):
-            middle = pixels.getpixel(
-                (growth_files._LEFT + k * 24 + 4, growth_files._TOP + q * 24 + 4)
-            )
+            middle = pixels.getpixel((animation._LEFT + k * 24 + 4, animation._TOP + q * 24 + 4))
             share = 0.0 if blocked[q, k] else float(weight)
             assert (
                 np.abs(np.array(middle) - mixed(share, "#ffffff", "#1b3fae")).max() <= 12
             )  # a GIF has 256 colours
-        left, top = growth_files._LEFT, growth_files._TOP
+        left, top = animation._LEFT, animation._TOP
         line = np.array(pixels.crop((left + 24, top + 48, left + 48, top + 72)))
         corners = [line[21, 2], line[2, 21]]  # a masked cell has a stroke from corner to corner
         assert all(np.abs(corner - rgb("#8f96a3")).max() <= 12 for corner in corners)
@@ -602,8 +599,7 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert of_b.min() == pytest.approx(36, abs=4)
         assert inked.max() < 36 + 15
         scale = [
-            pixels.getpixel((growth_files._LEFT + x, growth_files._TOP + 72 + 20))
-            for x in (0, 49, 99)
+            pixels.getpixel((animation._LEFT + x, animation._TOP + 72 + 20)) for x in (0, 49, 99)
         ]
         for x, came in zip((0, 49, 99), scale, strict=True):
             assert np.abs(np.array(came) - mixed(x / 99, "#ffffff", "#1b3fae")).max() <= 16
@@ -625,6 +621,7 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
     assert header == {
         "title": "The title",
+        "extent": {"state": float(np.abs(values).max())},
         **saving(f"{trace.model.name}.encoder-states", facts(trace)),
         "axis": "which number of the state",
         "columns": 14 if bidirectional else 7,

@@ -278,7 +278,7 @@ def test_teacher_forcing_gives_the_continuation_after_the_prompt(model):
 
 def test_an_edit_of_one_head_is_that_heads_mask(model):
     ids = random_ids(1, 7)
-    only = (MaskChange(Where(kind="self", layers=(1,), heads=(2,)), ready="previous"),)
+    only = (MaskChange(Where(kind="self", layers=(1,), heads=(2,)), preset="previous"),)
     with editing(only), record() as recording:
         changed = model(ids)
     assert not torch.equal(changed, model(ids))
@@ -292,7 +292,7 @@ def test_opening_a_cell_ahead_lets_the_later_token_through(model):
     ids = random_ids(1, 7)
     changed = ids.clone()
     changed[0, 5] = 4 + (int(ids[0, 5]) - 3) % (VOCAB - 4)
-    with editing(for_kinds(self=MaskChange(opened=((2, 5),)))):
+    with editing(for_kinds(self=MaskChange(allow=((2, 5),)))):
         moved = (model(ids) - model(changed)).abs().amax(-1)[0]
     assert moved[:2].max() == 0
     assert moved[2] > 0

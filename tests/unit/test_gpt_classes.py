@@ -119,7 +119,7 @@ def test_outputs_and_answer(scope):
     assert trace.output == classes.names[int(classes.probabilities.argmax())]
     assert following.labels == trace.streams["text"].ids[1:]
     assert not scope.model.can_write
-    with pytest.raises(ValueError, match="does not write"):
+    with pytest.raises(ValueError, match="does not generate text"):
         scope.write("a cat")
 
 

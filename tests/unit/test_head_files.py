@@ -24,7 +24,7 @@ from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits, by_kind
 from viz_app.drawing.stamp import facts, saving
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
 SOURCE, TARGET = ["a", "b", "c", "d", "e", "[end]"], ["[start]", "e", "d", "c"]
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"  # as README shows them
@@ -290,15 +290,15 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(
         assert (
             top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
         )  # a line stands on its foot
-    turned = [group for group in drawing.root.iter(f"{SVG}g")]
-    assert [group.find(f"{SVG}text").text for group in turned] == keys
-    for k, group in enumerate(turned):
-        move, turn = group.get("transform").split(") ")
+    turned = [text for text in drawing.texts if text.get("transform")]
+    assert [text.text for text in turned] == keys
+    for k, text in enumerate(turned):
+        move, turn = text.get("transform").split(") ")
         x, y = (float(part) for part in move.removeprefix("translate(").split())
         assert turn == "rotate(-45)"
         assert left + (k + 0.4) * side < x < left + (k + 0.8) * side
         assert top - 12 <= y < top
-        assert [group.find(f"{SVG}text").get(name) for name in ("x", "y", "text-anchor")] == [
+        assert [text.get(name) for name in ("x", "y", "text-anchor")] == [
             "0",
             "0",
             "start",

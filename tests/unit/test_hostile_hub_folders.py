@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,10 @@ from hub_models import BY_NAME, library_tokenizer
 
 import models
 from models import CheckpointError, InputError, loading
-from models.hub import files, trials
+from models.hub import files
 from models.hub import load as hub
-from models.hub.staging import staged
+from models.hub.files import staged
+from models.hub.trial import client as trials
 from tests.robustness.damage import VALUES, places
 
 Change = Callable[[dict[str, Any]], None]
@@ -284,18 +285,19 @@ def endless(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Path]:
     """A folder whose trial never ends by itself."""
     prepare = trials._CODE
     trials._end()
-    sleeping = (
-        "import time; from models.hub import trial; trial.try_out = lambda *_: time.sleep(900); "
-    )
+    trials.verdicts.clear()
+    sleeping = "import time; from models.hub.trial import process; process.try_out = lambda *_: time.sleep(900); "
     monkeypatch.setattr(trials, "_CODE", sleeping + prepare)
     yield folder
     trials._end()
 
 
 def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
-    enough = threading.Event()
+    trying, enough = threading.Event(), threading.Event()
 
     def watch(what: str, done: int, total: int) -> None:
+        if what == loading.TRIED:
+            trying.set()
         if enough.is_set():
             raise loading.Cancelled("enough")
 
@@ -310,8 +312,7 @@ def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
 
     thread = threading.Thread(target=open_it)
     thread.start()
-    time.sleep(1)
-    assert thread.is_alive()
+    assert trying.wait(60)
     enough.set()
     thread.join(60)
     assert errors == ["enough"]
@@ -320,3 +321,53 @@ def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
 def test_a_trial_ends_by_itself(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "LONGEST", 1.0)
     refused(endless, "its folder cannot be used: trying it out took over 1 s")
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The copies that were tried out."""
+    trials.verdicts.clear()
+    tried_out, tried = trials._tried, []
+
+    def count(folder: Path, dtype: str) -> int | str:
+        tried.append(folder)
+        return tried_out(folder, dtype)
+
+    monkeypatch.setattr(trials, "_tried", count)
+    return tried
+
+
+def test_a_folder_is_tried_out_once_for_its_content(
+    folder: Path, tmp_path: Path, counted: list[Path]
+) -> None:
+    for _ in range(2):
+        models.load(folder, device="cpu")
+    assert len(counted) == 1
+    models.load(folder, device="cpu", dtype="bfloat16")  # other sizes
+    assert len(counted) == 2
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    models.load(other, device="cpu")
+    assert len(counted) == 2
+    changed(folder, "tokenizer.json", lambda t: t.update(post_processor=template([1], 100)))
+    for _ in range(2):
+        refused(folder, f"^{re.escape(str(folder))}: its tokenizer puts [0-9,]+ special tokens")
+    assert len(counted) == 3
+    shutil.copy(other / "tokenizer.json", folder)
+    models.load(folder, device="cpu")
+    assert len(counted) == 3
+
+
+def test_a_trial_that_crashed_is_made_again(folder: Path, counted: list[Path]) -> None:
+    (folder / "tokenizer.json").write_text("[", "utf-8")
+    for _ in range(2):
+        refused(folder, "its tokenizer cannot be used")
+    assert len(counted) == 2
+
+
+def test_the_folders_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = trials._Verdicts()
+    for i in range(trials.MOST_REMEMBERED + 1):
+        verdicts.add(str(i), i)
+        verdicts.get("0")
+    assert (verdicts.get("0"), verdicts.get("1"), verdicts.get("2")) == (0, None, 2)

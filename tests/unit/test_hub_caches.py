@@ -2,6 +2,7 @@
 models look back only."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -117,3 +118,53 @@ def test_a_model_that_looks_ahead_does_not_write(tmp_path: Path, std: float) -> 
     assert not scope.model.can_write
     back = Case("BertLMHeadModel", "BertConfig", sizes | {"is_decoder": True})
     assert opened(tmp_path / "back", back, std=std).model.can_write
+
+
+_DECODER = BY_NAME["RobertaForMaskedLM"].sizes | {
+    "is_decoder": True,
+    "pad_token_id": 1,
+    "eos_token_id": None,
+}
+COUNTING = [
+    Case("RobertaForCausalLM", "RobertaConfig", _DECODER | {"bos_token_id": 0}),
+    Case("XLMRobertaForCausalLM", "XLMRobertaConfig", _DECODER | {"bos_token_id": 0}),
+    Case("CamembertForCausalLM", "CamembertConfig", _DECODER | {"bos_token_id": 0}),
+]
+
+
+@torch.no_grad()
+def step_by_step(module: Any, given: tuple[int, ...]) -> list[int]:
+    """What the library's own cache leads to; its `generate` numbers the positions of these models from 0."""
+    row, past, written = torch.tensor([given]), None, []
+    for _ in range(MOST):
+        output = module(input_ids=row, past_key_values=past, use_cache=True)
+        past, row = output.past_key_values, output.logits[:, -1:].argmax(-1)
+        written.append(int(row))
+    return written
+
+
+@pytest.mark.parametrize("case", COUNTING, ids=lambda case: case.model)
+@unchecked()
+def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_cache(
+    tmp_path: Path, case: Case
+) -> None:
+    """Without a cache the library's positions skip <pad>; token by token with one, they do not."""
+    folder = tmp_path / "model"
+    module = case.make()
+    module.save_pretrained(folder)
+    scope = models.load(folder, device="cpu")
+    model, given = scope.model, scope.given_ids(GIVEN)
+    assert (model.can_cache, model.can_go_back) == (True, True)
+    wanted: list[int] = []
+    while not 1 < wanted.count(1) < MOST:  # it writes <pad> now and then
+        with torch.no_grad():
+            model.module.lm_head.bias[1] += 0.5
+        wanted = step_by_step(model.module, given)
+        assert wanted.count(1) < MOST
+    drafts = [[*wanted[:2], wanted[2] + 1, *wanted[3:]]]
+    for how in ({}, {"drafts": drafts}, {"use_cache": False}):
+        steps = models.decoding.greedy(model, given, max_new=MOST, **how)
+        assert [step.token for step in steps] == wanted, how
+    stepwise = runs.autoregressive(model, given, runs.Method(max_new=MOST)).run
+    whole = runs.single_pass(model, given, stepwise.taken)
+    assert (stepwise.log_probs - whole.log_probs).abs().max() < 1e-4

@@ -22,12 +22,13 @@ from models.analysis.walk_checks import check_walk
 from models.cli import main
 from models.decoding import runs
 from models.decoding.run_checks import check_runs
-from models.hub import files, watch
+from models.hub import files
 from models.hub import load as hub
 from models.hub.describe import layers_and_heads
-from models.hub.masks import explain
+from models.hub.recording import watch as watch
+from models.hub.recording.masks import explain
 from models.trace import AttentionSite
-from models.trace.deferred import Product
+from models.trace.lazy import LazyLinear
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +242,7 @@ def test_what_is_shown_of_half_precision_is_worked_out_in_float32(
 def test_a_wrong_number_fails_the_checks_of_half_precision(folder: Path) -> None:
     trace = models.load(folder, device="cpu", dtype="bfloat16").run("7 11 13 17 19")
     site = next(iter(trace.attention.values()))
-    wrong = replace(site, q=site.q, k=site.k, v=site.v.flip(-1))
+    wrong = replace(site, lazy_v=site.v.flip(-1))
     failed = [
         check.name
         for check in check_walk(replace(trace, attention={site.name: wrong}), wrong, 3, 1)
@@ -337,11 +338,15 @@ def test_a_long_texts_q_k_and_v_are_kept_by_their_cause(made: dict[str, Path]) -
     scope = models.load(made["BertModel"], device="cpu")
     ids, given = torch.full((1, 3001), 7), []
     module = scope.model.module.encoder.layer[0].attention.self
-    with torch.no_grad(), models.record() as recording, watch.watching(scope.model.places(ids)):
+    with (
+        torch.no_grad(),
+        models.record() as recording,
+        watch.watching(scope.model.pass_context(ids)),
+    ):
         given.append(module(torch.randn(1, 3001, 22)))
     site = recording.attention["encoder.layer.0.attention.self"]
-    kept = [site.deferred(part) for part in "qkv"]
-    assert all(isinstance(part, Product) for part in kept)
+    kept = [site.lazy_q, site.lazy_k, site.lazy_v]
+    assert all(isinstance(part, LazyLinear) for part in kept)
     assert len({part.x.untyped_storage().data_ptr() for part in kept}) == 1
     row = slice(2990, 3001)
     assert (site.head_out(1, rows=row) - given[0][0][0, row, 11:]).abs().max() < 1e-5

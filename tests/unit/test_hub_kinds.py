@@ -155,8 +155,22 @@ def test_inspect_prints(
     assert "attention: 2 layers" in capsys.readouterr().out
 
 
+_CLIP = {
+    "hidden_size": 22,
+    "intermediate_size": 31,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 REFUSED = {
-    "CLIPModel": ("CLIPConfig", {}, "reads image and text"),
+    "CLIPModel": (
+        "CLIPConfig",
+        {
+            "text_config": _CLIP | {"vocab_size": VOCABULARY},
+            "vision_config": _CLIP,
+            "projection_dim": 7,
+        },
+        "reads image and text",
+    ),
     "MambaForCausalLM": (
         "MambaConfig",
         {"vocab_size": VOCABULARY, "hidden_size": 22, "num_hidden_layers": 2},

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from drawn import on_screen
 from hub_models import BY_NAME, Case
 
 import models
 from models import Scope, Trace
 from models.analysis.layer_parts import check_parts, lens, parts
-from models.hub import anatomy, families, readers
-from models.hub.anatomy import Anatomy
+from models.hub import families, layer_map, readers
+from models.hub.layer_map import LayerMap
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
@@ -130,7 +131,7 @@ def test_the_stream_between_layers_is_the_librarys_hidden_states(opened, name: s
             torch.testing.assert_close(first.before, states[layer][POSITION])
             behind = (
                 last.after
-                if layer + 1 < scope.config.n_layers or scope.model.anatomy.last_norm() is None
+                if layer + 1 < scope.config.n_layers or scope.model.layer_map.last_norm() is None
                 else None
             )
             if behind is not None and not (
@@ -160,7 +161,7 @@ def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: 
     for hook in hooks:
         hook.remove()
     assert made is not None
-    for placed, sublayer in zip(scope.model.anatomy.parts, scope.model.sublayers, strict=True):
+    for placed, sublayer in zip(scope.model.layer_map.parts, scope.model.sublayers, strict=True):
         assert (sublayer.norm, sublayer.norm_name) == (norm, norm_name)
         part = next(
             p
@@ -217,7 +218,7 @@ def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> 
         value = held.value.clone()
         value[0, POSITION, 3] += 0.5
         forged = replace(
-            trace, activations={**trace.activations, sublayer.out: replace(held, value=value)}
+            trace, activations={**trace.activations, sublayer.out: replace(held, lazy_value=value)}
         )
         checks = check_parts(
             scope.model, forged, parts(scope.model, forged, sublayer.stream, POSITION), POSITION
@@ -234,7 +235,7 @@ def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: s
     found = parts(scope.model, trace, stream, POSITION)
     behind_first = found[len(found) // scope.config.n_layers - 1].after
     short = copy.deepcopy(scope.model.module)
-    place = scope.model.anatomy.stacks[-1].layers.removesuffix(".{}")
+    place = scope.model.layer_map.stacks[-1].layers.removesuffix(".{}")
     owner, _, last = place.rpartition(".")
     for module in short.modules():  # hooks of the other one
         module._forward_hooks.clear()
@@ -305,13 +306,13 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     assert (
         "output path to its classes, which this token answers with, as if no layer followed" in said
     )
-    header, _ = unpack(payloads(run, Choices("text", 0, None))["layer"])
+    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, None)))["layer"])
     best = int(answer.logits.argmax())
     assert header["answer"][0] == answer.names[best]
     assert header["stops"][-1]["best"][0][0][0] == answer.names[best]
     assert header["title"].endswith(f"to the class, “{answer.names[best]}”")
     other = (place + 2) % n
-    header, _ = unpack(payloads(run, Choices("text", 0, other))["layer"])
+    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, other)))["layer"])
     assert header["answer"] is None
     assert "best" not in header["stops"][-1]
     assert header["without"].startswith(
@@ -349,8 +350,8 @@ def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_a
     for site in trace.attention.values():
         assert bool(site.projections) != name.startswith("Llama")  # whose queries are turned
         assert bool(site.weights().triu(1).any()) != looks_back
-        assert ("both directions" in words.where_from(site, words.terms("", ""))) != looks_back
-    made = payloads(CurrentRun(scope, trace), Choices("text", 0, 2))["layer"]
+        assert ("both directions" in words.where_from(site, words.terms(""))) != looks_back
+    made = on_screen(payloads(CurrentRun(scope, trace), Choices("text", 0, 2)))["layer"]
     assert unpack(made)[0]["oneTitle"] == f"{stack.capitalize()} layer 1, in full"
 
 
@@ -383,26 +384,26 @@ def test_layers_that_do_not_add_up_are_not_claimed(
 
 
 def test_an_activation_is_told_by_what_it_makes() -> None:
-    assert anatomy.activation_of(torch.nn.ReLU()) == "relu"
-    assert anatomy.activation_of(torch.nn.GELU("tanh")) == "gelu tanh"
-    assert anatomy.activation_of(torch.nn.Hardswish()) == ""
+    assert layer_map.activation_of(torch.nn.ReLU()) == "relu"
+    assert layer_map.activation_of(torch.nn.GELU("tanh")) == "gelu tanh"
+    assert layer_map.activation_of(torch.nn.Hardswish()) == ""
 
 
 def test_of_a_text_too_long_for_it_the_page_says_so(
     opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(anatomy, "LARGEST", 22 * 10)
+    monkeypatch.setattr(layer_map, "LARGEST", 22 * 10)
     scope = opened("GPT-2")
-    scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
+    scope.model.record_layers(LayerMap(scope.model.module, scope.model.layer_map.stacks))
     monkeypatch.setattr("viz_app.views.layer.payloads.LARGEST", 22 * 10)
     long = CurrentRun(scope, run(scope))
     assert unkept(long) == text.too_long(11, 10)
     with pytest.raises(models.InputError, match="up to 10 tokens; this one has 11"):
-        payloads(long, Choices("text", 0, 0))
+        on_screen(payloads(long, Choices("text", 0, 0)))
     short = CurrentRun(scope, scope.run("5 6 7"))
     assert unkept(short) == ""
     monkeypatch.undo()
-    scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
+    scope.model.record_layers(LayerMap(scope.model.module, scope.model.layer_map.stacks))
 
 
 @pytest.mark.parametrize(
@@ -488,7 +489,7 @@ def test_the_page_names_what_this_family_does(
     scope = opened(name)
     current = CurrentRun(scope, run(scope))
     choices = Choices(scope.model.streams[0], 1, POSITION)
-    header, _ = unpack(payloads(current, choices)["layer"])
+    header, _ = unpack(on_screen(payloads(current, choices))["layer"])
     assert [row["name"] for row in header["rows"]] == rows
     found = token_view(current, choices)
     assert says in text.explain([part.sublayer for part in found.parts], found.output)

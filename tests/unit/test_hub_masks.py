@@ -7,7 +7,7 @@ import torch
 from drawn import letters
 from torch import Tensor
 
-from models.hub.masks import BiasTerm, as_attn_mask, explain
+from models.hub.recording.masks import BiasTerm, as_attn_mask, explain
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask
 from models.trace import DistanceTerm
 from viz_app import words

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from hub_models import Case
+from hub_models import _SEQ, Case
 
 import models
 from models import CheckpointError, InputError, Scope
@@ -25,6 +25,14 @@ SQUEEZEBERT = Case("SqueezeBertForMaskedLM", "SqueezeBertConfig", _WIDE | {"embe
 GPT_OSS = Case("GptOssForCausalLM", "GptOssConfig", _WIDE | _EXPERTS)
 _POOLED = {"vocab_size": 53, "d_model": 22, "n_head": 2, "d_head": 11, "d_inner": 31}
 FUNNEL = Case("FunnelModel", "FunnelConfig", _POOLED | {"block_sizes": [1, 1]})
+_BLOCKS = {"d_model": 24, "num_global_tokens": 5, "block_size": 8}
+PEGASUS_X = Case("PegasusXForConditionalGeneration", "PegasusXConfig", _SEQ | _BLOCKS)
+_STREAMS = {
+    "vocab_size": 53, "hidden_size": 22, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "ngram": 2,
+    "num_encoder_layers": 2, "num_decoder_layers": 2, "num_encoder_attention_heads": 2, "num_decoder_attention_heads": 2,
+    "max_position_embeddings": 61, "decoder_start_token_id": 1,
+}  # fmt: skip
+PROPHET_NET = Case("ProphetNetForConditionalGeneration", "ProphetNetConfig", _STREAMS)
 TEXT = "5 6 7 8 9 10 11 12 14 16 18"
 
 
@@ -68,6 +76,35 @@ def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
     assert len(trace.attention) == len(wanted) == 3
     for site, weights in zip(trace.attention.values(), wanted, strict=True):
         assert site.weights().equal(weights)
+
+
+def test_weights_that_the_library_returns_in_no_known_form_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PEGASUS-X returns those of its encoder as a dict: of 5 tokens of its own, and of blocks of 8."""
+    scope = opened(tmp_path, PEGASUS_X)
+    trace = scope.run(TEXT, "21 23 29")
+    shapes = ["1 × 2 × 5 × 21 and 1 × 2 × 2 × 8 × 13", "1 × 2 × 5 × 29 and 1 × 2 × 3 × 8 × 13"]
+    assert trace.unrecorded == {
+        f"model.encoder.layers.{i}.self_attn": (
+            f"it takes a softmax of {shape} weights, not of one for each pair of tokens"
+        )
+        for i, shape in enumerate(shapes)
+    }
+    assert {site.stack for site in trace.attention.values()} == {"decoder"}
+    assert main(["inspect", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "not recorded: model.encoder.layers.1.self_attn: it takes a softmax of" in printed
+
+
+def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
+    """ProphetNet answers from a predicting stream, whose weights are 2 streams × 3 queries × 6 keys."""
+    trace = opened(tmp_path, PROPHET_NET).run(TEXT, "21 23")
+    named = {name for name in trace.unrecorded if name.endswith("self_attn (2)")}
+    assert named == {f"prophetnet.decoder.layers.{i}.self_attn (2)" for i in range(2)}
+    reasons = {trace.unrecorded[name] for name in named}
+    wanted = "it takes a softmax of 1 × 2 × 2 × 3 × 6 weights, not of one for each pair of tokens"
+    assert reasons == {wanted}
 
 
 def test_a_text_of_which_nothing_fits_is_refused_in_its_field(tmp_path: Path) -> None:

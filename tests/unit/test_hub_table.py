@@ -12,7 +12,7 @@ import models
 from models import Scope
 from models.analysis.checks import check_site
 from models.decoding import runs
-from models.hub.watch import watching
+from models.hub.recording.watch import watching
 from models.hub.writers import CausalLM
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange, for_kinds
@@ -160,7 +160,7 @@ def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
 def painted(scope: Scope) -> tuple[Edits, str]:
     """One cell of the last row forbidden in every layer and head."""
     kind = scope.model.kinds[0].name
-    return for_kinds(**{kind: MaskChange(forbidden=((4, 1), (4, 3)))}), kind
+    return for_kinds(**{kind: MaskChange(block=((4, 1), (4, 3)))}), kind
 
 
 # OPT counts places from the mask that it is given, and takes no whole one
@@ -188,7 +188,10 @@ def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: st
     with torch.no_grad():
         made = inner(input_ids=ids[0], attention_mask=by_hand, output_hidden_states=True)
         plain = inner(input_ids=ids[0], output_hidden_states=True)
-        with models.trace.edits.editing(edits), models.hub.watch.watching(_places(scope, ids[0])):
+        with (
+            models.trace.edits.editing(edits),
+            models.hub.recording.watch.watching(_places(scope, ids[0])),
+        ):
             own = inner(input_ids=ids[0], output_hidden_states=True)
     assert (own.hidden_states[-1] - made.hidden_states[-1]).abs().max() < 1e-5
     assert (own.hidden_states[-1] - plain.hidden_states[-1]).abs().max() > 1e-3
@@ -196,7 +199,9 @@ def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: st
 
 def _places(scope: Scope, ids: torch.Tensor) -> Any:
     kind = scope.model.kinds[0]
-    return models.hub.places.Places(lambda frame: kind, ids.shape[1], groups=scope.model.groups)
+    return models.hub.recording.context.PassContext(
+        lambda frame: kind, ids.shape[1], groups=scope.model.groups
+    )
 
 
 @pytest.mark.parametrize("name", ["DebertaV2ForMaskedLM", "XLNetForSequenceClassification"])
@@ -231,7 +236,7 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
     scope = opened[name]
     asked = scope.run(LONG, "21 23 29 31 7")
     rows = [asked.streams["source"], asked.streams["target"]]
-    changed = scope.run_batch([rows], edits=for_kinds(**{kind: MaskChange(forbidden=CELLS)}))[0]
+    changed = scope.run_batch([rows], edits=for_kinds(**{kind: MaskChange(block=CELLS)}))[0]
     order = ["encoder_self"] * scope.config.n_layers + [
         "decoder_self",
         "cross",
@@ -290,7 +295,7 @@ def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
         with (
             torch.no_grad(),
             models.record() as seen,
-            watching(scope.model.places(row, start)) as step,
+            watching(scope.model.pass_context(row, start)) as step,
         ):
             made = scope.model.module(input_ids=row, use_cache=True, **past)
         past = {"past_key_values": made.past_key_values}

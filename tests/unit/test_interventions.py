@@ -51,10 +51,10 @@ def test_a_ready_made_mask_that_cannot_be():
         (
             "diagonal",
             1,
-            "a ready-made mask is one of none, causal, window, previous, block-diagonal, not 'diagonal'",
+            "a ready-made mask is one of none, causal, window, previous, block-diagonal, got 'diagonal'",
         ),
-        ("window", -1, "k of a window mask must be at least 0, not -1"),
-        ("block-diagonal", 0, "k of a block-diagonal mask must be at least 1, not 0"),
+        ("window", -1, "k of a window mask must be at least 0, got -1"),
+        ("block-diagonal", 0, "k of a block-diagonal mask must be at least 1, got 0"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             ready_made(name, k, 3, 3)
@@ -72,8 +72,8 @@ def test_a_ready_made_mask_that_cannot_be():
     ],
 )
 def test_the_names_of_the_layers(ready, name):
-    change = MaskChange(ready=ready, k=3)
-    assert change.ready_name == name
+    change = MaskChange(preset=ready, k=3)
+    assert change.preset_name == name
     assert [layer.name for layer in change.apply(Mask(), 4, 5).layers] == ([name] if name else [])
     assert change.is_none == (ready == "none")
 
@@ -82,19 +82,19 @@ def test_the_names_of_the_layers(ready, name):
     ("change", "wanted"),
     [
         (MaskChange(), False),
-        (MaskChange(lifted=(PADDING,)), False),
-        (MaskChange(lifted=(LOOK_AHEAD,)), True),
+        (MaskChange(removed_layers=(PADDING,)), False),
+        (MaskChange(removed_layers=(LOOK_AHEAD,)), True),
         (
-            MaskChange(lifted=(LOOK_AHEAD,), ready="causal"),
+            MaskChange(removed_layers=(LOOK_AHEAD,), preset="causal"),
             False,
         ),  # another mask in its place still hides what is ahead
-        (MaskChange(lifted=(LOOK_AHEAD,), ready="previous"), False),
-        (MaskChange(lifted=(LOOK_AHEAD,), ready="window"), True),
-        (MaskChange(lifted=(LOOK_AHEAD,), ready="block-diagonal"), True),
-        (MaskChange(opened=((2, 2), (2, 1))), False),
-        (MaskChange(opened=((2, 1), (2, 3))), True),
-        (MaskChange(ready="previous", opened=((0, 1),)), True),
-        (MaskChange(forbidden=((0, 1),)), False),
+        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="previous"), False),
+        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="window"), True),
+        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="block-diagonal"), True),
+        (MaskChange(allow=((2, 2), (2, 1))), False),
+        (MaskChange(allow=((2, 1), (2, 3))), True),
+        (MaskChange(preset="previous", allow=((0, 1),)), True),
+        (MaskChange(block=((0, 1),)), False),
     ],
 )
 def test_what_may_let_a_position_see_ahead(change, wanted):
@@ -109,10 +109,10 @@ def test_nothing_changed_is_the_very_mask():
     mask = base()
     assert MaskChange(k=9).apply(mask, 4, 4) is mask
     for what in (
-        {"lifted": (PADDING,)},
-        {"ready": "causal"},
-        {"forbidden": ((9, 9),)},
-        {"opened": ((9, 9),)},
+        {"removed_layers": (PADDING,)},
+        {"preset": "causal"},
+        {"block": ((9, 9),)},
+        {"allow": ((9, 9),)},
     ):
         change = MaskChange(**what)
         assert not change.is_none
@@ -122,34 +122,44 @@ def test_nothing_changed_is_the_very_mask():
 @pytest.mark.parametrize(
     ("change", "names", "first", "second"),
     [
-        (MaskChange(lifted=(PADDING,)), [LOOK_AHEAD], ".xxx ..xx ...x ....", ".xxx ..xx ...x ...."),
-        (MaskChange(lifted=(LOOK_AHEAD,)), [PADDING], "...x ...x ...x ...x", ".xxx .xxx .xxx .xxx"),
         (
-            MaskChange(ready="window", k=1),
+            MaskChange(removed_layers=(PADDING,)),
+            [LOOK_AHEAD],
+            ".xxx ..xx ...x ....",
+            ".xxx ..xx ...x ....",
+        ),
+        (
+            MaskChange(removed_layers=(LOOK_AHEAD,)),
+            [PADDING],
+            "...x ...x ...x ...x",
+            ".xxx .xxx .xxx .xxx",
+        ),
+        (
+            MaskChange(preset="window", k=1),
             [PADDING, LOOK_AHEAD, "window of 1"],
             ".xxx ..xx x..x xx.x",
             ".xxx .xxx xxxx xxxx",
         ),
         (
-            MaskChange(forbidden=((2, 0), (3, 1))),
+            MaskChange(block=((2, 0), (3, 1))),
             [PADDING, LOOK_AHEAD, DRAWN],
             ".xxx ..xx x..x .x.x",
             ".xxx .xxx xxxx .xxx",
         ),
         (
-            MaskChange(opened=((0, 3), (1, 2))),
+            MaskChange(allow=((0, 3), (1, 2))),
             [PADDING, LOOK_AHEAD],
             ".xx. ...x ...x ...x",
             ".xx. .x.x .xxx .xxx",
         ),
         (
-            MaskChange(ready="previous", opened=((0, 0),)),
+            MaskChange(preset="previous", allow=((0, 0),)),
             [PADDING, LOOK_AHEAD, "only the previous"],
             ".xxx .xxx x.xx xx.x",
             ".xxx .xxx xxxx xxxx",
         ),
         (
-            MaskChange(opened=((1, 3),), forbidden=((1, 3),)),
+            MaskChange(allow=((1, 3),), block=((1, 3),)),
             [PADDING, LOOK_AHEAD, DRAWN],
             ".xxx ..xx ...x ...x",
             ".xxx .xxx .xxx .xxx",
@@ -165,7 +175,7 @@ def test_a_changed_mask_cell_by_cell(change, names, first, second):
 
 
 def test_cells_beyond_the_mask_do_nothing():
-    change = MaskChange(forbidden=((4, 0), (0, 4)), opened=((4, 0), (0, 4)))
+    change = MaskChange(block=((4, 0), (0, 4)), allow=((4, 0), (0, 4)))
     assert (
         change.apply(base(), 4, 4).expanded(0, 0, 4, 4).tolist()
         == base().expanded(0, 0, 4, 4).tolist()
@@ -181,9 +191,9 @@ def mask_at(kind: str, mask: Mask, n_query: int, n_key: int) -> Mask:
 
 def test_each_kind_of_attention_has_its_own_change_and_size():
     changes = for_kinds(
-        encoder_self=MaskChange(ready="causal"),
-        decoder_self=MaskChange(ready="previous"),
-        cross=MaskChange(ready="window", k=0),
+        encoder_self=MaskChange(preset="causal"),
+        decoder_self=MaskChange(preset="previous"),
+        cross=MaskChange(preset="window", k=0),
     )
     sizes = {"encoder_self": (2, 2), "decoder_self": (3, 3), "cross": (3, 2)}
     with editing(changes):
@@ -193,17 +203,17 @@ def test_each_kind_of_attention_has_its_own_change_and_size():
     }  # fmt: skip
     assert mask_change(changes, "cross").k == 0
     some, whole = (
-        MaskChange(Where(kind="cross", heads=heads), ready=ready)
+        MaskChange(Where(kind="cross", heads=heads), preset=ready)
         for ready, heads in (("causal", (1,)), ("previous", None))
     )
     assert mask_change((some,), "cross") == MaskChange()  # of all heads
-    assert mask_change((some, whole), "cross") == MaskChange(ready="previous")
+    assert mask_change((some, whole), "cross") == MaskChange(preset="previous")
     assert mask_at("cross", own := Mask(), 3, 2) is own  # outside the block nothing holds
 
 
 def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
     """Two layers of three heads: one head of the second layer is shut, and only what lies behind it moves."""
-    shut = MaskChange(forbidden=((2, 0),))
+    shut = MaskChange(block=((2, 0),))
     plain = scope.run("abc", "cba")
     edits = (replace(shut, where=Where(kind="cross", layers=(0,), heads=(2,))),)
     trace = scope.run("abc", "cba", edits=edits)
@@ -227,8 +237,8 @@ def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
 def test_a_change_meets_a_cached_step_where_it_stands(scope):
     """Position by position from the cache, and all at once: the same numbers under the same edits."""
     edits = (
-        MaskChange(Where(kind="cross", heads=(0, 1)), forbidden=((1, 0), (2, 3)), opened=((0, 1),)),
-        MaskChange(Where(kind="decoder_self"), ready="window", k=1),
+        MaskChange(Where(kind="cross", heads=(0, 1)), block=((1, 0), (2, 3)), allow=((0, 1),)),
+        MaskChange(Where(kind="decoder_self"), preset="window", k=1),
     )
     steps = list(greedy(scope.model, scope.given_ids("abc"), edits=edits))
     given, row = (
@@ -270,7 +280,7 @@ def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
 def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
     """No target position may read the source's first letter: the run and the writing both go without it."""
     pairs = [("abc", "cba")]
-    changes = for_kinds(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
+    changes = for_kinds(cross=MaskChange(block=tuple((query, 0) for query in range(13))))
     (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
     site = after.trace.attention["decoder.layers.0.cross_attn"]
     assert site.weights()[:, :, 0].abs().max() == 0

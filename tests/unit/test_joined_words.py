@@ -149,7 +149,7 @@ def test_a_row_that_may_read_nothing_has_no_part_in_its_words_mean(run: Trace) -
     allowed = torch.ones(1, 1, site.n_query, site.n_key, dtype=torch.bool)
     allowed[..., first, :] = False
     blind = replace(run, attention={site.name: replace(
-        site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask([MaskLayer("no row", allowed)])
+        site, mask=Mask([MaskLayer("no row", allowed)])
     )})  # fmt: skip
     found = join_words(blind).attention[site.name]
     assert blind.attention[site.name].weights(0)[first].sum() == 0
@@ -200,9 +200,7 @@ def test_two_layers_that_forbid_a_word_together_are_both_its_reason() -> None:
         allowed = torch.ones(1, 1, n, n, dtype=torch.bool)
         allowed[..., 0, column] = False
         layers.append(MaskLayer(name, allowed))
-    masked = replace(
-        site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask(layers)
-    )
+    masked = replace(site, mask=Mask(layers))
     found = join_words(replace(trace, attention={site.name: masked})).attention[site.name]
     assert found.blocked_by(0, found.n_key - 1) == ["one", "other"]
     assert found.blocked_by(1, found.n_key - 1) == []

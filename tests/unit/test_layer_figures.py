@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from drawn import letters
+from drawn import letters, on_screen
 
 from models.analysis.layer_parts import check_parts
 from models.runs.scope import Scope
@@ -29,7 +29,7 @@ def run_of(family: str = "transformer", *texts: str, **sizes: Any) -> CurrentRun
 
 
 def sent(run: CurrentRun, choices: Choices) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    return unpack(payloads(run, choices)["layer"])
+    return unpack(on_screen(payloads(run, choices))["layer"])
 
 
 @pytest.fixture(scope="module")
@@ -439,8 +439,8 @@ def test_the_vectors_read_back() -> None:
 
 def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
     run, choices, *_ = decoder
-    assert layer(token_view(run, choices)) == payloads(run, choices)["layer"]
-    assert {look for look, _ in payloads(run, choices)["checks"]["rows"]} == {
+    assert layer(token_view(run, choices)) == on_screen(payloads(run, choices))["layer"]
+    assert {look for look, _ in on_screen(payloads(run, choices))["checks"]["rows"]} == {
         "title",
         "passed",
         "value",

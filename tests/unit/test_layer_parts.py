@@ -205,7 +205,7 @@ def forged(trace: Trace, name: str, position: int = POSITION, by: float = 0.5) -
     held = trace.activations[name]
     value = held.value.clone()
     value[0, position, 3] += by
-    return replace(trace, activations={**trace.activations, name: replace(held, value=value)})
+    return replace(trace, activations={**trace.activations, name: replace(held, lazy_value=value)})
 
 
 def test_a_true_run_passes_everywhere(run) -> None:

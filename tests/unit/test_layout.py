@@ -1,4 +1,4 @@
-"""Where things are: README's tree is the real one, and imports run one way."""
+"""Where things are: the tree in CONTRIBUTING.md is the real one, and imports run one way."""
 
 import ast
 import re
@@ -13,20 +13,17 @@ import viz_app
 ROOT = Path(viz_app.__file__).parents[1]
 MODELS, APP = Path(models.__file__).parent, Path(viz_app.__file__).parent
 PLOTTING = ("streamlit", "plotly", "altair")
-WITH_STREAMLIT = (
-    "page.py",
-    "controls.py",
-    "state.py",
-)  # of the pages that are choices, payloads and a layout
+
+
+def written_tree() -> str:
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text("utf-8")
+    return text.split("## Where things are")[1].split("```")[1]
 
 
 def tree() -> list[str]:
-    """The paths that README's tree names, folders with a slash."""
-    section = (
-        (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
-    )
+    """The paths that the tree names, folders with a slash."""
     paths, top = [], ""
-    for line in section.strip().splitlines():
+    for line in written_tree().strip().splitlines():
         if found := re.match(r"( {0,2})(\S+?)(/?)  +\S", line):
             indent, name, slash = found.groups()
             top = "" if not indent else top
@@ -64,12 +61,9 @@ def test_the_tree_names_only_what_is_there() -> None:
 
 
 def test_files_that_a_line_names_beside_its_folder_are_in_that_folder() -> None:
-    section = (
-        (ROOT / "README.md").read_text("utf-8").split("## Where things are")[1].split("```")[1]
-    )
     top = folder = ""
     mentioned = 0
-    for line in section.strip().splitlines():
+    for line in written_tree().strip().splitlines():
         if found := re.match(r"( {0,2})(\S+?)/  +\S", line):
             top = top if found[1] else found[2]
             folder = f"{top}/{found[2]}" if found[1] else top
@@ -92,7 +86,7 @@ def test_every_folder_of_a_package_stands_in_the_tree(package: Path) -> None:
 
 @pytest.mark.parametrize("package", [MODELS, APP], ids=lambda path: path.name)
 def test_every_file_at_the_top_of_a_package_stands_in_the_tree(package: Path) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = written_tree()
     for path in package.glob("*.py"):
         assert path.name == "__init__.py" or path.name in text, path
 
@@ -113,11 +107,19 @@ def test_what_is_drawn_is_made_without_streamlit() -> None:
     assert {path: found for path in pure if (found := brings(path, "streamlit"))} == {}
 
 
-@pytest.mark.parametrize("page", ["masks", "decoding", "inside", "task", "layer"])
-def test_only_the_layout_and_the_controls_of_a_page_know_streamlit(page: str) -> None:
-    files = list((APP / "views" / page).glob("*.py"))
-    knowing = {path.name for path in files if brings(path, "streamlit")}
-    assert {"page.py", "controls.py"} <= knowing <= set(WITH_STREAMLIT)
+def test_only_the_frame_and_the_controls_know_streamlit() -> None:
+    """A page is declared: its own files import neither Streamlit nor what draws with it but through the frame and the controls."""
+    folders = ("controls", "session", "input_bar")
+    single = {
+        *(APP / f"{name}.py" for name in ("app", "bounds", "command", "entry_page", "host_guard")),
+        *(APP / f"{name}.py" for name in ("navigation", "server", "ui")),
+        APP / "components" / "mounting.py",
+        APP / "views" / "frame.py",
+    }
+    allowed = {*single, *(path for name in folders for path in (APP / name).rglob("*.py"))}
+    knowing = {path for path in APP.rglob("*.py") if brings(path, "streamlit")}
+    assert APP / "views" / "frame.py" in knowing
+    assert knowing - allowed == set()
 
 
 def test_only_the_session_looks_into_the_url() -> None:
@@ -136,3 +138,20 @@ def test_only_the_session_looks_into_the_url() -> None:
         for path in APP.rglob("*.js")
         if "location.search" in path.read_text("utf-8") and path.stem != "live"
     ]
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    linked = re.findall(r"\]\(([^)#:]+)\)", prose)
+    assert len(linked) > 5
+    for target in linked:
+        assert (ROOT / target).exists(), target
+
+
+def test_the_readme_and_the_log_link_to_the_cards_of_shipped_models() -> None:
+    for path in (ROOT / "README.md", ROOT / ".github" / "LOG.md"):
+        cards = re.findall(r"\]\(([^)]*/README\.md)\)", path.read_text("utf-8"))
+        assert cards
+        assert all((path.parent / card).is_file() for card in cards)

@@ -18,7 +18,7 @@ from models.runs.scope import Scope
 from viz_app.drawing.look import LIGHT
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn.learners import Learner
-from viz_app.views.from_rnn.learners_text import fastest, similarities
+from viz_app.views.from_rnn.learning import fastest, similarities
 
 VOCAB = Reversal().tokenizer.vocab_size
 SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}

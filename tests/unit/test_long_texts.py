@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from drawn import letters
+from drawn import letters, on_screen
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.analysis import slices
@@ -21,7 +21,7 @@ from viz_app.drawing import cells, pooling
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.shown_attention import reading
+from viz_app.views.decoding.story import reading
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import payloads as inside
@@ -142,7 +142,7 @@ def test_matrices_are_shown_round_the_chosen_weight(
 # masks
 
 
-CHANGE = MaskChange(forbidden=((9, 3), (21, 21)), opened=((2, 19),))
+CHANGE = MaskChange(block=((9, 3), (21, 21)), allow=((2, 19),))
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_a_part_of_a_mask_has_every_cell_round_its_place(views: dict) -> None:
 def test_the_checks_of_masks_find_a_cell_in_any_slab(views: dict) -> None:
     assert [check.value for check in masks_checks(views[None])] == [0.0, 0.0]
     view = views[None]
-    forged = replace(view, changes=for_kinds(self=MaskChange(forbidden=((20, 1),))))
+    forged = replace(view, changes=for_kinds(self=MaskChange(block=((20, 1),))))
     found = masks_checks(forged)[1].value
     assert found == pytest.approx(
         max(float(s.weights()[:, 20, 1].max()) for s in view.after.trace.attention.values()),
@@ -218,8 +218,11 @@ def test_the_rows_of_a_step_hold_the_largest_of_each_block(
     monkeypatch.setattr(cells, "LARGEST_WHOLE", 12)
     run = CurrentRun(scope, scope.run(TEXT[:6], TEXT[6:]))
     shown = reading(run.trace, 1, HEAD)
-    drawn = decoding.payloads(
-        run, decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run))
+    drawn = on_screen(
+        decoding.payloads(
+            run,
+            decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)),
+        )
     )
     header, arrays = unpack(drawn["stepper"])
     weights = run.trace.attention[OWN].weights(HEAD)[6 : N - 1, : N - 1]
@@ -277,18 +280,26 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
     def pictures() -> dict:
         if view == "decoding":
             shown = reading(run.trace, 1, HEAD)
-            return decoding.payloads(
-                run,
-                decoding.Choices(
-                    Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)
-                ),
+            return on_screen(
+                decoding.payloads(
+                    run,
+                    decoding.Choices(
+                        Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)
+                    ),
+                )
             )
         if "masks" in view:
-            return masks.payloads(
-                run,
-                masks.Choices("", "", 0, "self", OWN, HEAD, (9, 3) if view != "masks" else None),
+            return on_screen(
+                masks.payloads(
+                    run,
+                    masks.Choices(
+                        "", "", 0, "self", OWN, HEAD, (9, 3) if view != "masks" else None
+                    ),
+                )
             )
-        return inside.payloads(run, inside.Choices(view, "rows", OWN, HEAD, None, None, 0))
+        return on_screen(
+            inside.payloads(run, inside.Choices(view, "rows", OWN, HEAD, None, None, 0))
+        )
 
     first = pictures()  # what the model runs anew is kept
     with Largest() as largest_tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from drawn import on_screen
 from hub_models import BY_NAME, TEXT, library_tokenizer
 
 import models
@@ -61,7 +62,7 @@ def viewed(scope: Scope, asked: str, position: int | None = None) -> TokenView:
 
 
 def sent(found: TokenView) -> dict[str, Any]:
-    return unpack(payloads(found.run, found.choices)["layer"])[0]
+    return unpack(on_screen(payloads(found.run, found.choices))["layer"])[0]
 
 
 def masks(found: TokenView) -> tuple[int, ...]:

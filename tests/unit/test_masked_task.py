@@ -193,7 +193,7 @@ def test_the_measures_by_hand(task):
         counts.update(i for ids in task.tokenizer.encode_many(sentences(text)) for i in ids)
     (best, _), n = counts.most_common(1)[0], counts.total() + task.tokenizer.vocab_size
     unigram = -sum(k * math.log((counts[i] + 1) / n) for i, k in hidden.items())
-    assert task.evaluate(model, 20) == pytest.approx({
+    assert task.evaluate(model, 20).measures == pytest.approx({
         "masked accuracy": 100 * right / total, "masked perplexity": math.exp(nats / total),
         "next-sentence accuracy": 100 * apart / pairs,
         "always-the-same next-sentence accuracy": 100 * max(following, pairs - following) / pairs,
@@ -209,7 +209,7 @@ def test_the_most_frequent_token_is_the_trainings_not_that_of_the_hidden_ones(ta
     ((best, _),), others = counts.most_common(1), 0
     for n in (1, 2, 3, 5, 7, 11, 13):
         hidden = [label for *_, labels, _ in task._held_out_rows(False)[:n] for label in labels]
-        found = task.evaluate(model, n)["unigram masked accuracy"]
+        found = task.evaluate(model, n).measures["unigram masked accuracy"]
         assert found == pytest.approx(100 * hidden.count(best) / len(hidden))
         others += Counter(hidden).most_common(1)[0][1] > hidden.count(best)
     assert others > 0

@@ -17,13 +17,13 @@ def test_the_names_that_stand_beside_a_blocked_cell():
     made = [
         masks.padding(torch.tensor([[5]]), 0),
         masks.look_ahead(1, 1),
-        masks.hand_drawn(torch.ones(1, 1, dtype=torch.bool)),
+        masks.custom_layer(torch.ones(1, 1, dtype=torch.bool)),
     ]
     assert [layer.name for layer in made] == [PADDING, LOOK_AHEAD, DRAWN]
 
 
 def test_nothing_blocked_needs_no_mask():
-    open_, shut = masks.hand_drawn(table("...  ...")), masks.hand_drawn(table("...  .x."))
+    open_, shut = masks.custom_layer(table("...  ...")), masks.custom_layer(table("...  .x."))
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
     assert (open_.blocks, shut.blocks) == (False, True)
@@ -96,7 +96,7 @@ def test_the_last_query_looks_ahead_to_nothing_by_one_layer_that_every_pass_may_
 
 def test_a_cell_is_open_only_if_every_layer_allows_it():
     padding = masks.padding(torch.tensor([[5, 6, 0]]), 0)
-    drawn = masks.hand_drawn(table("...  x..  ..."))
+    drawn = masks.custom_layer(table("...  x..  ..."))
     mask = Mask([padding, masks.look_ahead(3, 3), drawn])
     assert torch.equal(mask.expanded(0, 0, 3, 3), table(".xx  x.x  ..x"))
     reasons = {

@@ -100,7 +100,7 @@ def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: O
     """Row 0 may read only the last token then, which lies outside the window."""
     run = opened("ModernBertForMaskedLM")
     n = sites(run)[0].n_query
-    change = MaskChange(forbidden=tuple((0, k) for k in range(n - 1)))
+    change = MaskChange(block=tuple((0, k) for k in range(n - 1)))
     view = viewed(run, sites(run)[0], change)
     notes = [line for line in painter.story(view) if "the whole row" in line]
     windows = [site for site in sites(run) if not site.allowed().all()]

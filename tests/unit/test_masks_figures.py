@@ -27,14 +27,14 @@ from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import LogProbChange, MaskView
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 KIND = {kind.name: kind for kind in Transformer.kinds}
 OWN, CROSS = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"
 PAPER, ACCENT, TEXT, HATCH, LOSS = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3", "#b8420f"
 CHANGES = for_kinds(
-    encoder_self=MaskChange(ready="window", k=1),
-    decoder_self=MaskChange(forbidden=((2, 0),), opened=((1, 2),)),
-    cross=MaskChange(lifted=(PADDING,), forbidden=((0, 0), (3, 2))),
+    encoder_self=MaskChange(preset="window", k=1),
+    decoder_self=MaskChange(block=((2, 0),), allow=((1, 2),)),
+    cross=MaskChange(removed_layers=(PADDING,), block=((0, 0), (3, 2))),
 )
 SOURCE, TARGET = ["a", "b", "c", "[end]", "[padding]", "[padding]"], ["[start]", "e", "d", "c"]
 STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]
@@ -76,7 +76,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     assert [label[0] for label in header.pop("queries")] == STEPS
     assert [label[0] for label in header.pop("keys")] == TARGET
     assert header == {
-        "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
+        "extent": header["extent"], "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
         "block": 1, "first": [0, 0], "size": [4, 4],
         "title": "Decoder masked self-attention: the French so far reads itself",
         "queryAxis": "who reads (query): the French so far, a row is read → written",
@@ -95,6 +95,9 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     assert [label[0] for label in effect.pop("labels")] == ["e", "d", "c", "[end]"]
     weights = {name: arrays[name] for name in ("before", "after")}
     largest = np.abs(weights["after"] - weights["before"]).max()
+    assert effect.pop("largest") == max(
+        1, *(-v for name in ("logBefore", "logAfter") for v in arrays[name])
+    )
     assert effect == {
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
         "block": 1, "first": [0, 0], "size": [4, 6],
@@ -211,7 +214,8 @@ def test_the_scale_of_a_difference_is_the_least_that_holds_it(
         [torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9
     )
     monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head, rows=None: next(given))
-    assert painter._effect(view)[0]["scale"] == scale
+    assert painter._effect(view, {})[1]["scale"] == scale
+    assert painter._effect(view, {"difference": 0.4})[1]["scale"] == 0.5
 
 
 def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
@@ -277,7 +281,7 @@ def test_what_a_change_is_called() -> None:
         "forbidden."
     )
     lifted = for_kinds(
-        decoder_self=MaskChange(lifted=(LOOK_AHEAD, PADDING), ready="block-diagonal", k=3)
+        decoder_self=MaskChange(removed_layers=(LOOK_AHEAD, PADDING), preset="block-diagonal", k=3)
     )
     assert (
         masks_text.changed(lifted, names)
@@ -313,7 +317,7 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
 def test_whether_looking_ahead_helped(
     view: MaskView, before: float, after: float, word: str, loss: str, same: bool
 ) -> None:
-    ahead = for_kinds(decoder_self=MaskChange(opened=((0, 1),)))
+    ahead = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
     said = outcome_text.cheat(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
@@ -324,7 +328,7 @@ def test_whether_looking_ahead_helped(
         outcome_text.cheat(
             old,
             new,
-            for_kinds(decoder_self=MaskChange(forbidden=((1, 0),))),
+            for_kinds(decoder_self=MaskChange(block=((1, 0),))),
             Transformer.kinds,
         )
         == ""
@@ -437,21 +441,17 @@ def test_what_is_the_models_own_names_all_layers_of_its_mask(
     (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
 ])  # fmt: skip
 def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
-    assert (
-        masks_text.outside("Cross", MaskChange(forbidden=cells[:1], opened=cells[1:]), 4, 6) == said
-    )
+    assert masks_text.outside("Cross", MaskChange(block=cells[:1], allow=cells[1:]), 4, 6) == said
 
 
 def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
-    shut = for_kinds(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
+    shut = for_kinds(cross=MaskChange(block=tuple((q, k) for q in (1, 2) for k in range(4))))
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
     said = masks_text.empty_rows(site, "Cross", TARGET)
     assert said.startswith("Cross: the whole row of “e” and 1 more is blocked.")
     assert said.endswith("the heads pass on zeros.")
-    beyond = for_kinds(
-        encoder_self=MaskChange(forbidden=((9, 9),)), cross=mask_change(shut, "cross")
-    )
+    beyond = for_kinds(encoder_self=MaskChange(block=((9, 9),)), cross=mask_change(shut, "cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
     told = painter.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
     assert told[-2:] == [
@@ -478,27 +478,32 @@ def test_choices_and_what_they_lift() -> None:
     assert {name: masks_notation.own_choice(kind) for name, kind in KIND.items()} == {
         "encoder_self": "none", "decoder_self": "causal", "cross": "none",
     }  # fmt: skip
-    assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange(lifted=(LOOK_AHEAD,))
-    assert chosen(KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD,)), "causal", 2) == none
-    assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(ready="causal")
+    assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange(removed_layers=(LOOK_AHEAD,))
     assert (
-        chosen(KIND["encoder_self"], MaskChange(ready="causal"), "none", 2) == none
+        chosen(KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD,)), "causal", 2) == none
+    )
+    assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(preset="causal")
+    assert (
+        chosen(KIND["encoder_self"], MaskChange(preset="causal"), "none", 2) == none
     )  # no look-ahead there to lift
     assert chosen(
-        KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD, PADDING)), "window", 3
-    ) == MaskChange(lifted=(PADDING,), ready="window", k=3)
+        KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD, PADDING)), "window", 3
+    ) == MaskChange(removed_layers=(PADDING,), preset="window", k=3)
     assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
     assert masks_notation.choice(KIND["encoder_self"], none) == "none"
-    assert masks_notation.choice(KIND["decoder_self"], MaskChange(lifted=(LOOK_AHEAD,))) == "none"
-    assert masks_notation.mask_padding(none, False) == MaskChange(lifted=(PADDING,))
-    assert masks_notation.mask_padding(MaskChange(lifted=(PADDING,)), True) == none
+    assert (
+        masks_notation.choice(KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD,)))
+        == "none"
+    )
+    assert masks_notation.mask_padding(none, False) == MaskChange(removed_layers=(PADDING,))
+    assert masks_notation.mask_padding(MaskChange(removed_layers=(PADDING,)), True) == none
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    (MaskChange(lifted=(LOOK_AHEAD, PADDING), ready="window", k=3), "nolook_nopad_window3"),
-    (MaskChange(ready="block-diagonal", k=4), "blocks4"),
-    (MaskChange(ready="previous"), "previous"), (MaskChange(ready="causal", k=9), "causal"),
-    (MaskChange(forbidden=((3, 0), (4, 0), (5, 0)), opened=((1, 1),)), "f3-5.0_a1.1"),
+    (MaskChange(removed_layers=(LOOK_AHEAD, PADDING), preset="window", k=3), "nolook_nopad_window3"),
+    (MaskChange(preset="block-diagonal", k=4), "blocks4"),
+    (MaskChange(preset="previous"), "previous"), (MaskChange(preset="causal", k=9), "causal"),
+    (MaskChange(block=((3, 0), (4, 0), (5, 0)), allow=((1, 1),)), "f3-5.0_a1.1"),
 ])  # fmt: skip
 def test_a_change_as_a_text(change: MaskChange, text: str) -> None:
     assert masks_notation.to_text(change) == text
@@ -508,7 +513,7 @@ def test_a_change_as_a_text(change: MaskChange, text: str) -> None:
     ("text", "count"), [("f0-99.0-999", 100_000), ("f0-99.0-1000", 0), ("f0-4.0-1_f0-99.0-999", 10)]
 )
 def test_a_text_paints_at_most_so_many_cells(text: str, count: int) -> None:
-    assert len(masks_notation.from_text(text).forbidden) == count
+    assert len(masks_notation.from_text(text).block) == count
 
 
 def test_the_last_cell_that_can_be_named() -> None:
@@ -516,7 +521,7 @@ def test_the_last_cell_that_can_be_named() -> None:
         MaskChange(),
         [(4095, 0, 0), (4096, 0, 0), (0, 4095, 1), (0, 4096, 1), (-1, 0, 0), (0, -1, 1)],
     )
-    assert (kept.forbidden, kept.opened) == (((4095, 0),), ((0, 4095),))
+    assert (kept.block, kept.allow) == (((4095, 0),), ((0, 4095),))
 
 
 # files

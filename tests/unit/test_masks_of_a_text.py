@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import letters, saved
+from drawn import letters, on_screen, saved
 from small_runs import edited
 
 from models.architectures.gpt import SELF
@@ -35,10 +35,10 @@ IDS = {
 }
 OWN, HEAD, N_CTX = "decoder.layers.1.self_attn", 2, 17
 WINDOW, PAINTED = (
-    MaskChange(ready="window", k=2),
-    MaskChange(forbidden=((3, 0), (3, 1)), opened=((1, 2),)),
+    MaskChange(preset="window", k=2),
+    MaskChange(block=((3, 0), (3, 1)), allow=((1, 2),)),
 )
-LIFTED = MaskChange(lifted=(LOOK_AHEAD,))
+LIFTED = MaskChange(removed_layers=(LOOK_AHEAD,))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
 def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
     run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), for_kinds(self=WINDOW))
     chosen = Choices("", "", 0, "self", OWN, HEAD)
-    written = dict(masks_payloads.payloads(run, chosen)["written"]["rows"])
+    written = dict(on_screen(masks_payloads.payloads(run, chosen))["written"]["rows"])
     own, changed = (
         log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp()
         for change in (MaskChange(), WINDOW)
@@ -247,16 +247,16 @@ def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
 def test_reading_everything_lifts_the_models_own_window_too() -> None:
     windowed = letters("gpt", n_ctx=N_CTX, window=3)
     own = [layer.name for layer in windowed.run(FIRST).attention[OWN].mask.layers]
-    everything = masks_notation.choose(SELF, MaskChange(lifted=(PADDING,)), "none", 2, own)
-    assert everything == MaskChange(lifted=(LOOK_AHEAD, PADDING, "window of 3"))
+    everything = masks_notation.choose(SELF, MaskChange(removed_layers=(PADDING,)), "none", 2, own)
+    assert everything == MaskChange(removed_layers=(LOOK_AHEAD, PADDING, "window of 3"))
     (run,) = run_masked(windowed, [(FIRST,)], for_kinds(self=everything))
     assert run.trace.attention[OWN].allowed().all()
     assert masks_notation.to_text(everything) == "nolook_nopad_nowindow3"
     assert masks_notation.from_text("nolook_nopad_nowindow3") == everything
     assert masks_notation.choice(SELF, everything) == "none"
     assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange(
-        lifted=(PADDING,)
+        removed_layers=(PADDING,)
     )
     assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange(
-        lifted=(PADDING,), ready="window", k=1
+        removed_layers=(PADDING,), preset="window", k=1
     )

@@ -42,7 +42,7 @@ def scope_of(head: str) -> Scope:
 
 def viewed(head: str, *asked: object) -> MaskView:
     scope = scope_of(head)
-    changes = for_kinds(self=MaskChange(forbidden=CELLS))
+    changes = for_kinds(self=MaskChange(block=CELLS))
     run = edited(CurrentRun(scope, scope.run(*asked)), changes)
     return masks_payloads.views(run, Choices("", "", 0, "self", "encoder.layers.0.self_attn", 1))[1]
 

@@ -19,7 +19,7 @@ from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.inside import text as inside_text
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 OWN, CROSS, ALIGNMENT = (
     "decoder.layers.0.self_attn",
     "decoder.layers.1.cross_attn",

@@ -1,79 +1,108 @@
-"""The menu of models: what it says of each, and in which order."""
+"""The menu of models: what it says of each, and in which groups and order."""
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
+from small import random_gpt
 
 import models
 from models.architectures import family_of
-from models.architectures.base import Family
-from models.checkpoint import CheckpointError, Description, describe
+from models.checkpoint import CheckpointError, describe, save_checkpoint
 from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
+from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
-from viz_app.session import cache
-from viz_app.sidebar import menu
-
-FOUND = {
-    "b-gpt": Description(
-        Family("GPT", 2018),
-        {"task": "language", "scores": {"held-out perplexity": 5.25, "bits per byte": 2}},
-    ),
-    "z-rnn": Description(
-        Family("RNN", 2014),
-        {"task": "translation", "scores": {"held-out BLEU": 21.444, "cases": 3}},
-    ),
-    "a-transformer": Description(Family("Transformer", 2017), {"task": "translation"}),
-    "same-year": Description(Family("Also of 2017", 2017), {"task": "translation", "scores": {}}),
-    "own": Description(
-        Family("RNN", 2014), {"task": "chess", "scores": {"held-out exact match": 12.0}}
-    ),
-    "no-task": Description(Family("Transformer", 2017), {}),
-    "date": Description(
-        Family("BERT", 2019), {"task": "dates", "scores": {"held-out exact match": 99.5}}
-    ),
-}
+from viz_app.input_bar import menu
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    def description(name: str) -> Description:
-        if name == "broken":
-            raise CheckpointError("broken: no config.json")
-        return FOUND[name]
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of three checkpoints: one of a task that is known, one of another, one that cannot be read."""
+    folder = tmp_path / "shelf"
+    tokenizer = Tokenizer.characters("abcd")
+    for name, record in {
+        "novel": {"task": "language", "step": 3},
+        "chess": {"task": "chess", "step": 3},
+    }.items():
+        model = random_gpt(vocab_size=tokenizer.vocab_size)
+        save_checkpoint(folder / name, model, tokenizer, record)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "config.json").write_text("{")
+    monkeypatch.setenv(checkpoints.MODELS, str(folder))
+    return folder
 
-    monkeypatch.setattr(checkpoints, "available", lambda: ["broken", *FOUND])
-    monkeypatch.setattr(checkpoints, "folder", lambda name: name)
-    monkeypatch.setattr(cache, "description", description)
-    return menu.options()
+
+def found() -> dict[str, dict[str, str]]:
+    """Title of a group → name of each model in it → what is said of it."""
+    return {
+        group["title"]: {one["name"]: one["detail"] for one in group["options"]}
+        for group in menu.groups()
+    }
 
 
-def test_models_stand_by_task_and_within_it_in_the_order_of_history(lines: dict[str, str]) -> None:
-    assert list(lines) == [
-        "z-rnn",
-        "same-year",
-        "a-transformer",
-        "date",
-        "b-gpt",
-        "no-task",
-        "own",
-        "broken",
+def test_shipped_models_are_grouped_by_family_in_the_order_of_history() -> None:
+    groups = found()
+    assert list(groups) == [
+        "RNN, one fixed vector (Cho et al. 2014)",
+        "RNN with alignment (Bahdanau et al. 2015)",
+        "Attention alone",
+        "Transformer (Vaswani et al. 2017)",
+        "GPT (Radford et al. 2018, 2019)",
+        "BERT (Devlin et al. 2019)",
+        "XLNet (Yang et al. 2019)",
     ]
+    assert sorted(itertools.chain(*groups.values())) == models.shipped()
+    assert list(groups["Transformer (Vaswani et al. 2017)"])[:2] == ["eng-fra", "dates"]
 
 
-def test_a_line_says_what_a_model_is_for_what_it_is_and_how_good_it_is(
-    lines: dict[str, str],
-) -> None:
-    assert lines["z-rnn"] == "z-rnn — translation; RNN; BLEU 21.44"
-    assert lines["date"] == "date — dates; BERT; exact match 99.5 %"
-    assert lines["b-gpt"] == "b-gpt — running text; GPT; perplexity 5.25"
+def test_a_model_is_described_by_what_it_does_is_and_weighs() -> None:
+    said = {name: detail for group in found().values() for name, detail in group.items()}
+    assert said["eng-fra"] == "translates English to French · Transformer · 4.3 M"
     assert (
-        lines["a-transformer"] == "a-transformer — translation; Transformer"
-    )  # nothing was measured of it
-    assert lines["own"] == "own — chess; RNN; exact match 12 %"
-    assert lines["no-task"] == "no-task — Transformer"
-    assert lines["broken"] == "broken — cannot be read"
+        said["dates-cosine"] == "writes a date in ISO format · Transformer, cosine scores · 240 k"
+    )
+    assert (
+        said["gpt-sentiment"] == "classifies text as negative or positive · GPT · λ = 0.5 · 1.2 M"
+    )
+    assert said["bert-where"] == "finds the answer to a question in a text · BERT · 174 k"
+
+
+def test_folders_stand_under_their_own_heading_after_the_shipped_models(shelf: Path) -> None:
+    title, own = list(found().items())[-1]
+    assert title == "Folder shelf"
+    n = menu.size(sum(p.numel() for p in models.load(shelf / "novel").model.parameters()))
+    assert own == {
+        "shelf/chess": f"GPT · {n}",
+        "shelf/novel": f"continues a text · GPT · {n}",
+        "shelf/broken": "cannot be read",
+    }
+
+
+def test_the_own_module_comes_last_under_its_file_name(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(checkpoints.MODULE, "/far/away/mine.py:make_scope")
+    (own,) = menu.groups()[-1]["options"]
+    assert menu.groups()[-1]["title"] == "Own module"
+    assert (own["name"], own["label"]) == ("/far/away/mine.py:make_scope", "mine.py:make_scope")
+
+
+def test_no_data_file_is_named_in_the_menu() -> None:
+    written = json.dumps(menu.groups())
+    records = [describe(shipped_folder() / name).training for name in models.shipped()]
+    files = [record["data"].get("file", "") for record in records]
+    names = {name for file in files for name in file.split(" + ") if name}
+    assert len(names) > 5
+    assert not [name for name in names if name in written]
+
+
+@pytest.mark.parametrize(("n", "said"), [
+    (7, "7"), (999, "999"), (1_000, "1.0 k"), (23_360, "23 k"), (240_192, "240 k"), (4_267_008, "4.3 M"), (1.24e9, "1.2 G"),
+])  # fmt: skip
+def test_a_size_has_two_or_three_digits(n: float, said: str) -> None:
+    assert menu.size(int(n)) == said
 
 
 def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:

@@ -27,7 +27,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.models import payloads, text
+from viz_app.views.models import page, text
 
 ALL, NONE = "1", "0"
 
@@ -68,7 +68,11 @@ def test_a_model_with_an_order_is_shown_in_the_papers() -> None:
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Four checkpoints, one of which is broken."""
     letters, words = Tokenizer.characters("abc"), words_of("Mary went.")
-    record = {"step": 7, "licence": "Public domain", "data": {"file": "book.txt"}}
+    record = {
+        "step": 7,
+        "licence": "Public domain",
+        "data": {"file": "book.txt", "documents": {"train": 23}},
+    }
     scores = {"held-out perplexity": 5.25, "bits per byte": 2.0, "cases": 1300}
     made = {
         "z-rnn": (
@@ -108,7 +112,7 @@ def test_cards_stand_by_family_in_the_order_of_history(
 ) -> None:
     run = opened(offered[1], "abc")  # which has a card already
     monkeypatch.setattr(models, "load", lambda *_: pytest.fail("no weights are read for a card"))
-    payload, unreadable = payloads.cards(run)
+    payload, unreadable = page.cards(run)
     header, arrays = unpack(payload)
     ((name, reason),) = unreadable
     assert name == "broken"
@@ -128,7 +132,7 @@ def test_cards_stand_by_family_in_the_order_of_history(
     assert gpt["scores"] == "Held-out perplexity 5.25; bits per byte 2 over 1,300 cases."
     assert (gpt["purpose"], gpt["made"]) == (
         "Continues a text.",
-        "Trained for 7 steps on book.txt.",
+        "Trained for 7 steps on 23 documents.",
     )
     assert gpt["licence"] == "Public domain"
     assert (shown[2]["scores"], shown[2]["purpose"], shown[2]["made"]) == (
@@ -154,10 +158,10 @@ def test_cards_stand_by_family_in_the_order_of_history(
 
 def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
     run = opened(offered[0], "abc")
-    payloads.cards(run)
+    page.cards(run)
     record = Path(offered[1]) / "training.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"licence": "CC BY 4.0"}))
-    header, _ = unpack(payloads.cards(run)[0])
+    header, _ = unpack(page.cards(run)[0])
     assert header["groups"][1]["cards"][0]["licence"] == "CC BY 4.0"
 
 
@@ -165,7 +169,7 @@ def test_an_opened_folder_of_ones_own_stands_first(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "available", lambda: ["bert"])
-    header, _ = unpack(payloads.cards(opened(offered[1], "abc"))[0])
+    header, _ = unpack(page.cards(opened(offered[1], "abc"))[0])
     (card,) = header["groups"][0]["cards"]
     assert [group["title"] for group in header["groups"]] == [
         "Open now",
@@ -200,7 +204,7 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
 ) -> None:
     module = BY_NAME[name].save(tmp_path / name)
     monkeypatch.setattr(checkpoints, "available", lambda: ["a-gpt", name])
-    shut, unreadable = payloads.cards(opened(offered[1], "abc"))
+    shut, unreadable = page.cards(opened(offered[1], "abc"))
     assert unreadable == []
     (card,) = unpack(shut)[0]["groups"][-1]["cards"]
     assert (card["name"], card["family"], card["purpose"]) == (
@@ -210,7 +214,7 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
     )
     assert parse_qs(urlsplit(card["href"]).query) == {"checkpoint": [name]}
     run = opened(tmp_path / name, "3 5 7 11")
-    header, _ = unpack(payloads.cards(run)[0])
+    header, _ = unpack(page.cards(run)[0])
     assert [[card["name"] for card in group["cards"]] for group in header["groups"]] == [
         [name],
         ["a-gpt"],

@@ -91,7 +91,7 @@ def test_a_head_is_the_apps_own_payload_and_counted_from_1(
     site = run.attention[f"decoder.layers.{layer - 1}.self_attn"]
     header, arrays = shown(picture)
     np.testing.assert_array_equal(arrays["weights"], site.weights(number - 1).numpy())
-    expected = head_payload(run, site, number - 1, words.terms("letters", "letters"))
+    expected = head_payload(run, site, number - 1, words.terms("letters"))
     assert carried(picture)["parts"][0]["payload"] == stamped(expected, "head", (0, 0))
     assert (header["site"], header["head"]) == (site.name, number - 1)
     assert header["title"] == picture.title
@@ -298,7 +298,7 @@ def test_a_heading_sorts_a_click_holds_and_a_tick_names_its_call(run: Trace) -> 
 
 # --- masks
 
-FORBIDDEN = for_kinds(cross=MaskChange(forbidden=((2, 3), (4, 1))))
+FORBIDDEN = for_kinds(cross=MaskChange(block=((2, 3), (4, 1))))
 
 
 def test_masks_before_and_after_a_change() -> None:

@@ -16,7 +16,8 @@ from models.architectures.base import (
     BY_VECTORS,
     UNSEEN,
 )
-from viz_app.views.positions import order_text, rotation_text, text
+from viz_app.views.positions import adding, page, text
+from viz_app.views.positions.rotation import no_rotation
 
 TOLD_BY = {
     "GPT2LMHeadModel": BY_VECTORS,
@@ -60,7 +61,7 @@ def test_the_page_claims_no_more_than_the_run_shows(
     opened: dict[str, models.Scope], name: str
 ) -> None:
     model, by = opened[name].model, TOLD_BY[name]
-    answer = text.answer(model)
+    answer = page.answer(model)
     assert ("every place has a vector of its own" in answer) == (by == BY_VECTORS)
     assert "has no position vectors" not in answer  # each of these models is told the order
     assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
@@ -70,8 +71,8 @@ def test_the_page_claims_no_more_than_the_run_shows(
     for sentence in (help_, table):
         assert ("at all" in sentence) == (by == BY_MASK)
         assert ("queries and keys" in sentence) == (by == BY_TURNING)
-    assert ("do not attend to each other" in order_text.not_added(model, attends=True)) is False
-    rotation = rotation_text.no_rotation(model)
+    assert ("do not attend to each other" in adding.not_added(model, attends=True)) is False
+    rotation = no_rotation(model)
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
 
 
@@ -95,4 +96,4 @@ def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) ->
     ).eval()
     scope = models.watch(net, encode=lambda typed: list(typed.encode("ascii")))
     assert scope.model.order_from == UNSEEN
-    assert "has no position vectors" not in text.answer(scope.model)
+    assert "has no position vectors" not in page.answer(scope.model)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import models
 from models.analysis.checks import check_site
-from models.hub.own_module import scope_of
+from models.hub.own.module import scope_of
 from models.trace.edits import MaskChange, for_kinds
 
 ROOT = Path(__file__).parents[2]
@@ -131,9 +131,9 @@ def test_recording_torchs_layers_changes_no_digit_and_a_painted_mask_reaches_the
         plain = scope.model.module(row)
         with models.record():
             assert scope.model(row)["numbers"].equal(plain)
-    painted = scope.run_batch(
-        [["badge cafe"]], edits=for_kinds(self=MaskChange(forbidden=((7, 2),)))
-    )[0]
+    painted = scope.run_batch([["badge cafe"]], edits=for_kinds(self=MaskChange(block=((7, 2),))))[
+        0
+    ]
     own = scope.run("badge cafe")
     first, before = (list(trace.attention.values())[0] for trace in (painted, own))
     assert first.weights()[:, 7, 2].eq(0).all()

@@ -27,7 +27,7 @@ class Translator(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(17, 22)
+        self.embedding = nn.Embedding(19, 22)
         self.net = nn.Transformer(22, 2, 2, 2, 31, batch_first=True)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def test_the_output_is_the_modules_own_and_a_mask_reaches_the_cross_attention() 
         plain = copy.deepcopy(scope.model.module)(
             *map(torch.tensor, ([r] for r in ids("bad", "fig")))
         )
-    edits = for_kinds(cross=MaskChange(forbidden=((1, 2),)))
+    edits = for_kinds(cross=MaskChange(block=((1, 2),)))
     given = scope.model.inputs([scope.run("bad", "fig").streams])
     with torch.no_grad(), models.record():
         torch.testing.assert_close(scope.model(*given)["numbers"], plain, atol=1e-5, rtol=1e-5)
@@ -151,6 +151,30 @@ def test_an_attention_over_other_lengths_is_named() -> None:
     assert trace.unrecorded == {"pooled": "it asks for 3 × 3 cells, where the run has 6 × 6 tokens"}
 
 
+class ByHand(nn.Module):
+    """An attention that can be seen, and one that is written out with a softmax; a router is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.gate = nn.Embedding(17, 22), nn.Linear(22, 2)
+        self.seen = nn.MultiheadAttention(22, 2, batch_first=True)
+        self.script, self.softmax = nn.Identity(), nn.Softmax(-1)
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        x = self.seen(x, x, x)[0]
+        weights = self.softmax(x @ x.transpose(1, 2)).half().float()
+        gates = self.gate(x).softmax(-1)
+        return (weights @ x) * gates[..., :1]
+
+
+def test_an_attention_written_by_hand_is_named() -> None:
+    trace = watched(ByHand(), encode=lambda text: ids(text)[0], fields=("text",)).run("badge")
+    assert list(trace.attention) == ["seen"]
+    reason = "its softmax is taken by its own code, not by scaled_dot_product_attention or"
+    assert trace.unrecorded == {"the module itself": f"{reason} multi_head_attention_forward"}
+
+
 def test_of_a_text_beside_another_input_only_the_texts_own_attention_is_shown() -> None:
     """An encoder-decoder asked as if it read one text, with a target of the same length as a second tensor."""
 
@@ -191,11 +215,94 @@ def test_a_mask_made_of_one_text_is_not_taken_for_its_rows() -> None:
 def test_what_the_owner_gives_wrong_is_said() -> None:
     with pytest.raises(ValueError, match="names of one text or two"):
         watched(Translator(), fields=("a", "b", "c"))
-    with pytest.raises(ValueError, match="decode is for a module that reads one text"):
+    with pytest.raises(ValueError, match="decode came without end"):
         watched(Translator(), decode=str)
+    with pytest.raises(ValueError, match="end came without decode"):
+        watched(Translator(), end=1)
     with pytest.raises(InputError, match="a row for each of source and target, not 1"):
         watched(Translator(), encode=lambda *texts: ids(*texts)[:1]).run("bad", "fig")
     with pytest.raises(InputError, match="encode cannot read these texts"):
         watched(Translator()).run("bad", "Z")
     with pytest.raises(InputError, match="the target is missing"):
         watched(Translator()).run("bad")
+
+
+START, END = 17, 18
+
+
+class Writer(Translator):
+    """An encoder-decoder with a head over the letters and two marks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(19, 22), nn.Linear(22, 19)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.head(super().forward(source, target))
+
+
+def both(source: str, target: str) -> list[list[int]]:
+    (first, second) = ids(source, target)
+    return [first, [START, *second]]
+
+
+def spelled(row: list[int]) -> str:
+    return "".join(LETTERS[i] for i in row)
+
+
+def writer(module: nn.Module | None = None, **how: Any) -> models.Scope:
+    how = {"encode": both, "decode": spelled, "end": END, "n_ctx": 61, "example": "bad"} | how
+    return watched(module or Writer(), **how)
+
+
+@torch.no_grad()
+def greedy(module: nn.Module, source: str, most: int) -> list[int]:
+    """The most probable tokens, one after the other, asked of the module alone."""
+    row = [START]
+    while row[-1] != END and len(row) <= most:
+        logits = module(torch.tensor(ids(source)), torch.tensor([row]))
+        row.append(int(logits[0, -1].argmax()))
+    return row[1:]
+
+
+def test_a_module_of_two_texts_writes_the_second() -> None:
+    scope, source = writer(), "bad cafe"
+    wanted = greedy(copy.deepcopy(scope.model.module), source, 2 * len(source) + 20)
+    assert len(wanted) > 3
+    assert scope.write(source).ids == tuple(wanted)
+    trace = scope.run(source)
+    own = [i for i in wanted if i != END]
+    assert not trace.teacher_forced
+    assert trace.streams["second text"].ids == (START, *own)
+    assert trace.streams["second text"].tokens[0] == "<s>"
+    assert trace.output == spelled([i for i in own if i != START])
+    assert {site.role for site in trace.attention.values()} == {"self", "cross"}
+    cross = trace.attention["net.decoder.layers.1.multihead_attn"]
+    assert (cross.n_query, cross.n_key) == (len(own) + 1, len(source))
+    assert list(scope.write(source, "beam", width=3, max_new=4).ids)
+
+
+def test_a_typed_second_text_is_read_and_predicted_token_by_token() -> None:
+    scope = writer()
+    trace = scope.run("bad", "fig")
+    assert trace.teacher_forced
+    assert trace.streams["second text"].ids == (START, *ids("fig")[0])
+    assert trace.streams["second text"].offsets == (None, (0, 1), (1, 2), (2, 3))
+    output = next(iter(trace.outputs.values()))
+    assert output.labels == (*ids("fig")[0], END)
+    with torch.no_grad():
+        rows = [torch.tensor([row]) for row in both("bad", "fig")]
+        wanted = copy.deepcopy(scope.model.module)(*rows)
+    torch.testing.assert_close(output.logits, wanted[0], atol=1e-5, rtol=1e-5)
+
+
+def test_an_answer_that_is_not_over_the_second_text_is_refused() -> None:
+    with pytest.raises(InputError, match=r"expected logits \(1, 1, vocabulary\), not \(1, 3, 22\)"):
+        writer(Swapped()).run("bad")
+
+
+class Swapped(Translator):
+    """Answers at the source's positions."""
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return super().forward(target, source)

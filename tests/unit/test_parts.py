@@ -22,16 +22,19 @@ from models.trace.edits import MaskChange, for_kinds
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.scale import Scale
-from viz_app.session import live, reference_models, respond, run_changes, url_state
+from viz_app.input_bar import examples
+from viz_app.session import live, reference_models, remembered, respond, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import SITE, Focus, pick_head
 from viz_app.session.live import LiveSession
-from viz_app.sidebar import examples
+from viz_app.views.attention.files import files
+from viz_app.views.attention.payloads import Choices
 from viz_app.views.decoding import state as decoding_state
 from viz_app.views.decoding.payloads import Place
+from viz_app.views.frame import offer
 from viz_app.views.masks import state as masks_state
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 SOURCE, TARGET = map(url_state.parameter_of, EncoderDecoder.fields)
 
 
@@ -80,7 +83,7 @@ class Session:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
-    for module in (decoding_state, url_state):
+    for module in (remembered, url_state):
         monkeypatch.setattr(module, "st", made)
     return made
 
@@ -163,15 +166,16 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
         lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}),
     )
     site = trace.attention["decoder.layers.1.cross_attn"]
-    now = [trace]
-    ui.downloads(lambda: now[0], site, 2, TERMS, Scale("root"))
+    now = [CurrentRun(scope, trace)]
+    choices = Choices(Focus(site.name, 2), scale=Scale("root"))
+    offer(files(now[0], choices), lambda: now[0])
     assert {label: rest for label, (_, *rest) in made.items()} == {
         "This head, CSV": ["letters.decoder.layer2.cross_attn.head3.csv", "text/csv"],
         "This head, SVG": ["letters.decoder.layer2.cross_attn.head3.svg", "image/svg+xml"],
         "All heads, npz": ["letters.all-heads.npz", "application/octet-stream"],
     }  # fmt: skip
-    now[0] = scope.run("cb", "d")
-    weights = now[0].attention[site.name].weights(2).numpy()
+    now[0] = CurrentRun(scope, scope.run("cb", "d"))
+    weights = now[0].trace.attention[site.name].weights(2).numpy()
     rows = list(csv.reader(io.StringIO(made["This head, CSV"][0]().decode())))
     assert ["# model: letters"] in rows
     assert ["# source: cb"] in rows
@@ -179,7 +183,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
     assert rows[0][1:] == ["0 c", "1 b", "2 [end]"]
     np.testing.assert_array_equal(np.float32([row[1:] for row in rows[1:]]), weights)
     svg = made["This head, SVG"][0]().decode()
-    assert "Decoder layer 2, head 3: what each French token reads from the English sentence" in svg
+    assert words.head_title(site, 2, now[0].terms) in svg
     assert "by its square root" in svg
     assert "<title>" + str(weights[1, 0]) + "</title>" in svg
     assert "scale: 1  attention weight, by its square root".replace("  ", " ") in svg
@@ -316,8 +320,8 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     masks_state.choose(ENCODER_SELF, "window", 3)
     masks_state.mask_padding("decoder_self", False)
     assert session.run(changes) == for_kinds(
-        encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(lifted=("padding",)),
-        cross=MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
+        encoder_self=MaskChange(preset="window", k=3), decoder_self=MaskChange(removed_layers=("padding",)),
+        cross=MaskChange(block=((1, 2),), allow=((0, 1),)),
     )  # fmt: skip
     assert session.says == {
         "cross-mask": "f1.2_a0.1",
@@ -326,8 +330,8 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     }
     pasted = session.run(changes, encoder_mask="blocks4", decoder_mask="nopad")
     assert pasted == for_kinds(
-        encoder_self=MaskChange(ready="block-diagonal", k=4),
-        decoder_self=MaskChange(lifted=("padding",)),
+        encoder_self=MaskChange(preset="block-diagonal", k=4),
+        decoder_self=MaskChange(removed_layers=("padding",)),
     )
     run_changes.undo("edits")
     assert session.run(changes) == ()
@@ -339,18 +343,18 @@ def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     found = session.run(
         lambda: run_changes.mask_edits(trace), encoder_mask="causal", cross_mask="f0.1"
     )
-    assert found == for_kinds(cross=MaskChange(forbidden=((0, 1),)))
+    assert found == for_kinds(cross=MaskChange(block=((0, 1),)))
 
 
 def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) -> None:
     trace = letters("gpt", n_ctx=13).run("abc")
     changes = partial(run_changes.mask_edits, trace)
     found = session.run(changes, self_mask="window2", decoder_mask="nolook")
-    assert found == for_kinds(self=MaskChange(ready="window", k=2))
+    assert found == for_kinds(self=MaskChange(preset="window", k=2))
     masks_state.paint("self", [(2, 1, 0)])
     masks_state.choose(SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
     assert session.run(changes) == for_kinds(
-        self=MaskChange(lifted=("look-ahead", "window of 5"), forbidden=((2, 1),))
+        self=MaskChange(removed_layers=("look-ahead", "window of 5"), block=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
     run_changes.undo("edits", ("self",))
@@ -430,6 +434,7 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
 
 def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     session = LiveSession()
+    session.scope = scope
     own, given = scope.run("abc"), scope.run("abc", "ed")
     session.show(CurrentRun(scope, given))
     assert session.drafts(scope) == ()  # what was given is not what it wrote
@@ -438,6 +443,7 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     assert session.drafts(scope) == (own.streams["target"].ids[1:],)
     other = letters(n_ctx=13)
     assert session.drafts(other) == ()
+    session.scope = other
     session.show(CurrentRun(other, given))
     assert session.drafts(other) == session.drafts(scope) == ()
 

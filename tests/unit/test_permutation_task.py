@@ -141,7 +141,7 @@ def test_the_scores_are_those_of_held_out_text(task):
     """Each row in the order drawn for it, and from left to right, by the model called row by row; the unigram by counting."""
     model = random_xlnet(vocab_size=task.tokenizer.vocab_size, n_ctx=N_CTX)
     done = []
-    found = task.evaluate(model, 9, progress=lambda n, total: done.append((n, total)))
+    found = task.evaluate(model, 9, progress=lambda n, total: done.append((n, total))).measures
     rows, rng = task._held_out_pieces(False)[:9], random.Random(0)
     drawn = [rng.sample(range(len(ids)), len(ids)) for ids in rows]
     held_out = set(task._split["test"])
@@ -202,7 +202,7 @@ def test_a_small_model_learns_to_fill_from_both_sides(tmp_path):
     )
     trainer = Trainer(task, config, recipe, tmp_path / "out", torch.device("cpu"))
     list(trainer.train())
-    found = task.evaluate(trainer.best_model)
+    found = task.evaluate(trainer.best_model).measures
     assert found["nats per token"] < found["unigram nats per token"] / 2
 
 

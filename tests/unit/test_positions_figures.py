@@ -22,13 +22,15 @@ from models.analysis.shuffle import ShuffleTest
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from viz_app.drawing import frame
+from viz_app.drawing.extent import domain, span
 from viz_app.drawing.labels import numbered
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
-from viz_app.views.positions import shuffle as shuffle
+from viz_app.views.positions import shuffle
+from viz_app.views.positions.text import change_text
 
 COLOURS = [
     "#0072B2",
@@ -232,8 +234,8 @@ def test_similarity_by_distance() -> None:
             "largest",
         ]
     other = SimilarityByDistance(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([7.0]))
-    assert draw.similarity_domain(similarity, other) == (-2.0, 7.0)
-    assert draw.similarity_domain(similarity) == (0.0, 3.0)
+    assert domain(span(similarity.least, other.least, other.largest)) == (-2.0, 7.0)
+    assert domain(span(similarity.least, similarity.largest)) == (0.0, 3.0)
 
 
 def test_a_pair_of_dimensions_in_its_plane() -> None:
@@ -508,7 +510,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     (0.0, "0"), (0.005, "0.01"), (0.0049, "5e-3"), (1.234, "1.23"), (3.2e-7, "3e-7"), (1e-12, "1e-12"),
 ])  # fmt: skip
 def test_a_change_as_people_read_it(value: float, said: str) -> None:
-    assert shuffle.change_text(value) == said
+    assert change_text(value) == said
     assert numbered(["a", "a"]) == ["0 a", "1 a"]
 
 

@@ -71,7 +71,7 @@ def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
     url_state.arrive()
     url_state.keep(SITE, "b")
     run.query_string = "site=c"  # as Back leads elsewhere meanwhile
-    assert end().found == "site=a&embed=true"
+    assert end().query_at_start == "site=a&embed=true"
     run.query_string = "site=d"
     url_state.arrive()
-    assert end().found == "site=d"
+    assert end().query_at_start == "site=d"

@@ -108,12 +108,12 @@ def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> No
 
 def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
     change = MaskChange(
-        lifted=("padding",), ready="window", k=3, forbidden=((2, 1), (0, 4)), opened=((1, 3),)
+        removed_layers=("padding",), preset="window", k=3, block=((2, 1), (0, 4)), allow=((1, 3),)
     )
     edits = tuple(
         (
             replace(change, where=Where(kind="decoder_self", layers=(1,), heads=(0, 2))),
-            MaskChange(Where(kind="cross"), forbidden=((5, 6),)),
+            MaskChange(Where(kind="cross"), block=((5, 6),)),
         )
     )
     assert facts(replace(trace, edits=edits))["masks changed"] == (

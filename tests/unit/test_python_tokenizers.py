@@ -12,9 +12,8 @@ import transformers
 from hub_models import _SEQ, _WIDE, BY_NAME, TEXT, Case
 
 import models
-from models import Scope
-from models.hub.alignment import aligned
-from models.hub.python_tokenizer import PythonTokenizer
+from models import CheckpointError, Scope
+from models.hub.python_tokenizer import PythonTokenizer, aligned
 
 SIZE = 400  # rows of each embedding
 TYPED = "She is reading a book."
@@ -171,6 +170,28 @@ def test_a_target_of_marian_is_read_by_its_own_pieces(
 )
 def test_alignment(text: str, tokens: list[str], spans: list[tuple[int, int]]) -> None:
     assert aligned(text, tokens) == spans
+
+
+def slow(folder: Path) -> Any:
+    """CTRL with 2,000 merges, of which a word of one letter that ends with a full stop takes one after the other."""
+    ends = [".</w>", *(f"{'a' * n}.</w>" for n in range(1, 2001))]
+    pieces = ["<unk>", *LETTERS, *(f"{c}@@" for c in LETTERS), *(end[:-4] for end in ends)]
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    (folder / "v.json").write_text(json.dumps(vocabulary), "utf-8")
+    merges = "".join(f"a {end}\n" for end in ends[:-1])
+    (folder / "m.txt").write_text(f"#version: 0.2\n{merges}", "utf-8")
+    return transformers.CTRLTokenizer(str(folder / "v.json"), str(folder / "m.txt"))
+
+
+def test_a_tokenizer_that_takes_the_square_of_a_text_is_refused(tmp_path: Path) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "model"
+    raw.mkdir()
+    slow(raw).save_pretrained(folder)
+    sizes = _WIDE | {"vocab_size": 2100} | _NO_END
+    Case("BertForMaskedLM", "BertConfig", sizes).save(folder)
+    sentence = "its tokenizer takes .* s for 4,096 characters, 'a{20}', more than 0.25 s"
+    with pytest.raises(CheckpointError, match=sentence):
+        models.load(folder, device="cpu")
 
 
 def test_a_special_token_typed_in_a_text_is_plain_text(

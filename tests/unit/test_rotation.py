@@ -14,7 +14,7 @@ from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb 
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 import models
-from models.hub import probe
+from models.hub import positions
 from models.hub.describe import description
 from models.hub.families import rotary_paths
 from models.layers.rotation import Rotation
@@ -195,9 +195,9 @@ def test_a_module_that_a_run_does_not_bear_out_is_not_believed(how: str, tmp_pat
             )
 
     model.module.other = Other()
-    assert probe.rotary(model, ["model.rotary_emb"]) is not None
-    assert probe.rotary(model, ["other"]) is None
-    assert probe.rotary(model, ["nowhere"]) is None
+    assert positions.rotary(model, ["model.rotary_emb"]) is not None
+    assert positions.rotary(model, ["other"]) is None
+    assert positions.rotary(model, ["nowhere"]) is None
 
 
 def test_where_the_module_stands() -> None:

@@ -18,7 +18,7 @@ from viz_app.drawing.labels import (
     written_labels,
 )
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 
 
 @pytest.fixture(scope="module")

@@ -236,9 +236,9 @@ def test_drawing_nothing_changes_nothing(scope, trace):
 
 def test_an_edit_of_a_kind_that_the_model_has_not(scope):
     with pytest.raises(
-        ValueError, match="edits are for encoder_self, decoder_self, cross, not 'sideways'"
+        ValueError, match="edits are for encoder_self, decoder_self, cross, got 'sideways'"
     ):
-        scope.run("ab", "cba", edits=for_kinds(sideways=MaskChange(ready="causal")))
+        scope.run("ab", "cba", edits=for_kinds(sideways=MaskChange(preset="causal")))
 
 
 def test_several_pairs_in_one_batch_are_each_alone(scope):

@@ -310,7 +310,7 @@ def test_a_blocked_source_token_gets_no_weight():
         logits = model(
             source,
             target,
-            {"cross": masks.Mask([*plain["cross"].layers, masks.hand_drawn(allowed)])},
+            {"cross": masks.Mask([*plain["cross"].layers, masks.custom_layer(allowed)])},
         )
     site = recording.attention["decoder.alignment"]
     assert site.weights(0)[2:5, 3].abs().max() == 0

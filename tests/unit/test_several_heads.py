@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from drawn import letters
+from drawn import letters, on_screen
 
 from models.analysis.head_measures import MEASURES, measures
 from models.trace import Trace
@@ -124,15 +124,23 @@ def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     scope = letters("gpt")
     run = CurrentRun(scope, scope.run("abcab=d"))
     choices = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
-    drawn = payloads(run, choices)
+    drawn = on_screen(payloads(run, choices))
     assert set(drawn) == {"several", "checks"}
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title", *["passed", "value"] * 3]
     site = run.trace.attention[SITES[1]]
     site.out[0, 2, 3, 1] += 0.5  # of the second layer, whose last head is drawn
-    verdicts = [text for look, text in payloads(run, choices)["checks"]["rows"] if look == "failed"]
+    verdicts = [
+        text
+        for look, text in on_screen(payloads(run, choices))["checks"]["rows"]
+        if look == "failed"
+    ]
     assert verdicts == ["✗ weights · v is what the model used"]
     only_first = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
-    assert not [look for look, _ in payloads(run, only_first)["checks"]["rows"] if look == "failed"]
+    assert not [
+        look
+        for look, _ in on_screen(payloads(run, only_first))["checks"]["rows"]
+        if look == "failed"
+    ]
 
 
 @pytest.mark.parametrize(("longest", "times"), [(5, 1), (8, 2)])
@@ -148,8 +156,10 @@ def test_the_heads_of_a_long_text_are_measured_once(
     for heads in ((0, 5), (1, 3)):
         drawn = [
             unpack(
-                payloads(
-                    run, Choices("several", "rows", SITES[0], 0, None, None, 0, heads, "first")
+                on_screen(
+                    payloads(
+                        run, Choices("several", "rows", SITES[0], 0, None, None, 0, heads, "first")
+                    )
                 )["several"]
             )
             for run in texts

@@ -165,5 +165,5 @@ def test_an_alignment_cannot_be_exchanged(scope):
     model = random_seq2seq(vocab_size=scope.config.vocab_size)
     odd = type(scope).__new__(type(scope))
     odd.__dict__.update(scope.__dict__ | {"model": model})
-    with pytest.raises(ValueError, match="its similarity cannot be exchanged"):
+    with pytest.raises(ValueError, match="its similarity cannot be replaced"):
         odd.with_similarity("dot")

@@ -21,7 +21,7 @@ from models.analysis import checks, slices
 from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, DistanceTerm, Recording, record
-from models.trace.deferred import Product
+from models.trace.lazy import LazyLinear
 from viz_app.drawing import overview, pooling, sites
 
 N_QUERY, N_KEY = 7, 11
@@ -37,7 +37,9 @@ def site() -> AttentionSite:
     q, k, v = (torch.randn(1, N_HEADS, n, D_HEAD, generator=rng) for n in (N_QUERY, N_KEY, N_KEY))
     allowed = torch.rand(1, N_HEADS, N_QUERY, N_KEY, generator=rng) > 0.3
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    return replace(found, q=q, k=k, v=v, out=out, mask=Mask([MaskLayer("drawn", allowed)]))
+    return replace(
+        found, lazy_q=q, lazy_k=k, lazy_v=v, out=out, mask=Mask([MaskLayer("drawn", allowed)])
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_a_term_is_added_by_the_distance_of_key_and_query(site, n_query):
     """Row by row and cell by cell; fewer queries than keys stand at the end, behind a cache. Beyond the table its ends hold."""
     table = torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5)
     q = torch.randn(1, N_HEADS, n_query, D_HEAD)
-    plain = replace(site, q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
+    plain = replace(site, lazy_q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
     added = replace(
         plain, terms=(DistanceTerm("bias", table, -2), DistanceTerm("other", 100 * table, 0))
     )
@@ -136,7 +138,9 @@ def test_a_group_of_heads_reads_one_key_head(site):
         torch.randn(1, 2, N_KEY, D_HEAD),
     )
     out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    grouped = replace(site, q=q, k=k, v=v, out=out, mask=Mask(), similarity=Similarity())
+    grouped = replace(
+        site, lazy_q=q, lazy_k=k, lazy_v=v, out=out, mask=Mask(), similarity=Similarity()
+    )
     assert (grouped.n_heads, grouped.n_key) == (6, N_KEY)
     torch.testing.assert_close(grouped.head_out(), out[0], atol=1e-5, rtol=1e-4)
     for head in range(6):
@@ -148,13 +152,13 @@ def test_a_group_of_heads_reads_one_key_head(site):
 
 def test_a_projection_without_a_bias_is_multiplied_again():
     x, weight = torch.randn(2, N_QUERY, 13), torch.randn(N_HEADS * D_HEAD, 13)
-    product = Product(x, weight, None, N_HEADS)
+    product = LazyLinear(x, weight, None, N_HEADS)
     whole = (x @ weight.T).unflatten(-1, (N_HEADS, D_HEAD)).transpose(1, 2)
     assert product.shape == (2, N_HEADS, N_QUERY, D_HEAD)
     torch.testing.assert_close(product.read(), whole)
     torch.testing.assert_close(product.read_head(1, 2), whole[1, 2])
     torch.testing.assert_close(product.map_tensors(lambda t: t[:1] * 2).read(), 2 * whole[:1])
-    assert Product(x, weight, None).shape == (2, N_QUERY, N_HEADS * D_HEAD)
+    assert LazyLinear(x, weight, None).shape == (2, N_QUERY, N_HEADS * D_HEAD)
 
 
 def test_two_intermediates_of_one_name_are_an_error():
@@ -181,10 +185,10 @@ def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
-    whole = overview.pooled_codes([site, replace(site, q=-site.q)], k)
+    whole = overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)
     monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
     monkeypatch.setattr(pooling, "SLAB", 2 * N_KEY)
-    assert torch.equal(overview.pooled_codes([site, replace(site, q=-site.q)], k), whole)
+    assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k), whole)
 
 
 def test_the_sharpest_head_has_the_most_decided_rows():

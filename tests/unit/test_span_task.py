@@ -1,7 +1,6 @@
 """The task of answering questions: rows and labels, files of one's own, scores."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from small import random_bert, words_of
 
 import models
 from models.architectures.bert import BERTConfig
+from models.model_card import CARD
 from models.tasks import DataError, open_task
 from models.tasks.questions import SpanTask, answers, last_place, read_questions
 from models.training.objectives import LABELS, spans
@@ -109,7 +109,7 @@ def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeyp
         story.answer if i % 4 else "nowhere" for i, story in enumerate(told)
     ]  # every fourth wrong: all of one fact
     monkeypatch.setattr("models.tasks.questions.answers", lambda *given: right)
-    found = task.evaluate(random_bert(head="span"), 40)
+    found = task.evaluate(random_bert(head="span"), 40).measures
     assert found["answer exact match"] == 75
     assert (found["one-fact exact match"], found["two-fact exact match"]) == (50, 100)
     last = [last_place(story.context) == story.answer for story in told]
@@ -144,7 +144,7 @@ def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
     }
     assert task.licence == "not stated; that of own.tsv"
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=64)
-    assert list(task.evaluate(model)) == ["answer exact match"]
+    assert list(task.evaluate(model).measures) == ["answer exact match"]
     first = [next(task.batches(seed)) for seed in (1, 1, 2)]
     assert first[0] == first[1] != first[2]
 
@@ -230,7 +230,7 @@ def test_a_run_learns_and_is_recorded(tmp_path):
 
 
 def test_the_share_that_the_last_place_named_gets_right_is_counted_anew() -> None:
-    """By a regular expression over the held-out stories, in whole numbers; README and the record say the same two decimals."""
+    """By a regular expression over the held-out stories, in whole numbers; the model's card and its record say the same two decimals."""
     scope = models.load("bert-where", device="cpu")
     cases = SpanTask(tokenizer=scope.tokenizer).held_out()
     right = sum(
@@ -240,5 +240,5 @@ def test_the_share_that_the_last_place_named_gets_right_is_counted_anew() -> Non
     assert scope.training["scores"]["last place named exact match"] == pytest.approx(
         100 * right / len(cases)
     )
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    assert f"the last place named is right in {100 * right / len(cases):.2f} %" in readme
+    text = (scope.path / CARD).read_text("utf-8")
+    assert f"the last place named is right in {100 * right / len(cases):.2f} %" in text

@@ -15,13 +15,13 @@ from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.shown_attention import reading
+from viz_app.views.decoding.story import reading
 
 TEXT = "3 May 1999"
 SELF = "decoder.layers.1.self_attn"
 STEP = 125
-LOOKING_AHEAD = for_kinds(decoder_self=MaskChange(lifted=("look-ahead",)))
-FORBIDDEN = for_kinds(cross=MaskChange(forbidden=((1, 2), (2, 0))))
+LOOKING_AHEAD = for_kinds(decoder_self=MaskChange(removed_layers=("look-ahead",)))
+FORBIDDEN = for_kinds(cross=MaskChange(block=((1, 2), (2, 0))))
 
 open_model = partial(ModelRef.open, load=partial(models.load, device="cpu"))
 
@@ -76,7 +76,7 @@ def test_changes_compose_as_if_each_were_made_by_hand(
     weights = trace.attention[SELF].weights(), by_hand.attention[SELF].weights()
     torch.testing.assert_close(*weights, rtol=0, atol=1e-5)
     assert trace.streams["target"].ids == own.streams["target"].ids
-    changed = ref != ref.own or edits
+    changed = ref != ref.unchanged or edits
     assert torch.allclose(logits(trace), logits(own), atol=1e-5) == (not changed)
 
 

@@ -149,9 +149,9 @@ def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -
     assert len(without) > 1
     for name in without:
         task = describe(shipped_folder() / name).training["task"]
-        named = words.terms(task, name).aligned
+        named = words.terms(task).aligned
         assert named in states.explanation(
-            models.load(name, device="cpu").config, words.terms(task, name)
+            models.load(name, device="cpu").config, words.terms(task)
         )
         assert describe(shipped_folder() / named).training["task"] == task
         assert models.load(named, device="cpu").model.kinds

@@ -21,13 +21,11 @@ from models.percent import percent
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import NextToken
-from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, next_token, text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.reading import answering, check_row
+from viz_app.views.task.reading import Choices, answering, check_row
 
 TEXT = "abcab=d"
 CROSS, SELF, ENCODER = (
@@ -435,32 +433,39 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
 
 
 @pytest.mark.parametrize(
-    ("task", "checkpoint", "said"),
+    ("task", "languages", "said"),
     [
-        ("language", "gpt", "This model continues a text."),
-        ("translation", "eng-fra-rnn", "This model translates English into French."),
-        ("translation", "deu-eng", "This model translates German into English."),
-        ("translation", "mine", "This model translates a sentence."),
-        ("dates", "dates", "This model turns a date, however it is written, into ISO format."),
-        ("letters", "letters", "This model says of every token how probable it is as the next."),
+        ("language", ["en"], "This model continues a text."),
+        ("translation", ["en", "fr"], "This model translates English to French."),
+        ("translation", ["de", "en"], "This model translates German to English."),
+        ("translation", [], "This model translates text."),
+        ("dates", [], "This model writes a date in ISO format."),
+        ("letters", [], "This model says of every token how probable it is as the next."),
     ],
 )
-def test_what_a_model_is_for_follows_from_its_task(task: str, checkpoint: str, said: str) -> None:
-    terms = words.terms(task, checkpoint)
+def test_what_a_model_is_for_follows_from_its_task(
+    task: str, languages: list[str], said: str
+) -> None:
+    record = {"task": task, "languages": languages}
     open_text = output([[0.0, 1.0], [0.0, 1.0]], 1)
-    assert text.purpose(terms, open_text, {}) == said
+    assert text.purpose(open_text, record) == said
     assert (
-        text.purpose(terms, open_text, TRAINING)
+        text.purpose(open_text, record | TRAINING)
         == f"{said} Held-out perplexity 33.99 over 2,252 cases."
     )
-    assert text.purpose(terms, open_text, {"scores": "none"}) == said
+    assert text.purpose(open_text, record | {"scores": "none"}) == said
+
+
+def test_a_classifier_is_for_its_classes(gpt: Scope) -> None:
+    config = replace(gpt.config, head="classes", classes="negative,neutral,positive")
+    said = text.purpose(output([[0.0, 1.0]], 1), {"task": "classify"}, config)
+    assert said == "This model classifies text as negative, neutral or positive."
 
 
 def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
     closed = output([[0.0, 1.0]], 1)
     assert (
-        text.purpose(words.terms("letters"), closed, {})
-        == "This model reads one text and writes another."
+        text.purpose(closed, {"task": "letters"}) == "This model reads one text and writes another."
     )
 
 

@@ -25,11 +25,10 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.parameters import Order
 from viz_app.session.url_state import parameter_of
-from viz_app.views.task.choices import Choices
+from viz_app.views.task.controls import figure_text, read_order
 from viz_app.views.task.files import in_order_csv
 from viz_app.views.task.in_order import check_order, in_order
-from viz_app.views.task.reading import answering, answering_sites
-from viz_app.views.task.typed_order import figure_text, read_order
+from viz_app.views.task.reading import Choices, answering, answering_sites
 
 TEXT, ORDER = "badcgef", (4, 1, 6, 0, 5, 2, 3)
 SITE, HEAD = "encoder.layers.1.query_attn", 2

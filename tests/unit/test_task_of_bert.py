@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drawn import on_screen
 from small import random_bert, words_of
 
 from models.checkpoint import Checkpoint
@@ -25,8 +26,8 @@ from viz_app.session.cache import runs
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.payloads import has_picture, payloads
+from viz_app.views.task.presentations import has_picture, payloads
+from viz_app.views.task.reading import Choices
 from viz_app.words import percent
 
 FIRST, SECOND = "Mary went to the garden.", "John took the milk."
@@ -56,7 +57,7 @@ def run_of(head: str, *asked: Any, **sizes: Any) -> CurrentRun:
 
 
 def pictures(run: CurrentRun, choices: Choices = CHOICES) -> dict[str, Any]:
-    drawn = payloads(run, choices)
+    drawn = on_screen(payloads(run, choices))
     return {key: unpack(data) if isinstance(data, bytes) else data for key, data in drawn.items()}
 
 
@@ -172,10 +173,7 @@ def test_without_a_mask_nothing_is_guessed_and_it_says_how_to_begin() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
     header, arrays = drawn["guesses"]
     assert (header["masks"], len(arrays["p"])) == ([], 0)
-    assert (
-        header["note"]
-        == "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
-    )
+    assert header["note"] == "Nothing is hidden. Click a token, or type [MASK] in the text above."
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title"]
 
 
@@ -271,7 +269,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
 
 def test_one_text_alone_waits_for_a_second() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
-    said = "One text alone. Type a second one on the left: the model says whether it follows the first."
+    said = "One text alone. Type a second one above: the model says whether it follows the first."
     assert drawn["pair"][0]["waiting"] == said
     assert drawn["pair"][0]["title"] == "Does the second text follow the first?"
     assert "pair" not in pictures(run_of("span", QUESTION, CONTEXT))
@@ -388,7 +386,7 @@ def test_the_best_end_before_the_best_start_is_no_span() -> None:
     )
     assert [(one.start, one.end) for one in span.candidates(backwards)] == [(1, 1), (2, 2), (1, 2)]
     assert span.check_best(backwards).passed
-    assert span.places(backwards) == range(1, 3)
+    assert span.answer_positions(backwards) == range(1, 3)
 
 
 def test_the_table_of_spans_is_sorted_and_says_nats() -> None:

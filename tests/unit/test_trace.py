@@ -190,7 +190,7 @@ def test_a_query_with_nothing_allowed_reads_nothing_and_nothing_becomes_nan(tiny
         logits = tiny(
             source,
             target,
-            {**plain, "cross": Mask([*plain["cross"].layers, masks.hand_drawn(drawn)])},
+            {**plain, "cross": Mask([*plain["cross"].layers, masks.custom_layer(drawn)])},
         )
     site = recording.attention["decoder.layers.1.cross_attn"]
     assert logits.isfinite().all()
@@ -223,7 +223,7 @@ def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeyp
     for name, site in recording.attention.items():
         again = lazy.attention[name]
         for part in ("q", "k", "v"):
-            assert not isinstance(again.deferred(part), torch.Tensor)
+            assert not isinstance(getattr(again, f"lazy_{part}"), torch.Tensor)
             torch.testing.assert_close(getattr(again, part), getattr(site, part))
         for head in (None, 2):
             torch.testing.assert_close(again.weights(head, 1), site.weights(head, 1))
@@ -253,7 +253,7 @@ def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
 def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
     """What a feed-forward makes: neither its d_ff numbers nor it itself are kept, and both move with their cause."""
     made, inner = (
-        recording.activations[f"decoder.layers.1.ff.{name}"].deferred
+        recording.activations[f"decoder.layers.1.ff.{name}"].lazy_value
         for name in ("ff_out", "ff_post")
     )
     assert made.x is inner

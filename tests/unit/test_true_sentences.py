@@ -16,14 +16,12 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken
 from viz_app import words
 from viz_app.drawing.labels import labels
+from viz_app.input_bar.examples import suited
 from viz_app.session.current_run import CurrentRun
-from viz_app.sidebar.examples import suited
 from viz_app.views.decoding.text import does_not_write
 from viz_app.views.inside.text import missing
-from viz_app.views.positions.distance_payloads import Choices, DistanceView
-from viz_app.views.positions.rotation_text import distances
-from viz_app.views.task.explanation import no_picture
-from viz_app.views.task.presentations import presentation
+from viz_app.views.positions.distance import Choices, DistanceView, explanation
+from viz_app.views.task.presentations import no_picture, presentation
 
 TERMS = words.terms("")
 HUB = [
@@ -133,7 +131,7 @@ def test_the_look_ahead_mask_hides_keys_only_where_there_are_some(runs: Runs, na
     for site in sites(run.trace):
         if site.has_causes and site.query_stream == site.key_stream:
             view = DistanceView(run, Choices(site.name, 0))
-            said = str(distances(view.all_pairs, False, view.hidden))
+            said = str(explanation(view.all_pairs, False, view.hidden))
             later = view.all_pairs.distance < 0
             if "look-ahead mask hides those" in said:
                 assert not later.any()
@@ -147,7 +145,7 @@ def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
     n = len(trace.streams["text"].ids)
     for site in sites(trace):
         view = DistanceView(CurrentRun(scope, trace), Choices(site.name, 0))
-        assert "look-ahead" not in str(distances(view.all_pairs, False, view.hidden))
+        assert "look-ahead" not in str(explanation(view.all_pairs, False, view.hidden))
         if site.role == "query":
             assert int((site.weights(0).sum(-1) == 0).sum()) >= 1
             assert "the one row that may read nothing" in words.how_to_read(site)

@@ -10,10 +10,10 @@ from models.analysis.fixed_vector import vector_changes
 from models.decoding import greedy
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
+from viz_app.input_bar.examples import _EXAMPLES, references
 from viz_app.session.cache import rewritten
-from viz_app.sidebar.examples import _EXAMPLES, references
-from viz_app.views.from_rnn import versions_text as say
-from viz_app.views.from_rnn.pair_maps import cross
+from viz_app.views.from_rnn import three
+from viz_app.views.from_rnn.pair import cross
 from viz_app.views.from_rnn.three import attends_without_recurrence, other_tokens
 from viz_app.views.from_rnn.versions import Bottleneck, Version, mark, nearest, versions
 
@@ -90,7 +90,7 @@ def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> Non
     )
     changed = sum(text != original for text in texts)
     assert rewritten(scope, tuple(source), 1, others) == (changed, len(tokens))
-    said = say.found([0.5, 0.001, 0.4], (changed, len(tokens)))
+    said = three.loss([0.5, 0.001, 0.4], (changed, len(tokens)))
     assert f"**{changed} of {len(tokens)}** trials" in said
     assert "token 2 of 3 least: by 0.1 %" in said
 
@@ -170,15 +170,15 @@ def test_the_model_without_recurrence_is_named_by_its_own_parts(
 ) -> None:
     scope = models.load(name, device="cpu")
     assert attends_without_recurrence(scope)
-    assert say.attention_title(scope.model) == title
+    assert three.attention_title(scope.model) == title
     sites = cross(scope.run("5 May 1999"))
-    assert say.why(True, sites[0].n_heads, len(sites)).endswith(where)
+    assert three.why(True, sites[0].n_heads, len(sites)).endswith(where)
 
 
 def test_only_models_that_are_there_are_spoken_of() -> None:
-    assert "second" not in say.why(False, 4, 1)
-    assert "third" not in say.why(True, 0, 0)
-    assert say.why(False, 0, 0).endswith("(see the check).")
+    assert "second" not in three.why(False, 4, 1)
+    assert "third" not in three.why(True, 0, 0)
+    assert three.why(False, 0, 0).endswith("(see the check).")
 
 
 @pytest.mark.parametrize("name", ["dates-rnn", "dates-bahdanau"])

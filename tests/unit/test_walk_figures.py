@@ -23,7 +23,7 @@ from viz_app.views.inside import scaling
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.scene import Stage
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 OWN, CROSS, ALIGNMENT = (
     "decoder.layers.0.self_attn",
     "decoder.layers.1.cross_attn",
@@ -322,7 +322,7 @@ def test_heads_without_a_stream_say_nothing_of_one() -> None:
     assert "it is added to" not in inside_cell.stages(trace, at, TERMS)[-1].sentence
     header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     assert not {"residual", "along_residual"} & set(arrays)
-    assert set(header["headScales"]) == {"head_out", "added"}
+    assert set(header["headScales"]) == {"head_out", "added", "length"}
     assert "own vector" not in header["sentence"]
 
 

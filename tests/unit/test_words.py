@@ -12,7 +12,7 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.text import token_names
 
-TERMS = words.terms("translation", "eng-fra")
+TERMS = words.terms("translation", ("en", "fr"))
 ENCODER, DECODER, CROSS = (
     "encoder.layers.0.self_attn",
     "decoder.layers.1.self_attn",
@@ -170,7 +170,7 @@ def test_terms_of_each_task() -> None:
     assert (TERMS.source, TERMS.of("source").token) == (ENGLISH, "English token")
     assert (TERMS.target, TERMS.of("target").token) == (FRENCH, "French token")
     assert TERMS.labels == {"source": "English sentence", "target": "French sentence"}
-    dates = words.terms("dates", "eng-fra")
+    dates = words.terms("dates", ("en", "fr"))
     assert (dates.of("source").text, dates.of("source").token) == (
         "the date as written",
         "character of the written date",
@@ -184,7 +184,7 @@ def test_terms_of_each_task() -> None:
         "ISO date",
         "dates-bahdanau",
     )
-    plain = words.terms("translation", "eng")
+    plain = words.terms("translation", ("en",))
     assert (plain.source, plain.of("source").token) == ("the source sentence", "source token")
     assert (plain.target, plain.of("target").token) == (
         "the translation so far",
@@ -195,7 +195,7 @@ def test_terms_of_each_task() -> None:
         "Translation",
         "eng-fra-bahdanau",
     )
-    language = words.terms("language", "gpt")
+    language = words.terms("language")
     assert (language.of("text").text, language.of("text").token) == ("the text", "token")
     assert (language.label("text"), language.label("continuation")) == ("Text", "What follows")
     assert (plain.of("text").text, plain.of("text").token, plain.label("text")) == (
@@ -205,11 +205,13 @@ def test_terms_of_each_task() -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "source", "target"), [
-    ("fra-eng", "French", "English"), ("deu-spa", "German", "Spanish"), ("ita-cmn-2", "Italian", "Chinese"),
+@pytest.mark.parametrize(("codes", "source", "target"), [
+    ("fr en", "French", "English"), ("de es", "German", "Spanish"), ("it xyz", "Italian", "xyz"),
 ])  # fmt: skip
-def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target: str) -> None:
-    terms = words.terms("translation", name)
+def test_languages_are_named_in_the_order_of_the_record(
+    codes: str, source: str, target: str
+) -> None:
+    terms = words.terms("translation", codes.split())
     assert (terms.source, terms.target) == (f"the {source} sentence", f"the {target} so far")
     assert (terms.of("source").token, terms.of("target").token) == (
         f"{source} token",
@@ -244,15 +246,16 @@ def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str
     assert words.score(metric, value) == said
 
 
-@pytest.mark.parametrize("name", ["xyz-eng", "eng-xyz", "", "eng"])
-def test_one_language_alone_is_not_spoken_of(name: str) -> None:
-    assert words.terms("translation", name) == words.terms("translation")
+@pytest.mark.parametrize("languages", [["en"], [], ["en", "fr", "de"]])
+def test_languages_are_named_only_if_there_are_two(languages: list[str]) -> None:
+    assert words.terms("translation", languages) == words.terms("translation")
 
 
 def test_where_a_model_was_trained_is_said_once() -> None:
-    assert "Trained for 4,000 steps on pairs.tsv." in words.training_summary(
-        {"step": 4000, "data": {"file": "pairs.tsv"}}
-    )
+    data = {"file": "pairs.tsv", "documents": {"train": 4321}}
+    said = words.training_summary({"step": 4000, "data": data})
+    assert "Trained for 4,000 steps on 4,321 documents." in said
+    assert "pairs.tsv" not in said
     assert "Trained for 7 steps." in words.training_summary({"step": 7, "data": {}})
 
 

@@ -146,8 +146,8 @@ def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
     last = f"encoder.layers.{N_LAYERS - 1}"
     for name, sees in {"resid_post": rank >= rank[changed], "query_resid_post": later}.items():
         moved = (
-            first.activations[f"{last}.{name}"].deferred
-            != second.activations[f"{last}.{name}"].deferred
+            first.activations[f"{last}.{name}"].lazy_value
+            != second.activations[f"{last}.{name}"].lazy_value
         )
         assert torch.equal(moved.any(-1)[0], sees)
 
@@ -177,7 +177,7 @@ def test_scores_are_the_sum_of_three_terms():
         model.encoder.layers[1].content_attn,
     )
     x, h = (
-        recording.activations[f"encoder.layers.1.{mark}resid_pre"].deferred[0].double()
+        recording.activations[f"encoder.layers.1.{mark}resid_pre"].lazy_value[0].double()
         for mark in ("query_", "")
     )
     d, half = D_HEAD + 1, D_MODEL // 2

@@ -16,7 +16,7 @@ from viz_app.drawing import overview, pooling
 from viz_app.drawing.export import head_svg
 from viz_app.drawing.head import head
 from viz_app.drawing.payload import unpack
-from viz_app.views.masks.part import Part
+from viz_app.views.masks.painter import Part
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"
@@ -33,7 +33,7 @@ def site() -> AttentionSite:
     forbidden[..., 10:15, 10:15] = True
     forbidden[..., 3] = True
     layers = [*found.mask.layers, MaskLayer(DRAWN, ~forbidden)]
-    sharp = replace(found, q=1e6 * found.q, mask=Mask(layers))
+    sharp = replace(found, lazy_q=1e6 * found.q, mask=Mask(layers))
     allowed, weights = sharp.allowed(), sharp.weights(HEAD)
     assert ((weights == 0) & allowed).sum() > 99
     return sharp

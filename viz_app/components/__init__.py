@@ -1,7 +1,8 @@
-"""Browser parts, each a folder with its JavaScript, CSS and HTML: one payload in, small events out.
+"""Browser components, each a folder of JavaScript, CSS and HTML: payloads in, small events out.
 
-A component has no sandbox, so text of the user is only ever set with textContent or drawn on a canvas, never as HTML. Streamlit
-is not imported here, so a notebook can use the parts as well; mounting.py puts one on a page of the app.
+A component has no sandbox, so user text is only set with textContent or drawn on a canvas, never as
+HTML. Streamlit is not imported here, so that notebooks can use the components as well; mounting.py
+mounts one on a page of the app.
 """
 
 import json
@@ -20,8 +21,11 @@ EXPORT = "\nexport default show;"  # of components/common/live.js: what Streamli
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a browser part: the trigger that carries it, the field it is recognised by (any message if empty), and how a
-    message becomes the arguments of the handler."""
+    """An event of a browser component.
+
+    `trigger` carries it, `field` is the key it is recognised by (any message if empty), and
+    `arguments` converts a message to the handler's arguments.
+    """
 
     trigger: str
     arguments: Callable[[Any], tuple[Any, ...]]
@@ -34,10 +38,11 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A browser part: its folder, its scripts in order, the style sheets it borrows, and its events by handler name.
+    """A browser component: its folder, its scripts in order, borrowed style sheets, and its events.
 
-    One of the scripts defines the function `mount`, which is called with the data to show. Scripts and styles are relative to
-    the folder; `common` is the stem of the shared scripts that go before them.
+    One of the scripts defines the function `mount`, which is called with the data to show. Scripts
+    and styles are relative to the folder; `common` is a glob pattern for the shared scripts that go
+    before them.
     """
 
     name: str
@@ -48,7 +53,7 @@ class Component:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """The html, css and js, sent inline so that the part works from a source tree and from any install."""
+        """The html, css and js, sent inline so that the component works from any installation."""
         shared = sorted((_HERE / "common").glob(f"{self.common}.js"))
         scripts = [_HERE / self.name / script for script in self.scripts]
         sheets = [_HERE / self.name / style for style in (*self.styles, f"{self.name}.css")]
@@ -64,10 +69,12 @@ def _joined(paths: list[Path]) -> str:
 
 
 def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:
-    """Return the data of the component with this key, stamped with the key and its edition (viz_app/session/live.py): appended
-    to a packed payload, as fields of an object."""
+    """Return a component's data with its key and edition appended (viz_app/session/live.py).
+
+    For an object they are added as fields, for a packed payload as a suffix.
+    """
     if isinstance(data, dict):
-        said = json.loads(show_directions(json.dumps(data, ensure_ascii=False)))
-        return {**said, "key": key, "edition": edition}
+        content = json.loads(show_directions(json.dumps(data, ensure_ascii=False)))
+        return {**content, "key": key, "edition": edition}
     name = key.encode()
     return data + name + struct.pack("<III", len(name), *edition)

@@ -1,4 +1,4 @@
-"""Every browser part: its scripts, the styles it borrows, and its events. Adding a part is a folder and one entry here."""
+"""All browser components. To add one, create its folder and an entry here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ STEPPER_STYLE, READING_STYLE = "../stepper/parts.css", "../answers/reading.css"
 
 
 def _whole(*names: str) -> Arguments:
-    """Arguments from the whole numbers under these names."""
+    """Return a converter to the integers under these names."""
     return lambda message: tuple(int(message[name]) for name in names)
 
 
@@ -22,7 +22,7 @@ def _text(name: str) -> Arguments:
 
 
 def _several(name: str) -> Arguments:
-    """One argument: the list of whole numbers under this name."""
+    """Return a converter to one argument: the list of integers under this name."""
     return lambda message: ([int(value) for value in message[name]],)
 
 
@@ -31,12 +31,12 @@ def _flag(value: object) -> tuple[bool]:
 
 
 def _tile(message: dict) -> tuple[tuple[int, int] | None]:
-    """The (query, key) around which a long text is shown, None for the whole text."""
+    """Convert to the (query, key) at the centre of a long text's part; None for the whole text."""
     return ((int(message["query"]), int(message["key"])) if "query" in message else None,)
 
 
 def _cells(message: dict) -> tuple[str, list[tuple[int, int, int]]]:
-    """The kind of attention and all its painted cells: (query, key, 0 = blocked or 1 = allowed)."""
+    """Convert to a kind of attention and its painted cells: (query, key, 0 = blocked, 1 = allowed)."""
     cells = [(int(query), int(key), int(allowed)) for query, key, allowed in message["cells"]]
     return str(message["kind"]), cells
 
@@ -46,12 +46,22 @@ PICKED = {"on_choose": Event("pick", _whole("query", "key"))}
 # Lines of text from users, files and models, set as text and never as HTML.
 PLAIN = Component("plain", ("plain.js",), common="live")
 
-# Invisible: listens to the text boxes, asks for new pictures at every key, writes the address (viz_app/session/live.py).
+# Invisible: listens to the text boxes, requests pictures at every keystroke, writes the URL (viz_app/session/live.py).
 LIVE = Component("live", ("boxes.js", "live.js"))
 
-# The buttons at the right of the navigation, and what the field's words mean.
+# The choice of a model: a search box and the models in groups; `on_pick(name or path)`.
+PICKER = Component("picker", ("picker.js",), events={"on_pick": Event("pick", _text("name"))})
+
+# The progress of a model that is being opened; `on_ready()` when it has ended.
+OPENING = Component(
+    "opening", ("opening.js",), events={"on_ready": Event("ready", lambda _: ())}, common="live"
+)
+
+# The buttons at the right of the navigation, the glossary's tooltips, and the link past the controls.
 TOOLS = Component(
-    "tools", ("link.js", "glossary.js", "tools.js"), events={"on_present": Event("present", _flag)}
+    "tools",
+    ("link.js", "glossary.js", "skip.js", "tools.js"),
+    events={"on_present": Event("present", _flag), "on_pin": Event("pin", _flag)},
 )
 
 # All heads at a glance; `on_pick(site, head)`, `on_join(whether sub-words are merged)`.
@@ -75,7 +85,7 @@ HEAD = Component(
     },
 )
 
-# The states of a recurrence: a row a token, a column a dimension; framed, the part that is passed on.
+# The states of an RNN: a row for each token, a column for each dimension; the part passed on is framed.
 STATES = Component("states", (SIGNED, "states.js"))
 
 # Play and pause beside a slider over training steps; `on_step(step)`.

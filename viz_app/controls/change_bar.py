@@ -11,37 +11,35 @@ from viz_app import checkpoints, ui, words
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache, run_changes
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, unchanged
 
 
 def changed_run(
-    session: LiveSession, own: CurrentRun, *, is_changed: bool = True, named: Collection[str] = ()
+    session: LiveSession,
+    original: CurrentRun,
+    *,
+    is_changed: bool = True,
+    named: Collection[str] = (),
 ) -> CurrentRun:
-    """Name the session's changes, except those that the page itself shows as `named`, and return the run with them: the unchanged
-    run on a page that is not `is_changed`, and if a change cannot be made."""
+    """Show the session's changes and return the run with them.
+
+    Changes in `named` are shown by the page itself. The result is the unchanged run if the page is
+    not `is_changed`, or if a change cannot be made.
+    """
     if not is_changed:
-        session.change = _unchanged
-        return own
-    spec = run_changes.chosen(own)
-    change = partial(_change, spec)
+        session.change = unchanged
+        return original
+    spec = run_changes.chosen(original)
+    change = partial(cache.with_changes_of, spec)
     try:
-        run = change(own)
+        run = change(original)
     except CheckpointError as error:
-        ui.note(st.empty(), checkpoints.error_message(error), bad=True, key="changes")
-        session.change = _unchanged
-        return own
+        ui.note(st.container(), checkpoints.error_message(error), bad=True, key="changes")
+        session.change = unchanged
+        return original
     session.change = change
     _name_changes(run, spec, named)
     return run
-
-
-def _change(spec: RunSpec, own: CurrentRun) -> CurrentRun:
-    """Make the same changes about another run of the same model."""
-    return cache.changed_run(own, RunSpec(spec.model, own.spec.fields, spec.edits, spec.forced))
-
-
-def _unchanged(own: CurrentRun) -> CurrentRun:
-    return own
 
 
 def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The choice of another similarity than the model's own."""
+"""The choice of a similarity other than the model's own."""
 
 import streamlit as st
 
@@ -16,16 +16,16 @@ _KEY = "similarity-choice"
 
 
 def choose_similarity(run: CurrentRun) -> None:
-    """Draw the choice; an RNN has none."""
-    own = run.unchanged.scope.model.similarity
-    if not own:
+    """Draw the choice, except for an RNN, which has none."""
+    own_name = run.unchanged.scope.model.similarity
+    if not own_name:
         return
     name = run.spec.model.similarity
-    st.session_state[_KEY] = name or own
+    st.session_state[_KEY] = name or own_name
 
     def keep() -> None:
         name = st.session_state[_KEY]
-        url_state.keep(SIMILARITY, None if name == own else name)
+        url_state.keep(SIMILARITY, None if name == own_name else name)
 
     st.selectbox(
         "Similarity",
@@ -34,7 +34,7 @@ def choose_similarity(run: CurrentRun) -> None:
         on_change=keep,
         width=_WIDTH,
         format_func=lambda name: (
-            f"{name} (own)" if name == own else f"{name}: {SIMILARITIES[name].formula}"
+            f"{name} (own)" if name == own_name else f"{name}: {SIMILARITIES[name].formula}"
         ),
         help="How query and key are compared. Under any other than the model's own, the weights are used in a way they were not "
         "trained for; what that similarity has to learn besides (t, M, or W, U and v) starts as in a new model.",

@@ -1,4 +1,4 @@
-"""The effect of another similarity on the run shown, in words."""
+"""Sentences on the effect of an exchanged similarity."""
 
 from models.analysis.slices import row_slices
 from models.trace import AttentionSite, Trace
@@ -13,7 +13,10 @@ NOTE = "note swapped"
 
 
 def note(run: CurrentRun, site: str, head: int) -> Pictures:
-    """Return the note on how the exchanged similarity changes this head and the output; nothing if it is the model's own."""
+    """Return the note on how the exchanged similarity changes this head and the output.
+
+    Empty if the similarity is the model's own.
+    """
     name = run.spec.model.similarity
     if not name:
         return {}
@@ -24,7 +27,7 @@ def note(run: CurrentRun, site: str, head: int) -> Pictures:
 
 
 def trained(run: CurrentRun) -> str:
-    """Return how the weights were trained and what was measured of them as they are used here."""
+    """Return how the weights were trained, and their scores if they apply to this similarity."""
     record, name = run.scope.training, run.spec.model.similarity
     if not name:
         return words.training_summary(record)
@@ -32,10 +35,10 @@ def trained(run: CurrentRun) -> str:
 
 
 def swapped(
-    own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str
+    original: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str
 ) -> str:
-    """How far this head's weights have moved, and how many next tokens the model would still say."""
-    before = own.attention[site.name]
+    """Describe how much of a head's attention moved, and how many next tokens are unchanged."""
+    before = original.attention[site.name]
     moved = sum(
         float((before.weights(head, rows=rows) - site.weights(head, rows=rows)).abs().sum())
         for rows in row_slices(site)
@@ -43,14 +46,14 @@ def swapped(
     apart = moved / site.n_query / 2
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
+        f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: {other.output or '(nothing)'}"
     )
 
 
-def _answers(own: Trace, other: Trace) -> str:
-    """How much of the answer is as before."""
-    first, second = first_output(own), first_output(other)
+def _answers(original: Trace, other: Trace) -> str:
+    """Describe how much of the answer is unchanged."""
+    first, second = first_output(original), first_output(other)
     if not isinstance(first, NextToken):
-        return f"The answer {'is as before' if own.output == other.output else 'is now'}"
+        return f"The answer {'is as before' if original.output == other.output else 'is now'}"
     same = sum(a == b for a, b in zip(first.predicted, second.predicted, strict=True))
     return f"Given the same text, {same} of {len(first.predicted)} next tokens are as before"

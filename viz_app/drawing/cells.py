@@ -1,5 +1,7 @@
-"""The cells that are drawn of one head: one a weight; of a long text one a block of weights, which has the largest of them, or one
-a weight of a part."""
+"""The cells drawn for one head: single weights, or for a long text blocks or an exact part.
+
+A block is drawn as the largest of its weights.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +15,20 @@ from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits
 
 LARGEST_WHOLE = 512  # tokens a side of a picture that has a cell for every weight
-LARGEST_POOLED = 256  # blocks a side of one that has a cell for a block
+LARGEST_POOLED = 256  # blocks a side of a picture that has a cell for every block
 TILE = 64  # tokens a side of an exact part
 
-Tile = (
-    tuple[int, int] | None
-)  # a query and a key in the middle of an exact part; None for the whole text
+Tile = tuple[int, int] | None  # (query, key) at the centre of an exact part; None: the whole text
 
 
 @dataclass(frozen=True)
 class Cells:
-    """`weights`, (query, key), and what blocks them (`blocked_bits`), with a label a row and a column. A cell has the largest of
-    `block` × `block` weights, and is blocked where all of them are; `first` is the query and the key where the picture begins.
-    `largest` is of each row the largest of all its weights, where not all of them are there."""
+    """A drawn matrix: `weights` (query, key), the masks that block them, and the axis labels.
+
+    `blocked` is coded as in `blocked_bits`. A cell shows the largest of `block` × `block` weights
+    and is blocked where all of them are. `first` is the (query, key) of the top left cell.
+    `largest` holds the largest weight of each whole row, for a part that does not show whole rows.
+    """
 
     queries: list[Label]
     keys: list[Label]
@@ -36,26 +39,28 @@ class Cells:
     largest: np.ndarray | None = None
 
     def columns(self, keys: Sequence[int]) -> list[int]:
-        """Those of the columns that are one of these keys, and nothing else."""
-        places = [key - self.first[1] for key in keys] if self.block == 1 else []
-        return [place for place in places if 0 <= place < self.weights.shape[1]]
+        """Return the columns that show exactly one of these keys; empty for a picture of blocks."""
+        columns = [key - self.first[1] for key in keys] if self.block == 1 else []
+        return [column for column in columns if 0 <= column < self.weights.shape[1]]
 
 
 def is_long(site: AttentionSite) -> bool:
-    """Return True if its weights have more rows or columns than a picture has room for."""
+    """Return True if the site has more rows or columns than a picture with a cell for every weight."""
     return block_of(site.n_query, site.n_key) > 1
 
 
 def block_of(n_query: int, n_key: int) -> int:
-    """How many tokens a side of a block has in a picture of these; 1 where there is room for every weight."""
+    """Return the side of a block in tokens; 1 where every weight has a cell of its own."""
     return block_side(n_query, n_key, LARGEST_POOLED) if max(n_query, n_key) > LARGEST_WHOLE else 1
 
 
 def cells(
     trace: Trace, site: AttentionSite, head: int, tile: Tile = None, hidden: Sequence[int] = ()
 ) -> Cells:
-    """What is drawn of a head, a part of a long text round `tile` or all of it; the keys that are `hidden` count for no largest
-    weight."""
+    """Return the cells of a head: the whole text, or the exact part of a long text around `tile`.
+
+    The weights of `hidden` keys do not count towards any largest weight.
+    """
     if not is_long(site):
         return _exact(trace, site, head, slice(0, site.n_query), slice(0, site.n_key))
     if tile is None:
@@ -97,20 +102,20 @@ def _blocks(trace: Trace, site: AttentionSite, head: int, hidden: Sequence[int])
 
 
 def around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slice]:
-    """The queries and the keys of the part with this query and key in the middle; of a short text all."""
+    """Return the queries and the keys of the part around (query, key); of a short text all."""
     if not is_long(site):
         return slice(0, site.n_query), slice(0, site.n_key)
     return _around(tile[0], site.n_query), _around(tile[1], site.n_key)
 
 
-def _around(place: int, n: int) -> slice:
-    """TILE tokens with this place in the middle, as far as there are so many on both sides of it."""
-    start = max(0, min(place - TILE // 2, n - TILE))
+def _around(position: int, n: int) -> slice:
+    """Return up to TILE tokens around a position, shifted where the text begins or ends."""
+    start = max(0, min(position - TILE // 2, n - TILE))
     return slice(start, min(n, start + TILE))
 
 
 def in_blocks(row: Sequence[Label], k: int) -> list[Label]:
-    """A label for every k tokens: their places from 0, on hover the first and the last."""
+    """Return a label for every k tokens: the range of positions from 0, with the tokens on hover."""
     if k == 1:
         return list(row)
     ends = ((first, min(first + k, len(row)) - 1) for first in range(0, len(row), k))
@@ -121,5 +126,8 @@ def in_blocks(row: Sequence[Label], k: int) -> list[Label]:
 
 
 def strengths(drawn: Cells, scale: Scale, sinks: Sequence[int]) -> np.ndarray:
-    """(query, key), 0 … 1: how strongly each cell is drawn; `sinks` are the keys that a scale may leave out."""
+    """Return (query, key) values in 0 … 1: the colour strength of each cell.
+
+    `sinks` are the keys that a scale may leave out.
+    """
     return scale.strengths(drawn.weights, drawn.columns(sinks), drawn.largest)

@@ -1,4 +1,4 @@
-"""What charts of several pages share: titles in words, a style for each line, and plotly's layout in the page's colours."""
+"""Shared parts of charts: titles, line styles, and a plotly layout in the page's colours."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,11 @@ LINES = [
     "#8C6BB1",
     "#999933",
 ]  # as HEAD_COLOURS
-# a line's dashes and gaps in px, in the order of LINES: told apart without colours
+# dashes and gaps in px, in the order of LINES, so that lines differ without their colours too
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
 NOTHING: Mapping = MappingProxyType({})
-NOTE_LINE, NOTE_GAP = (
-    16,
-    14,
-)  # px: of a note's lines, and between them and the words of the lower axis
+NOTE_LINE, NOTE_GAP = 16, 14  # px: height of a note's line, and its distance from the x axis title
 GRID = "rgba(128, 136, 153, 0.25)"
 LEGEND = {
     "orientation": "h",
@@ -39,13 +36,13 @@ LEGEND = {
 }  # in a margin under the picture
 
 
-TITLE, TITLE_SIZE = 44, 14  # letters in a line of a title, and px of each
-SMALL, LARGE = 16, 18  # px of letters in a presentation
+TITLE, TITLE_SIZE = 44, 14  # characters in a line of a title, and its font size in px
+SMALL, LARGE = 16, 18  # font sizes of a presentation in px
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
 def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
-    """The chart with a title in words, broken into lines, and a fixed height."""
+    """Return the chart with a wrapped title and a fixed height."""
     title = alt.TitleParams(
         textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10
     )
@@ -65,26 +62,29 @@ def framed(
     note: str = "",
     **layout: object,
 ) -> go.Figure:
-    """The traces with a title in words, rows counted downwards, the page's colours, and no other decoration.
+    """Return a figure of the traces with a title, the y axis downwards and the page's colours.
 
-    `x` and `y` say more about the axes, `layout` about the whole, `note`, under the lower axis, whose numbers these are: so it
-    is in the file that the picture's camera saves. All in one call and without plotly's template: each later
-    change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
+    `x`, `y` and `layout` add to the settings of the axes and of the layout. `note` is printed below
+    the x axis, so that a saved image names the run it shows.
+
+    The figure is built in one call and without plotly's template: plotly validates the whole figure
+    at each later change and copies the template into every figure, and both take longer than
+    drawing.
+    """
     lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
-    under = NOTE_LINE * len(notes) + NOTE_GAP if notes else 0
-    room = 20 * max(
-        len(lines), 2 if wrap < 50 else 1
-    )  # narrow pictures stand side by side: two lines for each
+    note_height = NOTE_LINE * len(notes) + NOTE_GAP if notes else 0
+    # narrow pictures are shown side by side: reserve two lines for each
+    title_height = 20 * max(len(lines), 2 if wrap < 50 else 1)
     sides = {"showgrid": False, "zeroline": False, "automargin": True}
-    margins = {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin}
+    margins = {"l": 55, "r": 10, "t": 14 + title_height, "b": 45, **margin}
     return go.Figure(
         {
             "data": list(traces),
             "layout": {
                 "template": {},
-                "title": _title(lines, height + under),
-                "height": height + under,
-                "margin": {**margins, "b": margins["b"] + under},
+                "title": _title(lines, height + note_height),
+                "height": height + note_height,
+                "margin": {**margins, "b": margins["b"] + note_height},
                 "annotations": [_note(notes, look, margins["l"])] if notes else [],
                 "showlegend": False,
                 **_colours(look),
@@ -97,7 +97,7 @@ def framed(
 
 
 def _colours(look: Look) -> dict[str, object]:
-    """A figure on the page's own ground, its letters in the page's colours."""
+    """Return the layout's colours: text as on the page, a transparent background."""
     return {
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": look.text, "family": FONT},
         "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
@@ -106,7 +106,7 @@ def _colours(look: Look) -> dict[str, object]:
 
 
 def _title(lines: Sequence[str], height: int) -> dict[str, object]:
-    """A figure's title, its first line at the upper edge."""
+    """Return the layout of a title that grows downwards from the upper edge."""
     return {
         "text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container",
         "x": 0, "xanchor": "left", "y": 1 - 21 / height, "yanchor": "bottom", "pad": {"l": 2},
@@ -114,7 +114,7 @@ def _title(lines: Sequence[str], height: int) -> dict[str, object]:
 
 
 def larger(chart: Chart) -> Chart:
-    """The chart for a presentation: all that is written in it in larger letters."""
+    """Return the chart with larger text, for a presentation."""
     if isinstance(chart, go.Figure):
         margin, notes = chart.layout.margin, chart.layout.annotations
         under, over = (0.3 * side for side in (margin.b, margin.t))
@@ -139,8 +139,8 @@ def larger(chart: Chart) -> Chart:
 
 
 def _note(lines: Sequence[str], look: Look, left: int) -> dict:
-    """Lines of small print that begin at the picture's edge, `left` of the axes."""
-    place = {
+    """Return an annotation in small print, aligned with the left edge of the figure."""
+    position = {
         "xref": "paper",
         "x": 0,
         "xanchor": "left",
@@ -151,7 +151,7 @@ def _note(lines: Sequence[str], look: Look, left: int) -> dict:
     }
     text = "<br>".join(escape(line, quote=False) for line in lines)
     return {
-        **place,
+        **position,
         "yshift": -58,
         "align": "left",
         "showarrow": False,
@@ -161,15 +161,15 @@ def _note(lines: Sequence[str], look: Look, left: int) -> dict:
 
 
 def plotly_dash(lengths: Sequence[int]) -> str:
-    """One of LINE_STYLES as plotly takes it."""
+    """Convert one of LINE_STYLES to plotly's notation."""
     return ",".join(f"{length}px" for length in lengths)
 
 
 def bar(look: Look, title: str | dict = "", **more: object) -> dict:
-    """The scale beside a map."""
+    """Return the settings of a heatmap's colour bar."""
     return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": title, **more}
 
 
 def scale_of(colours: list[str]) -> list[list]:
-    """A plotly colour scale through these colours at even steps."""
+    """Return a plotly colour scale with these colours at even steps."""
     return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]

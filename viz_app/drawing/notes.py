@@ -1,4 +1,4 @@
-"""Lines of plain text for the component `plain`: notes, what was read and written, checks."""
+"""Rows of plain text for the component `plain`: notes, what was read and written, checks."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,29 +20,34 @@ from models.trace.outputs import (
 from viz_app import words
 from viz_app.drawing.labels import token_text
 
-LONGEST_ORDER = 12  # positions that a line names
+LONGEST_ORDER = 12  # positions listed in one line
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
-    """(look, text) lines in a box of a look that plain.css knows: "note", "note bad", "written", "written long",
-    "checks", "explained"."""
+    """Return (style, text) lines in a box whose `look` is one of the classes in plain.css.
+
+    These are "note", "note bad", "written", "written long", "checks" and "explained".
+    """
     return {"look": look, "rows": [list(line) for line in lines]}
 
 
 def small_print(text: str, bad: bool = False) -> dict:
-    """A line under a control, or the error that belongs to it."""
+    """Return a line of small print below a control, or the control's error message."""
     return rows("note bad" if bad else "note", ("line", text))
 
 
 def strip(
     trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str] | None = None
 ) -> dict:
-    """What the model read, and what it wrote or, where it wrote nothing, what it expects next; or another (label, text) for an
-    answer, where the page shows that."""
-    field, given = next((name, text) for name, text in trace.fields.items())
+    """Return the line above the page: what the model read and its answer.
+
+    `answer` is a (label, text) to show instead of the model's first output; `stale` adds a note
+    that the text in the boxes could not be run.
+    """
+    field, value = next((name, text) for name, text in trace.fields.items())
     label, output = answer or answer_line(trace)
-    aside = "This is the last text that could be run; see the note on the left." if stale else ""
-    text = read_text(trace) or given
+    stale_note = "This is the last text that could be run; see the note above." if stale else ""
+    text = read_text(trace) or value
     long = max(len(text), len(output)) > 42
     return rows(
         "written long" if long else "written",
@@ -51,13 +56,15 @@ def strip(
         ("arrow", "→"),
         ("label-out", label),
         ("output", output),
-        ("stale", aside),
+        ("stale", stale_note),
     )
 
 
 def read_text(trace: Trace) -> str:
-    """What was typed and stands together, with [MASK] for each hidden token: a text and what follows it, or a second one. "" where
-    only the first text counts."""
+    """Return the texts that were read as one, with [MASK] for each hidden token.
+
+    A second text or a continuation is joined to the first. "" where only the first text counts.
+    """
     output, texts = (
         first_output(trace),
         [text for text in trace.fields.values() if isinstance(text, str) and text],
@@ -74,11 +81,11 @@ def read_text(trace: Trace) -> str:
 def answer_line(trace: Trace) -> tuple[str, str]:
     """Return what kind of answer the model gives, in words, and the answer, by the type of its first output."""
     output = first_output(trace)
-    return _ANSWERED.get(type(output), _other)(trace, output)
+    return _ANSWERS.get(type(output), _other)(trace, output)
 
 
 def first_output(trace: Trace) -> Output:
-    """What the model answers first of all."""
+    """Return the model's first output, which is its main answer."""
     return next(iter(trace.outputs.values()))
 
 
@@ -95,16 +102,16 @@ def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
     )
 
 
-def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:
-    others = [each for each in trace.outputs.values() if isinstance(each, ClassProbabilities)]
+def _masked(trace: Trace, output: MaskedToken) -> tuple[str, str]:
+    classes = [other for other in trace.outputs.values() if isinstance(other, ClassProbabilities)]
     if output.positions:
         best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
         return "most likely in the place of [MASK]", ", ".join(
             f"{token_text(token)} ({words.percent(float(p))})" for token, p in best
         )
     return (
-        _classed(trace, others[0])
-        if others
+        _classed(trace, classes[0])
+        if classes
         else ("the model guesses words that are hidden", "type [MASK] for one")
     )
 
@@ -114,15 +121,15 @@ def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
     return f"{name}, {words.percent(float(output.probabilities.max()))}", output.predicted
 
 
-def _chosen(trace: Trace, output: ChoiceProbabilities) -> tuple[str, str]:
+def _choice(trace: Trace, output: ChoiceProbabilities) -> tuple[str, str]:
     return f"the best choice, {words.percent(float(output.probabilities.max()))}", output.predicted
 
 
-def _labelled(trace: Trace, output: TokenClasses) -> tuple[str, str]:
+def _token_classes(trace: Trace, output: TokenClasses) -> tuple[str, str]:
     return "the class of each token", trace.output
 
 
-def _found(trace: Trace, output: Span) -> tuple[str, str]:
+def _span(trace: Trace, output: Span) -> tuple[str, str]:
     return (
         f"the answer in the text, {words.percent(float(output.log_probs[output.start, output.end].exp()))}",
         output.text,
@@ -131,21 +138,21 @@ def _found(trace: Trace, output: Span) -> tuple[str, str]:
 
 def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
     n = len(output.order)
-    told = (
+    description = (
         "from left to right"
         if output.order == tuple(range(n))
         else f"in the order {arrows(output.order)}"
     )
-    return f"predicted {told}", f"{float(output.surprisal.mean()):.2f} bits per token"
+    return f"predicted {description}", f"{float(output.surprisal.mean()):.2f} bits per token"
 
 
 def arrows(order: Sequence[int]) -> str:
-    """An order as people read it, positions from 1; a long one shortened."""
+    """Return an order for display, "3 → 1 → 2", with positions from 1, shortened if long."""
     shown = [str(position + 1) for position in order]
     return " → ".join(shown if len(shown) <= LONGEST_ORDER else [*shown[:LONGEST_ORDER], "…"])
 
 
-def _made(trace: Trace, output: Numbers) -> tuple[str, str]:
+def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:
     return "the model makes", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
 
 
@@ -153,14 +160,24 @@ def _other(trace: Trace, output: Output) -> tuple[str, str]:
     return "the model answers", trace.output
 
 
-_ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
-    NextToken: _expected, MaskedToken: _guessed, ClassProbabilities: _classed, Span: _found,
-    TokenInOrder: _in_order, Numbers: _made, ChoiceProbabilities: _chosen, TokenClasses: _labelled,
+_ANSWERS: dict[type, Callable[..., tuple[str, str]]] = {
+    NextToken: _expected, MaskedToken: _masked, ClassProbabilities: _classed, Span: _span,
+    TokenInOrder: _in_order, Numbers: _numbers, ChoiceProbabilities: _choice, TokenClasses: _token_classes,
 }  # fmt: skip
 
 
+def check_summary(checks: dict) -> dict:
+    """Return one line that counts the checks of `check_rows`; an error if one failed."""
+    styles = [style for style, _ in checks["rows"]]
+    n, n_failed = styles.count("passed") + styles.count("failed"), styles.count("failed")
+    noun = "check" if n == 1 else "checks"
+    if n_failed:
+        return small_print(f"{n_failed} of {n} {noun} failed", bad=True)
+    return small_print(f"{n} of {n} {noun} passed")
+
+
 def check_rows(checks: list[Check]) -> dict:
-    """The checks, each with its value and its limit."""
+    """Return the checks as lines, each with its value and its limit."""
     lines = []
     for c in checks:
         lines.append(("passed", f"✓ {c.name}") if c.passed else ("failed", f"✗ {c.name}"))

@@ -1,5 +1,7 @@
-"""Files of arrays, written piece by piece, so that what is in them is never there at once: zip members in numpy's format
-(NEP 1)."""
+"""npz files written piece by piece, so that an array is never in memory as a whole.
+
+The members are in numpy's own format (NEP 1).
+"""
 
 import io
 import zipfile
@@ -8,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PIECE = 2**23  # bytes of an array that are written together
+PIECE = 2**23  # bytes of an array that are written at a time
 
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of which some rows are worked out at a time: its shape and type, and what makes its parts in C order."""
+    """An array computed some rows at a time: its shape, its dtype, and a source of parts in C order."""
 
     shape: tuple[int, ...]
     dtype: type
@@ -24,7 +26,11 @@ Arrays = Iterable[tuple[str, np.ndarray | Rows]]
 
 
 def npz(arrays: Arrays) -> Iterator[bytes]:
-    """A compressed file of these arrays. Raises ValueError for rows that are not as many as their shape says."""
+    """Yield a compressed npz file of these arrays in pieces.
+
+    Raises:
+        ValueError: the parts of an array have fewer or more numbers than its shape.
+    """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays:
@@ -36,33 +42,33 @@ def npz(arrays: Arrays) -> Iterator[bytes]:
 
 
 def _npy(name: str, array: np.ndarray | Rows) -> Iterator[bytes]:
-    """A header, and the numbers as they lie in memory."""
+    """Yield the npy header, then the data in C order."""
     head, dtype = io.BytesIO(), np.dtype(array.dtype)
-    described = {
+    description = {
         "descr": np.lib.format.dtype_to_descr(dtype),
         "fortran_order": False,
         "shape": tuple(array.shape),
     }
-    np.lib.format.write_array_header_1_0(head, described)
+    np.lib.format.write_array_header_1_0(head, description)
     yield head.getvalue()
-    left = int(np.prod(array.shape, dtype=np.int64))
+    missing = int(np.prod(array.shape, dtype=np.int64))
     for part in array.parts() if isinstance(array, Rows) else _slices(array):
-        left -= part.size
+        missing -= part.size
         yield np.ascontiguousarray(part, dtype).tobytes()
-    if left:
+    if missing:
         raise ValueError(
-            f"{name}: {left} of the numbers that its shape {tuple(array.shape)} says are missing"
+            f"{name}: {missing} of the numbers that its shape {tuple(array.shape)} says are missing"
         )
 
 
 def _slices(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The array, some rows at a time: one that repeats its rows is as many numbers only when it is written."""
+    """Yield the array some rows at a time, so that a broadcast array is never copied as a whole."""
     step = max(1, PIECE // max(1, array.nbytes // max(1, len(array)))) if array.ndim else 1
     yield from (array[i : i + step] for i in range(0, len(array), step)) if array.ndim else (array,)
 
 
 class _Sink:
-    """What a zip file writes into, which nothing is read back from."""
+    """A write-only buffer for a zip file."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -75,6 +81,6 @@ class _Sink:
         pass
 
     def taken(self) -> bytes:
-        """What has been written since it was last asked."""
+        """Return the bytes written since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""All heads at a glance: every head of every site as a small picture of at most 64 × 64 cells, one byte a cell."""
+"""All heads at a glance: a picture of at most 64 × 64 cells for each head, one byte a cell."""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +20,7 @@ from viz_app.drawing.stamp import facts, saving
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
-LARGEST_AT_ONCE = (
-    2**18
-)  # weights worked out together: many small matrices take longer one by one, large ones more memory
+LARGEST_AT_ONCE = 2**18  # weights computed together: faster for small matrices, bounded in memory
 
 Codes = tuple[int, np.ndarray]  # k, and uint8 (site, head, query/k, key/k)
 
@@ -35,8 +33,11 @@ def overview(
     precomputed: Sequence[Codes] | None = None,
     switches: bool = False,
 ) -> bytes:
-    """The payload of the overview component, with (site, head) marked as the chosen one; `precomputed` is what `all_codes`
-    gives, if it has been worked out before; `switches` if sub-words can be joined and parted in the picture."""
+    """Return the payload of the overview component, with (site, head) marked as chosen.
+
+    `precomputed` is a previous result of `all_codes`; `switches` offers joining sub-words in the
+    picture.
+    """
     blocks, parts, offset = [], [], 0
     for (kind, sites), (k, codes) in zip(
         by_kind(trace), precomputed or all_codes(trace), strict=True
@@ -68,30 +69,30 @@ def overview(
 
 
 def all_codes(trace: Trace) -> list[Codes]:
-    """Of each kind of attention in turn how many tokens a side become one cell, and the codes of its heads."""
+    """Return, for each kind of attention, the tokens per side of a cell and the codes of its heads."""
     side = side_for(sum(s.n_heads for s in trace.attention.values()))
-    found = []
+    codes = []
     for _, sites in by_kind(trace):
         k = block_side(sites[0].n_query, sites[0].n_key, side)
-        few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
-        found.append(
+        step = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
+        codes.append(
             (
                 k,
                 torch.cat(
-                    [pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]
+                    [pooled_codes(sites[i : i + step], k) for i in range(0, len(sites), step)]
                 ).numpy(),
             )
         )
-    return found
+    return codes
 
 
 def side_for(n_heads: int) -> int:
-    """Cells a side that keep all heads together under LARGEST_BYTES."""
+    """Return the cells per side that keep the payload of all heads below LARGEST_BYTES."""
     return min(LARGEST_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
 
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
-    """(site, head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
+    """Return (site, head, query/k, key/k) uint8: 0 for a masked block, else 1 + largest weight × 254."""
     first = sites[0]
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
         return torch.stack([_codes(pooled_heads(site, range(site.n_heads), k)) for site in sites])
@@ -104,5 +105,5 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
 
 
 def _codes(pooled: Tensor) -> Tensor:
-    """Codes of pooled weights in which −1 is masked."""
+    """Convert pooled weights, in which −1 is masked, to codes."""
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

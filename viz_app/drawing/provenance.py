@@ -1,5 +1,4 @@
-"""What a file to take away is called, and what tells inside it whose numbers it holds. Layers and heads are counted from 1, as on
-the screen."""
+"""Names of downloads, which identify the run; layers and heads are counted from 1."""
 
 import re
 import unicodedata
@@ -23,31 +22,34 @@ _RAISED = {"<super>": "^", "<sub>": "_"}
 
 
 def file_name(trace: Trace, *parts: str) -> str:
-    """A name that no other model, step or similarity has: "eng-fra.step8000.cosine.all-heads". The similarity is left out where it
-    is the usual one, the step where the record has none; "words" where tokens are joined to them."""
+    """Return a file name unique to model, step and similarity: "eng-fra.step8000.all-heads".
+
+    The usual similarity and an unrecorded step are left out; "words" is added where tokens are
+    joined to words.
+    """
     step = trace.model.training.get("step")
-    own = similarity(trace)
-    whose = [
+    name = similarity(trace)
+    parts_of_run = [
         trace.model.name,
         f"step{step}" if isinstance(step, int) else "",
-        own if own != Similarity().name else "",
+        name if name != Similarity().name else "",
     ]
-    whose += ["words"] * is_joined(trace)
-    return ".".join(readable(part) for part in (*whose, *parts) if part)
+    parts_of_run += ["words"] * is_joined(trace)
+    return ".".join(readable(part) for part in (*parts_of_run, *parts) if part)
 
 
 def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
-    """The name of a file of one head: "eng-fra.step8000.decoder.layer2.cross_attn.head3"."""
+    """Return the file name of one head: "eng-fra.step8000.decoder.layer2.cross_attn.head3"."""
     return file_name(trace, site_name(site), f"head{head + 1}", *parts)
 
 
 def site_name(site: AttentionSite) -> str:
-    """The site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
+    """Return the site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
     return counted(site.name)
 
 
 def counted(path: str) -> str:
-    """A path in a model, "decoder.layers.1.ff", with its layer counted from 1: "decoder.layer2.ff"."""
+    """Return a path in a model with its layer counted from 1: "decoder.layers.1.ff" → "decoder.layer2.ff"."""
     parts = path.split(".")
     for i, part in enumerate(parts):
         if part.isdigit():
@@ -57,22 +59,25 @@ def counted(path: str) -> str:
 
 
 def similarity(trace: Trace) -> str:
-    """The similarity that the heads of this run are scored by; "" where there is none to choose, as in an alignment."""
+    """Return the similarity of the run's attention; "" if there is none to choose, as in an alignment."""
     return next(
         (site.similarity.name for site in trace.attention.values() if site.role != "alignment"), ""
     )
 
 
 def readable(text: str) -> str:
-    """A text as a part of a file name on any system: "10⁻³" is "10^-3", and what is neither letter nor digit is a hyphen."""
-    said = "".join(sign + "".join(map(_plain, run)) for sign, run in groupby(text, _sign))
-    return re.sub(r"-+", "-", "".join(c if c.isalnum() or c in "._^" else "-" for c in said)).strip(
-        "-."
-    )
+    """Return a text as part of a file name for any system: "10⁻³" becomes "10^-3".
+
+    Characters other than letters, digits, ".", "_" and "^" become hyphens.
+    """
+    plain = "".join(sign + "".join(map(_plain, run)) for sign, run in groupby(text, _sign))
+    return re.sub(
+        r"-+", "-", "".join(c if c.isalnum() or c in "._^" else "-" for c in plain)
+    ).strip("-.")
 
 
 def _sign(character: str) -> str:
-    """What marks a raised or lowered character in plain text; "" for one that stands on the line."""
+    """Return "^" for a superscript and "_" for a subscript; "" for any other character."""
     return _RAISED.get(unicodedata.decomposition(character).partition(" ")[0], "")
 
 

@@ -1,4 +1,4 @@
-"""How strongly a weight is drawn: one function for the colour of its cell and for the strength of its line."""
+"""Colour strength of weights, for cells and lines alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,20 +8,22 @@ import numpy as np
 from models.tokenizers.encoding import Encoding
 from models.tokenizers.special_tokens import SETS
 
-# what has the strongest colour; components/head/scale.js has the same functions
+# scale → the meaning of the strongest colour; components/head/scale.js has the same functions
 NAMES = {
     "weight": "1  attention weight", "row": "the largest attention weight of its row",
     "root": "1  attention weight, by its square root: the middle is 0.25",
 }  # fmt: skip
 WEIGHT, ROW, ROOT = NAMES
 
-# stand round every text
-_FRAME = {names[name] for names in SETS for name in ("start", "end", "cls", "sep") if name in names}
+# tokens that enclose every text
+_ENCLOSING = {
+    names[name] for names in SETS for name in ("start", "end", "cls", "sep") if name in names
+}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One of NAMES, and whether the keys that take what a head has no use for, as [start] and [end] do, are left out."""
+    """One of NAMES; `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end]."""
 
     name: str = WEIGHT
     hides_sinks: bool = False
@@ -29,8 +31,11 @@ class Scale:
     def strengths(
         self, weights: np.ndarray, sinks: Sequence[int] = (), largest: np.ndarray | None = None
     ) -> np.ndarray:
-        """(query, key), 0 … 1. Of a hidden key 0, and the largest of a row is that of the others; `largest` says it where the row
-        is longer than what is there."""
+        """Return (query, key) colour strengths in 0 … 1.
+
+        A hidden key is 0 and does not count towards a row's largest weight. `largest` gives the
+        largest weight of each whole row, if `weights` are only a part of it.
+        """
         shown = np.array(weights, np.float32)
         if self.hides_sinks:
             shown[:, list(sinks)] = 0
@@ -40,7 +45,7 @@ class Scale:
         return np.sqrt(shown) if self.name == ROOT else shown
 
     def key(self, sinks: Sequence[str] = ()) -> str:
-        """What the strongest colour stands for, and the names of what is left out."""
+        """Return the meaning of the strongest colour, with the names of the keys that are left out."""
         names = " and ".join(dict.fromkeys(sinks))
         return (
             f"{NAMES[self.name]}; {names} left out"
@@ -50,6 +55,6 @@ class Scale:
 
 
 def sinks(row: Encoding) -> list[int]:
-    """The places of <s> and </s>, or of [CLS] and [SEP], in a row of keys."""
-    places = zip(row.tokens, row.offsets, strict=True)
-    return [i for i, (token, offset) in enumerate(places) if offset is None and token in _FRAME]
+    """Return the positions of <s> and </s>, or of [CLS] and [SEP], in a row of keys."""
+    pairs = zip(row.tokens, row.offsets, strict=True)
+    return [i for i, (token, offset) in enumerate(pairs) if offset is None and token in _ENCLOSING]

@@ -1,5 +1,8 @@
-"""A finished file with its provenance inside: comment rows in a CSV, one more array in an npz, metadata and a caption in an SVG, a
-comment in a GIF; and what the browser needs for the files that it makes itself (components/common/save.js)."""
+"""Provenance inside downloaded files, and the fields with which the browser saves its own files.
+
+A CSV gets comment rows, an npz an extra array, an SVG metadata and a caption, a GIF a comment
+(components/common/save.js makes the browser's files).
+"""
 
 import io
 import textwrap
@@ -17,66 +20,72 @@ from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER, TEXT
 from viz_app.drawing.csv_file import csv_line
-from viz_app.drawing.export import LETTER
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.npz import Arrays, npz
+from viz_app.drawing.svg import LETTER
 
 Facts = Mapping[str, str]
+FileContent = str | bytes | Iterator[str] | Arrays  # a whole file, the lines of a table, or arrays
 
 COUNTING = (
     "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
 )
-FINGERPRINT = 12  # characters of it: enough to tell any two models apart
+FINGERPRINT = 12  # characters shown: enough to tell any two models apart
 LINE, SIZE = 17, 12  # of a caption, in pixels
-LONGEST = 600  # characters of a caption: what is longer stands whole in the metadata
+LONGEST = 600  # characters of a caption; the metadata always holds the full text
 
 
 def facts(trace: Trace, **more: str) -> Facts:
-    """Name → what is to be known of a run's numbers: model, step, similarity, texts, answer, changed masks, and `more`."""
+    """Return name → fact on a run's numbers, plus `more`.
+
+    The facts are model, step, similarity, texts, answer, changed masks and counting.
+    """
     model, step = trace.model, trace.model.training.get("step")
     label, answer = answer_line(trace)
-    found = {
+    entries = {
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace),
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
         label: answer, "masks changed": "; ".join(edit.describe(1) for edit in trace.edits), "words": words.JOINED * is_joined(trace), **more,
         "counting": COUNTING,
     }  # fmt: skip
-    return {name: " ".join(said.split()) for name, said in found.items() if said}
+    return {name: " ".join(value.split()) for name, value in entries.items() if value}
 
 
 def of_model(trace: Trace, *also: str) -> Facts:
-    """Only whose numbers these are, and `also` some of the run's other facts."""
-    kept = ("model", "fingerprint", "training step", "similarity", *also)
-    return {name: said for name, said in facts(trace).items() if name in kept}
+    """Return only the facts about the model, and the run's facts named in `also`."""
+    names = ("model", "fingerprint", "training step", "similarity", *also)
+    return {name: value for name, value in facts(trace).items() if name in names}
 
 
 def caption(about: Facts) -> str:
-    """The same in one line, for under a picture; the middle of what is very long is left out."""
-    said = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
+    """Return the facts in one line for below a picture, shortened in the middle if very long."""
+    line = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
     return (
-        said
-        if len(said) <= LONGEST
-        else f"{said[: LONGEST // 2].rstrip()} … {said[-LONGEST // 2 :].lstrip()}"
+        line
+        if len(line) <= LONGEST
+        else f"{line[: LONGEST // 2].rstrip()} … {line[-LONGEST // 2 :].lstrip()}"
     )
 
 
 def saving(file: str, about: Facts) -> dict[str, str]:
-    """The fields of a payload whose picture the browser saves: the file's name without its ending, the caption that stands under
-    the picture, and all that is known of it, for inside."""
+    """Return the payload fields of a picture that the browser saves.
+
+    They are the file's name without its extension, the caption, and all facts for the metadata.
+    """
     return {"file": file, "caption": caption(about), "about": _whole(about)}
 
 
 def stamped(content: str | bytes, name: str, about: Facts) -> str | bytes:
-    """The file of this name with what is known of it inside; one of another kind as it is."""
-    ending = name.rpartition(".")[2]
-    return _STAMPS[ending](content, about) if about and ending in _STAMPS else content
+    """Return the file's content with the facts inside; unchanged for other file types."""
+    extension = name.rpartition(".")[2]
+    return _STAMPS[extension](content, about) if about and extension in _STAMPS else content
 
 
 def pieces(
     content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts
 ) -> Iterator[bytes]:
-    """The same, piece by piece, of a file that is made so too: a table of lines, or arrays."""
+    """Yield a stamped file in pieces, for content that is itself generated: CSV lines or npz arrays."""
     if isinstance(content, str | bytes):
         whole = stamped(content, name, about)
         yield whole.encode() if isinstance(whole, str) else whole
@@ -88,12 +97,12 @@ def pieces(
 
 
 def _csv(content: str, about: Facts) -> str:
-    """A row of one cell for each fact before the table, "# model: eng-fra"."""
+    """Return the CSV with a comment row for each fact before the table: "# model: eng-fra"."""
     return "".join(csv_line([f"# {name}: {text}"]) for name, text in about.items()) + content
 
 
 def _npz(content: bytes, about: Facts) -> bytes:
-    """An array "about" of the lines that a CSV has."""
+    """Return the npz with an extra array "about" that holds the facts, one a line."""
     out = io.BytesIO(content)
     with (
         zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive,
@@ -108,31 +117,32 @@ def _lines(about: Facts) -> np.ndarray:
 
 
 def _svg(content: str, about: Facts) -> str:
-    """The drawing above a caption; every fact whole as metadata."""
+    """Return the drawing with a caption below it and all facts as metadata."""
     root = ElementTree.fromstring(content)
     width, height = (float(root.get(side, "0")) for side in ("width", "height"))
     lines = textwrap.wrap(caption(about), max(20, int((width - 20) / (LETTER * SIZE))))
-    tall = height + LINE * len(lines) + LINE
-    said = "".join(
+    total_height = height + LINE * len(lines) + LINE
+    caption_lines = "".join(
         f'<text x="10" y="{height + LINE * (i + 1):g}" font-family="sans-serif" font-size="{SIZE}" fill="{TEXT}" '
         f'style="unicode-bidi:plaintext">{escape(line)}</text>'
         for i, line in enumerate(lines)
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {tall:g}" width="{width:g}" height="{tall:g}">'
-        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>'
-        f"{content}{said}</svg>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {total_height:g}" width="{width:g}" height="{total_height:g}">'
+        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{total_height:g}" fill="{PAPER}"/>'
+        f"{content}{caption_lines}</svg>"
     )
 
 
 def _gif(content: bytes, about: Facts) -> bytes:
-    """A comment extension (GIF89a, 24) before the first picture, in blocks of at most 255 bytes."""
-    flags, said = content[10], _whole(about).encode()
-    start = 13 + (
-        3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
-    )  # behind the screen's descriptor and its colours
+    """Return the GIF with a comment extension before the first image, in blocks of up to 255 bytes."""
+    flags, comment = content[10], _whole(about).encode()
+    # after the logical screen descriptor and the global colour table (GIF89a, 18 and 19)
+    start = 13 + (3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0)
     blocks = b"".join(
-        bytes([len(part)]) + part for i in range(0, len(said), 255) if (part := said[i : i + 255])
+        bytes([len(part)]) + part
+        for i in range(0, len(comment), 255)
+        if (part := comment[i : i + 255])
     )
     return content[:start] + b"\x21\xfe" + blocks + b"\0" + content[start:]
 
@@ -141,5 +151,5 @@ _STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg, "gif": _gif}
 
 
 def _whole(about: Facts) -> str:
-    """A line a fact, "model: eng-fra"."""
+    """Return the facts, one a line: "model: eng-fra"."""
     return "\n".join(f"{name}: {text}" for name, text in about.items())

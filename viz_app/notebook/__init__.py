@@ -1,4 +1,4 @@
-"""The app's pictures in a notebook, or as a page that is saved: drawn by the same browser parts, without a server or a network.
+"""The app's pictures in a notebook or as a saved page, drawn without a server or a network.
 
     import models
     from viz_app.notebook import head, heads, lines, mask
@@ -7,9 +7,25 @@
     heads(run)                                  # the last line of a cell
     head(run, layer=3, head=5).save("head.html")
 
-Layers and heads are counted from 1, as on the screen, tokens from 0. `kind` is the name of a kind of attention
-("encoder_self", "decoder_self", "cross", "self" …); without it the cross-attention is taken, or the first kind there is. What is
-not there is a ValueError that says what is.
+Layers and heads are counted from 1, as on the screen, tokens from 0. `kind` is the name of a kind
+of attention ("encoder_self", "decoder_self", "cross", "self" …); by default the cross-attention, or
+the first kind if there is none. A kind, layer or head that does not exist raises a ValueError that
+lists the valid ones.
+
+The names of BertViz, and what takes their place:
+
+    head_view                       lines(run, [(layer, head), ...]), up to four heads of any layers
+    model_view                      heads(run); a click opens a head with its exact weights
+    attention, encoder_attention,   the run itself; kind="self", "encoder_self", "decoder_self" or
+      decoder_attention,            "cross" chooses among its attentions
+      cross_attention
+    tokens, encoder_tokens, ...     those of the run, cut by the model's own tokenizer
+    sentence_b_start                scope.run(text, second_text), for a model of two texts
+    prettify_tokens                 always: a space is "·", special tokens are in brackets
+    layer, heads (from 0)           the list of (layer, head), from 1
+    include_layers, include_heads   not needed: long texts open one head at a time
+    display_mode                    theme="dark" or "light"; by default the notebook's own
+    html_action                     the picture shows itself; .html, .save(path)
 """
 
 from collections.abc import Sequence
@@ -34,34 +50,36 @@ from viz_app.words import Terms, head_title, terms
 
 __all__ = ["Picture", "head", "heads", "lines", "mask"]
 
-MOST_WEIGHTS = (
-    2**17
-)  # of all heads that a picture carries, so that a click opens one: half a megabyte
-GLANCE, HEAD, LINES = 560, 620, 560  # CSS pixels of a frame: what the parts need where it is wide
+MOST_WEIGHTS = 2**17  # weights embedded in a picture so that a click opens a head: half a megabyte
+GLANCE, HEAD, LINES = 560, 620, 560  # heights of wide frames in CSS pixels
 
 
 def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -> Picture:
-    """All heads at a glance. A click opens a head beside them; of a long text it says which call draws it. With `words` sub-words
-    are joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns."""
+    """Draw all heads at a glance.
+
+    A click opens a head beside them; for a long text it shows the call that draws it. With `words`,
+    sub-words are joined to words: a word's row is the mean of its tokens' rows, its column the sum
+    of their columns.
+    """
     run = _joined(run, words)
     sites = sites_of(run, kind)
     kind = kind or sites[0].kind
     terms = _terms(run)
-    site, number = sharpest_head(run, kind)
-    glance = Part(catalogue.OVERVIEW, overview(run, terms, site, number))
+    site_name, number = sharpest_head(run, kind)
+    glance = Part(catalogue.OVERVIEW, overview(run, terms, site_name, number))
     title, about = f"All heads of {run.model.name}", caption(facts(run))
-    every = [(one, n) for one in run.attention.values() for n in range(one.n_heads)]
-    if sum(one.n_query * one.n_key for one, _ in every) > MOST_WEIGHTS:
+    every = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
+    if sum(site.n_query * site.n_key for site, _ in every) > MOST_WEIGHTS:
         answers = [
-            Answer("pick", _named(one, n), says="This head is drawn by", code=_call(one, n))
-            for one, n in every
+            Answer("pick", _pick_of(site, n), says="This head is drawn by", code=_call(site, n))
+            for site, n in every
         ]
         return Picture(title, about, [glance], answers, theme, GLANCE)
     answers = [
-        Answer("pick", _named(one, n), shows=1, payload=drawn_head.head(run, one, n, terms))
-        for one, n in every
+        Answer("pick", _pick_of(site, n), shows=1, payload=drawn_head.head(run, site, n, terms))
+        for site, n in every
     ]
-    first = Part(catalogue.HEAD, drawn_head.head(run, run.attention[site], number, terms))
+    first = Part(catalogue.HEAD, drawn_head.head(run, run.attention[site_name], number, terms))
     return Picture(title, about, [glance, first], answers, theme, HEAD)
 
 
@@ -69,12 +87,15 @@ def head(
     run: Trace, layer: int = 1, head: int = 1, *, kind: str = "", around: tuple[int, int] | None = None, hide_sinks: bool = False,
     strength: str = "weight", lock: str = "", words: bool = False, theme: str = "",
 ) -> Picture:  # fmt: skip
-    """One head as a heatmap with exact weights and as lines from token to token. A text of more than 512 tokens is shown in
-    blocks, each with the largest of its weights; `around` (query, key) gives the exact weights about a place of it.
+    """Draw one head as a heatmap with exact weights and as lines from token to token.
 
-    `hide_sinks` leaves [start] and [end] out, `strength` is "weight", "row" (shares of a row's largest) or "root", and `lock`
-    holds a token from the start: "q3" a query, "k0" a key. `words` joins sub-words to words, which `around` and `lock`
-    count then."""
+    A text of more than 512 tokens is drawn in blocks, each coloured by its largest weight; `around`
+    (query, key) draws the exact weights around that cell instead.
+
+    `hide_sinks` leaves [start] and [end] out, `strength` is "weight", "row" (shares of a row's
+    largest) or "root", and `lock` holds a token from the start: "q3" a query, "k0" a key. `words`
+    joins sub-words to words; `around` and `lock` then count words.
+    """
     run = _joined(run, words)
     site, number = place_of(run, layer, head, kind)
     if strength not in STRENGTHS:
@@ -90,7 +111,7 @@ def head(
         return drawn_head.head(run, site, number, _terms(run), lock, around, Scale(strength, hides))
 
     answers = []
-    if is_long(site):  # the page alone cannot tell the largest of weights that it has not
+    if is_long(site):  # the page cannot compute maxima of weights that are not embedded
         answers = [
             *(Answer("look", {"hides": hides}, payload=drawn(hides)) for hides in (False, True)),
             Answer(
@@ -115,9 +136,12 @@ def lines(
     run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST, words: bool = False,
     theme: str = "",
 ) -> Picture:  # fmt: skip
-    """Lines of several heads of one kind, given as (layer, head), each in its colour; without any those that lead by a `measure`
-    (models.analysis.head_measures.MEASURES), in whose order all heads of the kind stand beside them. `words` joins sub-words to
-    words; what a measure says of tokens it says of them then."""
+    """Draw the attention lines of several heads of one kind, each in its own colour.
+
+    `heads` are given as (layer, head); by default they are the leading ones by `measure`
+    (models.analysis.head_measures.MEASURES), which also orders the list of all heads beside the
+    lines. `words` joins sub-words to words; measures then refer to words.
+    """
     run = _joined(run, words)
     kind = sites_of(run, kind)[0].kind
     check_length(run, kind, "lines")
@@ -127,7 +151,7 @@ def lines(
         )
     if heads is not None and len(heads) > MOST:
         raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
-    places = None if heads is None else [place_of(run, *one, kind) for one in heads]
+    places = None if heads is None else [place_of(run, *place, kind) for place in heads]
     every = HeadGroup(run, kind, measure, None)
     numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
     group = replace(
@@ -164,11 +188,11 @@ def _joined(run: Trace, words: bool) -> Trace:
 
 
 def _terms(run: Trace) -> Terms:
-    return terms(run.model.training.get("task", "unknown"), run.model.name)
+    return terms(run.model.training.get("task", "unknown"), run.model.training.get("languages", ()))
 
 
-def _named(site: AttentionSite, head: int) -> dict[str, str | int]:
-    """A head as the overview names it when it is clicked."""
+def _pick_of(site: AttentionSite, head: int) -> dict[str, str | int]:
+    """Return the event value with which the overview reports a click on this head."""
     return {"site": site.name, "head": head}
 
 
@@ -181,7 +205,7 @@ def _as_words(site: AttentionSite) -> str:
 
 
 def _lines_call(group: HeadGroup, number: int) -> str:
-    """What draws the heads that stand after a click on one."""
+    """Return the call that draws the heads chosen after a click on one."""
     chosen = (group.heads[n] for n in toggle(group.drawn_heads, number))
     places = ", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)
     return f'lines(run, [{places}], kind="{group.kind}"{_as_words(group.sites[0])})'

@@ -1,4 +1,4 @@
-"""The masks of a run: every layer by its name, and one head under the model's own masks beside the same head under changed ones."""
+"""The masks of a run: every layer by name, and one head under the original and the changed masks."""
 
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
@@ -22,23 +22,32 @@ def mask(
     head: int = 1,
     theme: str = "",
 ) -> Picture:
-    """Every mask of the run as its layers, and one head with it. Of a run whose masks were changed (`scope.run(…, edits=…)`),
-    `before` is the same without changes: the head is then shown before, after, and as a difference, with the log-probability of
-    each given token. A click shows another kind's mask."""
+    """Draw every mask of the run by its layers, with one head under it.
+
+    For a run with changed masks (`scope.run(…, edits=…)`), `before` is the same run without
+    changes; the head is then drawn before, after and as a difference, with the log-probability of
+    each given token. A click shows the mask of another kind.
+
+    Raises:
+        ValueError: `before` is missing, itself changed, or of another model or text.
+    """
     if before is None and run.edits:
         raise ValueError(
             "the masks of this run were changed: before= must be the same run without changes"
         )
-    own = before or run
-    if own.edits:
+    original = before or run
+    if original.edits:
         raise ValueError(
             "before= must be a run under the model's own masks, and the masks of this one were changed"
         )
-    if (own.model.fingerprint, _ids(own)) != (run.model.fingerprint, _ids(run)):
+    if (original.model.fingerprint, _ids(original)) != (run.model.fingerprint, _ids(run)):
         raise ValueError("before= must be a run of the same model on the same texts")
     place_of(run, layer, head, kind)
     check_length(run, kind, "masks")
-    drawn = {one.name: _drawn(own, run, one.name, layer, head) for one in kinds(run)}
+    drawn = {
+        site_kind.name: _drawn(original, run, site_kind.name, layer, head)
+        for site_kind in kinds(run)
+    }
     first = drawn[sites_of(run, kind)[0].kind]
     answers = [Answer("kind", {"kind": name}, payload=payload) for name, payload in drawn.items()]
     return Picture(
@@ -52,13 +61,15 @@ def mask(
 
 
 def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> bytes:
-    """The payload for one kind's mask, with its head of this place, or the nearest that this kind has."""
+    """Return the payload for the mask of one kind, with the given head or the nearest that exists."""
     sites = sites_of(after, kind)
     site = next((site for site in sites if site.layer + 1 == layer), sites[-1])
-    terms = words.terms(after.model.training.get("task", "unknown"), after.model.name)
+    terms = words.terms(
+        after.model.training.get("task", "unknown"), after.model.training.get("languages", ())
+    )
     view = MaskView(
-        _said(before),
-        _said(after),
+        _given_text(before),
+        _given_text(after),
         after.edits,
         kind,
         site.name,
@@ -68,8 +79,8 @@ def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> byt
     return masks(view, fixed=True)
 
 
-def _said(trace: Trace) -> MaskedRun:
-    """What the run says of the text it was given; nothing was written under its masks."""
+def _given_text(trace: Trace) -> MaskedRun:
+    """Return the run with the log-probabilities of its given tokens, and nothing generated."""
     output = first_output(trace)
     if not isinstance(output, NextToken):
         return MaskedRun(trace, (), (), None, ())

@@ -1,5 +1,4 @@
-"""A picture of the app as one HTML page that needs no server and no network: the browser parts that the app is made of, their
-payloads, and what they show after a click."""
+"""Pictures as self-contained HTML pages: browser components, their payloads, and click responses."""
 
 import base64
 import gzip
@@ -24,7 +23,7 @@ THEMES = ("", "light", "dark")
 
 @dataclass(frozen=True)
 class Part:
-    """A browser part and what it shows at first."""
+    """A browser component and its initial payload."""
 
     component: Component
     payload: bytes
@@ -32,9 +31,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """What comes of a gesture: when a part (by its number) sends an event with these values, the part `shows` shows the payload;
-    without one it shows what it has with other header `fields`, and with those that it `takes` from the event. Or a line `says`
-    something and gives the `code` that draws it, in which {name} stands for a value that the event must have."""
+    """The response to an event of a part that carries these `values`.
+
+    The part number `shows` gets a new `payload`; without one it keeps its own with other header
+    `fields`, and those that it `takes` from the event. Alternatively a line `says` something and
+    gives the `code` that draws it, in which {name} is replaced by a value of the event.
+    """
 
     event: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -49,8 +51,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Picture:
-    """Shows itself in a notebook. `about` says whose numbers these are; `theme` is "light", "dark", or "" for that of the page
-    around; `height` is that of the frame in a notebook until it is drawn, in CSS pixels."""
+    """A picture that displays itself in a notebook.
+
+    `about` describes the run; `theme` is "light", "dark", or "" to follow the surrounding page;
+    `height` is the initial height of the notebook frame in CSS pixels.
+    """
 
     title: str
     about: str
@@ -70,25 +75,25 @@ class Picture:
 
     @cached_property
     def html(self) -> str:
-        """The whole page, which opens from a file. What comes from users and models stands in it as base64 alone."""
+        """The complete page, which opens from a file. User and model text is embedded as base64 only."""
         css, js = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
         page = Template((_HERE / "page.html").read_text("utf-8"))
         drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
         return page.substitute(css=css, js=f"{_UNPACK.read_text('utf-8')}\n{js}", drawn=drawn)
 
     def save(self, path: str | Path) -> None:
-        """Write the page to a file: all of it, or the file stays as it was. Raises OSError."""
+        """Write the page to a file atomically: on an error (OSError) the file is unchanged."""
         write_bytes(Path(path), self.html.encode())
 
     def _repr_html_(self) -> str:
-        """A frame of its own, so that neither its styles nor its keys reach the notebook."""
+        """Return an iframe, so that neither styles nor keystrokes reach the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html)}" width="100%" height="{self.height}" '
             'style="border: 0; width: 100%" allow="clipboard-write"></iframe>'
         )
 
     def _packed(self) -> bytes:
-        """Everything page.js reads, as one payload; equal payloads are there once."""
+        """Return everything page.js reads as one payload, with equal payloads stored once."""
         arrays: dict[bytes, str] = {}
 
         def name(payload: bytes, part: int) -> str:
@@ -108,8 +113,9 @@ class Picture:
                 for i, part in enumerate(self.parts)
             ],
             "answers": [
-                asdict(a) | {"payload": name(a.payload, a.shows) if a.payload else ""}
-                for a in self.answers
+                asdict(answer)
+                | {"payload": name(answer.payload, answer.shows) if answer.payload else ""}
+                for answer in self.answers
             ],
         }
         return pack(
@@ -118,5 +124,5 @@ class Picture:
 
 
 def _files(component: Component) -> dict[str, str]:
-    """Its html, css and js, the last as a script and not as a module."""
+    """Return a component's html, css and js, with the js as a script instead of a module."""
     return {**component.files, "js": component.files["js"].removesuffix(EXPORT)}

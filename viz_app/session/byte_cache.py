@@ -1,30 +1,35 @@
-"""What is kept in memory within a budget of bytes, for all sessions: worked out once, least recently used out first."""
+"""A cache shared by all sessions within a byte budget: computed once, evicted least recently used.
+
+cachetools.LRUCache has a budget too (`getsizeof`), but adds up the sizes of its values: the weights
+that a hundred traces share would count a hundred times. It also has no order between long runs and
+the rest, and forgets an evicted value that a session still holds.
+"""
 
 import math
 import os
 import sys
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 from torch import Tensor
 
 MEGABYTE = 2**20
 BUDGET_VARIABLE, BUDGET = "ATTNSCOPE_CACHE_MB", 512
-_LONG = (
-    1 / 64
-)  # of the budget: what is larger, such as the run of a long text, goes before all else …
-_SPARED = (
-    1 / 4
-)  # … but while all such together are no larger than this, they are out only in their turn
-_PLAIN = (
+# share of the budget above which a value, such as the run of a long text, is evicted before others …
+_LONG = 1 / 64
+# … unless all such values together are below this share of the budget
+_PROTECTED = 1 / 4
+_SMALL = 1024  # bytes below which an object counts with the value that holds it
+_PLAIN = {
     type(None),
     bool,
     int,
@@ -35,136 +40,234 @@ _PLAIN = (
     FunctionType,
     BuiltinFunctionType,
     MethodType,
-)
+}
 
 Value = TypeVar("Value")
+Parts = dict[Hashable, int]  # identity of a part of a value → its bytes
 
 
 def budget(named: str = BUDGET_VARIABLE) -> int:
-    """Bytes, from the environment variable ATTNSCOPE_CACHE_MB or 512 MB. Raises ValueError if it is no positive number, by the name
-    under which it was `named`."""
-    said = os.environ.get(BUDGET_VARIABLE, str(BUDGET))
+    """Return the cache's budget in bytes: ATTNSCOPE_CACHE_MB from the environment, or 512 MB.
+
+    Raises:
+        ValueError: it is not a positive number; the message calls the setting `named`.
+    """
+    setting = os.environ.get(BUDGET_VARIABLE, str(BUDGET))
     try:
-        megabytes = float(said)
+        megabytes = float(setting)
     except ValueError:
         megabytes = math.nan
     if not 0 < megabytes < math.inf:
-        raise ValueError(f"{named} must be a number of megabytes above 0, not {said!r}")
+        raise ValueError(f"{named} must be a number of megabytes above 0, not {setting!r}")
     return int(megabytes * MEGABYTE)
 
 
-def parts(value: object) -> dict[Hashable, int]:
-    """Bytes of all that a value holds: each tensor's storage and each object once, by what it is known by while it lives."""
-    found: dict[Hashable, int] = {}
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Tensor):
-            storage = one.untyped_storage()
-            found["storage", storage.data_ptr()] = storage.nbytes()
-        elif id(one) in found or isinstance(one, _PLAIN):
+def parts(value: object, excluded: Collection[int] = ()) -> Parts:
+    """Return the bytes of everything a value holds, each tensor's storage and each large object once.
+
+    The keys are identities, which are valid while the value exists. Small objects count with the
+    value itself; objects whose identity is `excluded`, and what they refer to, do not count.
+    """
+    return _walk(value, excluded)[0]
+
+
+def _walk(value: object, excluded: Collection[int]) -> tuple[Parts, set[int]]:
+    """Return the parts of a value, and the identities of all its objects except tensors."""
+    sizes: Parts = {}
+    visited: set[int] = set()
+    small = 0
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        kind, identity = type(item), id(item)
+        if kind in _PLAIN or identity in visited or identity in excluded:
             continue
-        elif isinstance(one, np.ndarray):
-            found[id(one)] = sys.getsizeof(one)  # a view's are those of its base
-            waiting.append(one.base)
+        if isinstance(item, Tensor):
+            storage = item.untyped_storage()
+            sizes["storage", storage.data_ptr()] = storage.nbytes()
+            continue
+        visited.add(identity)
+        size = sys.getsizeof(item, 0)
+        if isinstance(item, np.ndarray):
+            pending.append(item.base)  # the data of a view counts with its base
+        elif isinstance(item, type):
+            continue
+        elif isinstance(item, dict):
+            pending += item.keys()
+            pending += item.values()
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            pending += item
+        elif not isinstance(item, (str, bytes)):
+            pending.append(getattr(item, "__dict__", None))
+        if size < _SMALL:
+            small += size
         else:
-            found[id(one)] = sys.getsizeof(one, 0)
-            if isinstance(one, dict):
-                waiting += one.keys()
-                waiting += one.values()
-            elif isinstance(one, (list, tuple, set, frozenset)):
-                waiting += one
-            elif not isinstance(one, (str, bytes)):
-                waiting.append(getattr(one, "__dict__", None))
-    return found
+            sizes[identity] = size
+    if small:
+        sizes[id(value)] = sizes.get(id(value), 0) + small
+    return sizes, visited
+
+
+class _Tally:
+    """The bytes of several values together, with shared parts counted once."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._values: Counter[Hashable] = Counter()  # part → values that hold it
+
+    def new(self, sizes: Parts) -> int:
+        """Return the bytes that adding a value would add."""
+        return sum(size for part, size in sizes.items() if part not in self._values)
+
+    def add(self, sizes: Parts) -> None:
+        self.bytes += self.new(sizes)
+        self._values.update(sizes.keys())
+
+    def remove(self, sizes: Parts) -> None:
+        for part, size in sizes.items():
+            self._values[part] -= 1
+            if not self._values[part]:
+                del self._values[part]
+                self.bytes -= size
 
 
 @dataclass(frozen=True)
 class _Entry:
     value: Any
-    parts: dict[Hashable, int]
-    bytes: int  # those that nothing else had when it came
+    parts: Parts
+    bytes: int  # not shared with any other value when it was stored
+    spared: set[int] | None = None  # identities of what a spared value holds
 
 
 class ByteCache:
-    """Values by key, at most `budget` bytes of them, what they share counted once. Each is worked out by the first thread that
-    asks for it, while the others wait; one that is larger than the budget is given to all of them and not kept. What is not kept
-    any more is still found while anybody else holds it."""
+    """Values by key, at most `budget` bytes of them, with shared parts counted once.
+
+    The first thread to ask for a value computes it while the others wait; a value larger than the
+    budget is returned to all of them but not stored. A value that was evicted is still found, and
+    counted, as long as something refers to it, as sessions do to the runs they show; a quarter of
+    the budget is reserved for stored values, whatever sessions hold. A `spared` value, an opened
+    model, counts only while it is stored: it belongs to its users.
+    """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.bytes = 0
-        self._used: Counter[Hashable] = Counter()  # part → entries that hold it
-        self._long: OrderedDict[Hashable, _Entry] = (
-            OrderedDict()
-        )  # least recently used first, here and there
+        self._kept, self._alive = _Tally(), _Tally()
+        # least recently used first, in both
+        self._long: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._others: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._held: WeakValueDictionary[Hashable, Any] = (
-            WeakValueDictionary()
-        )  # by whoever asked for them
+        # weak references to all living values, and the parts to count until they are freed
+        self._held: dict[Hashable, tuple[ref, Parts]] = {}
+        self._gone: deque[tuple[Hashable, ref]] = deque()
+        # identities of what the stored opened models hold, which their runs refer to
+        self._shared: frozenset[int] = frozenset()
         self._under_way: dict[Hashable, Future] = {}
         self._lock = threading.Lock()
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of all values that are stored or still referred to."""
+        with self._lock:
+            self._forget_gone()
+            return self._alive.bytes
+
     def get(self, key: Hashable, make: Callable[[], Value], *, spared: bool = False) -> Value:
-        """The value kept under this key, else what `make` returns, or the error it raises; a `spared` one never counts as long."""
+        """Return the value stored under this key, or compute it with `make`; errors are raised.
+
+        A `spared` value never counts as long.
+        """
         with self._lock:
             for entries in (self._long, self._others):
                 if key in entries:
                     entries.move_to_end(key)
                     return entries[key].value
-            if (held := self._held.get(key)) is not None:
-                return held
+            if (value := self._value_of(key)) is not None:
+                return value
             future = self._under_way.get(key)
-            mine = future is None
-            if mine:
+            is_first = future is None
+            if is_first:
                 future = self._under_way[key] = Future()
-        if mine:
+        if is_first:
             self._work_out(key, make, spared, future)
         return future.result()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._long or key in self._others or key in self._held
+        return key in self._long or key in self._others or self._value_of(key) is not None
 
     def __len__(self) -> int:
         return len(self._long) + len(self._others)
+
+    def _value_of(self, key: Hashable) -> Any:
+        """Return the value under this key if something still refers to it."""
+        entry = self._held.get(key)
+        return entry and entry[0]()
 
     def _work_out(
         self, key: Hashable, make: Callable[[], Any], spared: bool, future: Future
     ) -> None:
         try:
             value = make()
-            found = parts(value)
+            sizes, visited = _walk(value, () if spared else self._shared)
         except BaseException as error:
             with self._lock:
                 del self._under_way[key]
             future.set_exception(error)
             return
         with self._lock:
-            self._keep(key, value, found, spared)
-            with suppress(TypeError):  # of a kind that nothing can refer to weakly
-                self._held[key] = value
+            self._keep(key, value, sizes, visited if spared else None)
             del self._under_way[key]
         future.set_result(value)
 
-    def _keep(self, key: Hashable, value: object, found: dict[Hashable, int], spared: bool) -> None:
-        if sum(found.values()) > self.budget:
-            return
-        new = sum(size for part, size in found.items() if part not in self._used)
-        while self.bytes + new > self.budget:
+    def _keep(self, key: Hashable, value: object, sizes: Parts, spared: set[int] | None) -> None:
+        """Store a value if it fits; `spared` are the identities of what a spared one holds."""
+        self._forget_gone()
+        fits = sum(sizes.values()) <= self.budget
+        while fits and len(self) and not self._has_room(sizes):
             self._drop()
-            new = sum(size for part, size in found.items() if part not in self._used)
-        self._used.update(found.keys())
-        self.bytes += new
-        entries = self._long if new > _LONG * self.budget and not spared else self._others
-        entries[key] = _Entry(value, found, new)
+            self._forget_gone()
+        with suppress(TypeError):  # of a type without weak references
+            self._hold(
+                key, ref(value, partial(self._note, key)), {} if spared is not None else sizes
+            )
+        if fits:
+            new = self._kept.new(sizes)
+            self._kept.add(sizes)
+            self._alive.add(sizes)
+            is_long = new > _LONG * self.budget and spared is None
+            if spared is not None:
+                self._shared |= spared
+            (self._long if is_long else self._others)[key] = _Entry(value, sizes, new, spared)
+
+    def _hold(self, key: Hashable, value: ref, sizes: Parts) -> None:
+        if key in self._held:  # a previous value, freed by now
+            self._alive.remove(self._held[key][1])
+        self._alive.add(sizes)
+        self._held[key] = value, sizes
+
+    def _has_room(self, sizes: Parts) -> bool:
+        kept = self._kept.bytes + self._kept.new(sizes)
+        alive = self._alive.bytes + self._alive.new(sizes)
+        return alive <= self.budget or kept <= _PROTECTED * self.budget
 
     def _drop(self) -> None:
-        """The least recently used of those whose turn it is."""
+        """Evict the least recently used value, a long one if these exceed their share."""
         long = sum(entry.bytes for entry in self._long.values())
-        entries = self._long if long > _SPARED * self.budget or not self._others else self._others
+        entries = (
+            self._long if long > _PROTECTED * self.budget or not self._others else self._others
+        )
         _, entry = entries.popitem(last=False)
-        for part, size in entry.parts.items():
-            self._used[part] -= 1
-            if not self._used[part]:
-                del self._used[part]
-                self.bytes -= size
+        self._kept.remove(entry.parts)
+        self._alive.remove(entry.parts)
+        if entry.spared is not None:
+            rest = [e.spared for e in self._others.values() if e.spared is not None]
+            self._shared = frozenset().union(*rest)
+
+    def _note(self, key: Hashable, gone: ref) -> None:
+        """Record that a value was freed. This may happen anywhere, even while this thread has the lock."""
+        self._gone.append((key, gone))
+
+    def _forget_gone(self) -> None:
+        while self._gone:
+            key, gone = self._gone.popleft()
+            if (entry := self._held.get(key)) and entry[0] is gone:
+                del self._held[key]
+                self._alive.remove(entry[1])

@@ -11,17 +11,17 @@ from viz_app import words
 
 @dataclass(frozen=True)
 class CurrentRun:
-    """A run to show. `stale` is set while the text in the boxes cannot be run and the last good run stays.
+    """A run to show. `stale` is set while the text in the boxes cannot be run and the last run is kept.
 
-    `spec` says what determines it; if it is not given, the checkpoint as trained, on the fields of the trace. `own` is the run
-    of the unchanged model, None if this is it.
+    `spec` determines the run; by default, the checkpoint as trained on the fields of the trace.
+    `original` is the run of the unchanged model, None if this run is unchanged.
     """
 
     scope: Scope
     trace: Trace
     stale: bool = False
     spec: RunSpec = None  # type: ignore[assignment]
-    own: CurrentRun | None = None
+    original: CurrentRun | None = None
 
     def __post_init__(self) -> None:
         if self.spec is None:
@@ -30,9 +30,9 @@ class CurrentRun:
 
     @property
     def terms(self) -> words.Terms:
-        return words.terms(self.scope.task, self.scope.name)
+        return words.terms(self.scope.task, self.scope.training.get("languages", ()))
 
     @property
     def unchanged(self) -> CurrentRun:
-        """The run of the model as it was trained."""
-        return self.own or self
+        """The run of the model as trained."""
+        return self.original or self

@@ -1,5 +1,8 @@
-"""Files that are sent while they are made, over a route of their own: those of a long text are larger than what a server should
-hold for everybody who asks. Streamlit's own button holds a whole file until the session ends."""
+"""Downloads that are computed while they are sent, over a route of their own.
+
+The files of a long text are too large to keep in memory for every session; Streamlit's download
+button would hold the whole file until the session ends.
+"""
 
 import secrets
 from collections import Counter
@@ -16,41 +19,42 @@ from starlette.types import Receive, Scope, Send
 
 from viz_app.session import live
 
-AT_ONCE = 2  # files on their way to one session; each is computed while it is sent
+AT_ONCE = 2  # simultaneous downloads of one session; each is computed while it is sent
 BUSY = f"{AT_ONCE} files are being sent to you: take this one when they are there."
 GONE = "This file is no longer offered: go back to its page and take it there."
 _KEY = "downloads"
-_running: Counter[str] = Counter()  # files on their way, by the token of their session
+_running: Counter[str] = Counter()  # downloads in progress, by session token
 
 
 @dataclass(eq=False)
 class _File:
-    """A file on offer: the token of its session, its name, and what makes its pieces anew for everybody who takes it."""
+    """A file on offer: its session's token, its name, and a function that generates its pieces."""
 
     owner: str
     name: str
     pieces: Callable[[], Iterator[bytes]]
 
 
-_files: WeakValueDictionary[str, _File] = (
-    WeakValueDictionary()
-)  # by a token; sessions keep theirs alive
+# by token; each session keeps its own files alive
+_files: WeakValueDictionary[str, _File] = WeakValueDictionary()
 
 
 def address(label: str, name: str, pieces: Callable[[], Iterator[bytes]]) -> str:
-    """Where a browser finds the file that this session offers under a label, as long as the session lasts; "" where the app runs
-    without its server."""
+    """Return the URL path of a file offered under a label, valid as long as the session.
+
+    "" if the app runs without its server.
+    """
     if not live.is_served():
         return ""
-    mine: dict[str, tuple[str, _File]] = st.session_state.setdefault(_KEY, {})
-    token = mine[label][0] if label in mine else secrets.token_urlsafe(16)
-    mine[label] = token, _File(live.session().token, name, pieces)
-    _files[token] = mine[label][1]
+    offers: dict[str, tuple[str, _File]] = st.session_state.setdefault(_KEY, {})
+    token = offers[label][0] if label in offers else secrets.token_urlsafe(16)
+    offers[label] = token, _File(live.session().token, name, pieces)
+    _files[token] = offers[label][1]
     return f"{_path()}/{token}"
 
 
 class _Download(StreamingResponse):
-    """One file on its way; refused while its session already takes as many as it may."""
+    """A streamed file; refused while the session already has AT_ONCE downloads in progress."""
 
     def __init__(self, file: _File) -> None:
         name = f"attachment; filename*=UTF-8''{quote(file.name)}"
@@ -82,5 +86,6 @@ def _path() -> str:
 
 def routes() -> list[BaseRoute]:
     route = Route(f"{_path()}/{{token}}", _send)
-    route.methods = {"GET"}  # HEAD, which Starlette adds, would make the whole file for nobody
+    # without HEAD, which Starlette adds and which would generate the whole file
+    route.methods = {"GET"}
     return [route]

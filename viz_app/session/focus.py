@@ -1,4 +1,4 @@
-"""The chosen attention site, head and locked token, as the URL says them and as a run has them."""
+"""The chosen attention site, head and held token, in the URL and within a run."""
 
 import re
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
 
 @dataclass(frozen=True)
 class Focus:
-    """The chosen attention site and head, and the locked token: "q3" (query), "k0" (key) or ""."""
+    """The chosen attention site and head, and the held token: "q3" (query), "k0" (key) or ""."""
 
     site: str = ""
     head: int = 0
     lock: str = ""
 
     def within(self, trace: Trace) -> "Focus":
-        """The nearest focus that exists in this trace; the sharpest head where the site does not."""
+        """Return the nearest focus that exists in this trace; the sharpest head if the site is missing."""
         if self.site not in trace.attention:
             return Focus(*sharpest_head(trace))
         site = trace.attention[self.site]
@@ -31,34 +31,38 @@ class Focus:
 
 
 def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
-    """The chosen site of this trace and the focus on it."""
-    asked = _focus()
-    found = asked.within(trace)
-    site, known = trace.attention[found.site], asked.site in trace.attention
-    none = f"site must be an attention of this model, not {asked.site[:SHORT]}"
-    stand_in(SITE, found.site, "" if known or not asked.site else none)
+    """Return the chosen site of this trace and the focus on it; note what the URL got wrong."""
+    requested = _focus()
+    focus = requested.within(trace)
+    site, is_present = trace.attention[focus.site], requested.site in trace.attention
+    unknown_site = f"site must be an attention of this model, not {requested.site[:SHORT]}"
+    stand_in(SITE, focus.site, "" if is_present or not requested.site else unknown_site)
     stand_in(
         HEAD,
-        found.head,
-        "" if found.head == asked.head or not known else f"head must be below {site.n_heads} here",
+        focus.head,
+        ""
+        if focus.head == requested.head or not is_present
+        else f"head must be below {site.n_heads} here",
     )
     stand_in(
         LOCK,
-        found.lock,
-        "" if found.lock == asked.lock or not known else "lock must be a token that is there",
+        focus.lock,
+        ""
+        if focus.lock == requested.lock or not is_present
+        else "lock must be a token that is there",
     )
-    return site, found
+    return site, focus
 
 
 def pick_head(site: str, head: int) -> None:
-    """Choose a head. The locked token stays where the new head reads the same tokens."""
-    old = _focus()
-    same_rows = re.sub(r"\d", "", old.site) == re.sub(r"\d", "", site)
-    _choose(Focus(site, head, old.lock if same_rows else ""))
+    """Choose a head, and keep the held token if the new head has the same rows."""
+    previous = _focus()
+    same_rows = re.sub(r"\d", "", previous.site) == re.sub(r"\d", "", site)
+    _choose(Focus(site, head, previous.lock if same_rows else ""))
 
 
 def lock_token(token: str) -> None:
-    """Hold a token of the chosen head, or let go with ""."""
+    """Hold a token of the chosen head, "" to release it."""
     keep(LOCK, LOCK.from_url([token]))
 
 
@@ -66,7 +70,7 @@ def _focus() -> Focus:
     return Focus(get(SITE), get(HEAD) or 0, get(LOCK))
 
 
-def _choose(found: Focus) -> None:
-    keep(SITE, found.site)
-    keep(HEAD, found.head)
-    keep(LOCK, found.lock)
+def _choose(focus: Focus) -> None:
+    keep(SITE, focus.site)
+    keep(HEAD, focus.head)
+    keep(LOCK, focus.lock)

@@ -1,37 +1,38 @@
-"""Whose edit is answered next: two lanes of requests, one for short texts and one for long ones, each with a thread of its own.
+"""Two queues of edit requests, one for short and one for long texts, each with its own thread.
 
-Runs side by side only wait for each other's interpreter lock, so that short texts are answered by one thread, those that have come
-in meanwhile in one batch. A long text's pass spends its time outside that lock; short texts need not wait for it.
+Concurrent runs mostly wait for each other's interpreter lock, so short texts are answered by a
+single thread, in batches of the requests that have arrived meanwhile. The pass of a long text
+spends its time outside that lock, so short texts need not wait for it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-LONG = 1024  # bytes of all texts of a request, 512 tokens where they are as short as typed ids; one with more goes to the long lane
+LONG = 1024  # bytes of a request's texts (up to 512 typed ids); above, it takes the long lane
 TOGETHER = 12  # short requests answered in one batch
 _log = logging.getLogger(__name__)
 
-Texts = tuple[str, ...]  # what stands in the boxes of the model's fields, in their order
+Texts = tuple[str, ...]  # the contents of the model's text boxes, in field order
 
 
-def is_long(texts: Sequence[object]) -> bool:
-    """Return True if these texts have more than LONG bytes together; what is no text counts for nothing."""
+def is_long(texts: Iterable[object]) -> bool:
+    """Return True if these texts have more than LONG bytes together; other values are not counted."""
     return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What one session has asked for, and where its answer goes: bytes, or None where there is none."""
+    """A request of one session, and the future for its answer: bytes, or None without an answer."""
 
     session: Hashable
     texts: Texts
     answer: asyncio.Future
 
     def settle(self, answer: bytes | None) -> None:
-        """Answer, unless that has been done or nobody waits any more."""
+        """Set the answer, unless it was set before or its waiter was cancelled."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
@@ -41,9 +42,12 @@ Work = Callable[[Sequence[Request], Reply], None]  # answers each request of a b
 
 
 class Lanes:
-    """Requests of many sessions. Of one session only the newest waits: one that has not begun is dropped for it, and answered with
-    None. Sessions take turns, because each has at most one request waiting, and a lane is first come, first served. A session's
-    short text is answered after the long one of its own that is being answered, so that its answers keep their order."""
+    """Queues for the requests of many sessions, first come, first served.
+
+    Only a session's newest request waits: an older one that has not begun is dropped and answered
+    with None, so sessions take turns. A session's short text waits for its own long text in
+    progress, so that its answers keep their order.
+    """
 
     def __init__(self, work: Work) -> None:
         self._short, self._long = _Lane(work, TOGETHER), _Lane(work, 1)
@@ -51,31 +55,31 @@ class Lanes:
 
     @property
     def is_busy(self) -> bool:
-        """Return True if a short request waits or is being answered."""
+        """True if a short request is waiting or being answered."""
         return self._short.is_busy
 
     async def answer(self, session: Hashable, texts: Texts) -> bytes | None:
-        """Wait for the answer to a request; None where there is none, a newer request came, or answering failed."""
+        """Wait for the answer to a request; None if a newer request replaced it or answering failed."""
         request = Request(session, texts, asyncio.get_running_loop().create_future())
         lane = self._long if is_long(texts) else self._short
         self._drop(session, lane)
-        if lane is self._short and (own := self._long.at_work(session)):
+        if lane is self._short and (in_progress := self._long.at_work(session)):
             self._after_long[session] = request
-            own.answer.add_done_callback(lambda _: self._release(request))
+            in_progress.answer.add_done_callback(lambda _: self._release(request))
         else:
             lane.add(request)
         try:
             return await request.answer
         finally:
             for waiting in self._waiting():
-                if waiting.get(session) is request:  # nobody waits for it any more
+                if waiting.get(session) is request:  # its caller has stopped waiting
                     del waiting[session]
 
     def _waiting(self) -> tuple[dict[Hashable, Request], ...]:
         return self._short.waiting, self._long.waiting, self._after_long
 
     def _drop(self, session: Hashable, lane: "_Lane") -> None:
-        """Answer what this session has waiting with None; in this lane its place is kept for what comes next."""
+        """Answer the session's waiting requests with None; in this lane, keep its place in the queue."""
         for waiting in self._waiting():
             if older := waiting.get(session):
                 older.settle(None)
@@ -89,7 +93,7 @@ class Lanes:
 
 
 class _Lane:
-    """Requests answered by one thread, up to `most` at a time, in the order in which their sessions came."""
+    """A queue served by one thread, up to `most` requests at a time, in order of arrival."""
 
     def __init__(self, work: Work, most: int) -> None:
         self._work, self._most = work, most
@@ -108,7 +112,7 @@ class _Lane:
             self._task = asyncio.create_task(self._answer_all())
 
     def at_work(self, session: Hashable) -> Request | None:
-        """The request of this session that is being answered."""
+        """Return the request of this session that is being answered."""
         return next((r for r in self._batch if r.session is session and not r.answer.done()), None)
 
     async def _answer_all(self) -> None:
@@ -125,7 +129,7 @@ class _Lane:
                 await loop.run_in_executor(self._thread, self._work, batch, reply)
             except Exception:
                 _log.exception("no edit could be answered")
-            finally:  # whatever has happened, nobody is left waiting
+            finally:  # every caller gets an answer, even after an error
                 for request in batch:
                     request.settle(None)
                 self._batch = []

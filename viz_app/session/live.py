@@ -1,9 +1,10 @@
-"""Live while typing: a page's pictures are made anew at every key and sent over a socket of their own.
+"""Live updates while typing: pictures are redrawn at every keystroke and sent over a socket.
 
-A rerun of Streamlit's script costs several times what its numbers cost. So a page hands over how its pictures are made; the
-rerun draws through the same function, but comes only when typing rests; the socket answers each key with the pictures
-alone. Every picture goes with the number of the edit of the texts that it shows, and of the rerun whose choices it follows,
-so that the browser never puts an older one in the place of a newer one, whichever way they come (components/common/live.js).
+A Streamlit rerun costs several times as much as the model's run. So a page registers the function
+that draws its pictures: the rerun uses it when typing pauses, and the socket uses it for every
+keystroke. Every message carries the number of the text edit and of the rerun it belongs to, so that
+the browser never replaces a newer picture by an older one, whichever path they take
+(components/common/live.js).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,47 +33,72 @@ from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
 from viz_app.session.opening import Opening
 from viz_app.session.parameters import LONGEST_TEXT, whole
 
-Pictures = dict[str, bytes | dict]  # key of a component → what it shows
+Pictures = dict[str, bytes | dict]  # key of a component → its payload
+Change = Callable[[CurrentRun], CurrentRun]
 
-PAUSE = 1500  # ms; after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
+PAUSE = 1500  # ms without a keystroke before Streamlit reruns; leaving the box reruns at once
 LARGEST = 1_000_000  # characters of one message
-SOCKETS = 4  # of one session; its page needs one, and for a moment a second when that has broken
-PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
-FIELDS = 8  # texts of one message; no model has so many
+SOCKETS = 4  # per session; a page needs one, and briefly a second one while it reconnects
+PROTOCOL = "attnscope"  # WebSocket subprotocol, offered together with the session's token
+FIELDS = 8  # texts in one message; no model has that many
 _KEY = "live session"
 _log = logging.getLogger(__name__)
 
 
+def unchanged(original: CurrentRun) -> CurrentRun:
+    """Return the run of the unchanged model."""
+    return original
+
+
 class LiveSession:
-    """What the socket needs of one session."""
+    """The part of a session that the socket needs."""
 
     def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(16)  # whoever knows it may ask
-        self.run: CurrentRun | None = (
-            None  # the last run of the unchanged model that could be shown
-        )
-        self.change: Callable[[CurrentRun], CurrentRun] = lambda own: own  # by the page's changes
-        self.view: object = None  # the page that stands
-        self.name = ""  # of the checkpoint asked for
-        self.picked = ""  # what the picker calls the one that stands
-        self.opening: Opening | None = None  # of the one that is to stand
+        self.token = secrets.token_urlsafe(16)  # authorises requests for this session
+        self._run: CurrentRun | None = None
+        self._aside: tuple[Scope, tuple[Any, ...], bool] | None = None  # scope, fields, stale
+        self.change: Change = unchanged  # applies the page's changes to a run of this model
+        self.view: object = None  # the current page
+        self.name = ""  # of the requested checkpoint
+        self.picked = ""  # menu name of the current checkpoint
+        self.opening: Opening | None = None  # of the requested checkpoint
+        self.pinned_opening: Opening | None = None  # of the pinned run's model
+        # what made the pictures of a pinned run whose text is fixed, and those pictures
+        self.pinned_pictures: tuple[object, dict[str, Any]] | None = None
         self.scope: Scope | None = None  # None while it does not open
-        self.chosen: tuple[
-            Any, ...
-        ] = ()  # of the model's fields that are not typed (url_state.chosen)
-        self.edition = (0, 0)  # of what the rerun under way draws: (edit, rerun)
-        self._answer: tuple[int, Callable[..., Pictures] | None] = (
-            0,
-            None,
-        )  # of the page as that rerun left it
+        # choices for the model's fields that are not typed (url_state.chosen)
+        self.chosen: tuple[Any, ...] = ()
+        self.edition = (0, 0)  # (edit, rerun) that the current rerun draws
+        # the number of the last complete rerun, and its page's answer
+        self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)
         self._written: deque[tuple[int, ...]] = deque(maxlen=24)  # by the model of `run`
         self._latest: tuple[int, Texts | None] = (0, None)
-        self._numbers: dict[Texts, int] = {}  # of the edits that no rerun has overtaken
+        self._numbers: dict[Texts, int] = {}  # of the edits newer than the last rerun
         self._lock = threading.Lock()
 
     @property
+    def run(self) -> CurrentRun | None:
+        """The last run of the unchanged model that could be shown, recomputed if it was put aside."""
+        if self._run is None and self._aside is not None:
+            scope, values, stale = self._aside
+            self.run = CurrentRun(scope, cache.given_trace(scope, *values), stale)
+        return self._run
+
+    @run.setter
+    def run(self, run: CurrentRun | None) -> None:
+        self._run, self._aside = run, None
+
+    def put_aside(self) -> None:
+        """Release the run and the pinned pictures, which may be large, until they are next needed: no browser is connected."""
+        with self._lock:
+            if run := self._run:
+                self._aside = run.scope, tuple(run.trace.fields.values()), run.stale
+                self._run = None
+            self.pinned_pictures = None
+
+    @property
     def answer(self) -> Callable[..., Pictures] | None:
-        """Makes all pictures of the page that stands, for two texts; None if it has none to give."""
+        """The function that draws all pictures of the current page for new texts; None if there is none."""
         return self._answer[1]
 
     @answer.setter
@@ -85,50 +112,65 @@ class LiveSession:
 
     @property
     def is_open(self) -> bool:
-        """Is every key answered over the socket?"""
+        """True if every keystroke is answered over the socket."""
         return _served.is_set() and self.answer is not None
 
     @property
     def pause(self) -> int:
-        """How many ms without a key pass before Streamlit's rerun follows: none where it is all the answer there is."""
+        """The ms without a keystroke before Streamlit reruns; 0 where only a rerun can answer."""
         return PAUSE if self.is_open and self.run.scope is self.scope else 0
 
     def show(self, run: CurrentRun) -> None:
-        """A new run, to be shown from now on."""
+        """Make this the shown run, unless the session has changed its model in the meantime."""
         model = run.scope.model
         written = run.trace.streams[model.writes].ids[1:] if model.can_write else ()
-        if not (self.run and self.run.scope is run.scope):
-            self._written.clear()
-        if written and not run.trace.teacher_forced and written not in self._written:
-            self._written.append(written)
-        self.run = run
+        with self._lock:
+            if run.scope is not self.scope:
+                return
+            last = self._run.scope if self._run else self._aside and self._aside[0]
+            if last is not run.scope:
+                self._written.clear()
+                self.change = unchanged
+            if written and not run.trace.teacher_forced and written not in self._written:
+                self._written.append(written)
+            self.run = run
+
+    def keep_last(self) -> CurrentRun | None:
+        """Keep showing the last run, marked as stale; None if there is none."""
+        with self._lock:
+            self.run = replace(self.run, stale=True) if self.run else None
+            return self.run
 
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
-        """What this model has written lately: much of it will be written again (models.decoding.written)."""
+        """Return recent outputs of this model, likely to be generated again (models.decoding.written)."""
         return tuple(self._written) if self.run and self.run.scope is scope else ()
 
+    def begin(self) -> None:
+        """Begin a rerun, whose pictures are newer than all before it."""
+        self.edition = self.edition[0], self.edition[1] + 1
+
     def redraw(self, *texts: str) -> None:
-        """A rerun begins that draws these texts, typed or put there."""
+        """Use these texts, typed or set by the app, for the rest of the rerun."""
         with self._lock:
             number = self._numbers[texts] if texts in self._numbers else self._number(texts)
             self._numbers = {t: n for t, n in self._numbers.items() if n >= number}
-            self.edition = number, self.edition[1] + 1
+            self.edition = number, self.edition[1]
 
     def edit(self, *texts: str) -> bytes | None:
-        """The message to the browser for newly typed texts; None on a page that has no pictures to give."""
+        """Return the browser message for newly typed texts; None if the page has no pictures to give."""
         rerun, answer = self._answer
         if answer is None:
             return None
         with self._lock:
             number = self._number(texts)
         pictures = answer(*texts)
-        said = {key: data for key, data in pictures.items() if isinstance(data, dict)}
-        painted = {
+        plain = {key: data for key, data in pictures.items() if isinstance(data, dict)}
+        packed = {
             key: np.frombuffer(data, np.uint8)
             for key, data in pictures.items()
             if isinstance(data, bytes)
         }
-        return pack({"edition": (number, rerun), "said": said}, **painted)
+        return pack({"edition": (number, rerun), "said": plain}, **packed)
 
     def _number(self, texts: Texts) -> int:
         if self._latest[1] != texts:
@@ -144,21 +186,28 @@ _sessions: WeakValueDictionary[str, LiveSession] = (
 
 
 def session() -> LiveSession:
-    """This session's own."""
+    """Return this browser session's LiveSession, created on first use."""
     if _KEY not in st.session_state:
-        mine = LiveSession()
-        st.session_state[_KEY] = _sessions[mine.token] = mine
+        created = LiveSession()
+        st.session_state[_KEY] = _sessions[created.token] = created
     return st.session_state[_KEY]
+
+
+def by_token(token: str) -> LiveSession | None:
+    """Return the session that has this token."""
+    return _sessions.get(token)
 
 
 _open: Counter[str] = Counter()  # sockets of each session, by its token
 
 
 async def _answers(socket: WebSocket) -> None:
-    """Serve one browser's socket: {texts} in, one message of pictures out for each, empty for texts that newer ones have overtaken.
+    """Serve one browser's socket: for each message of texts, a message of pictures.
 
-    It ends without a word for who is of no session, has too many sockets, or asks what no page of ours asks, and what it has asked for
-    then waits no more. Where it comes from, door.py has looked at."""
+    The answer to texts that newer ones have replaced is empty. The socket is closed without an
+    explanation for an unknown session, too many sockets or a malformed message, and its pending
+    requests are cancelled. Its origin has already been checked in host_guard.py.
+    """
     token = (socket.scope["subprotocols"] or [""])[-1]
     if token not in _sessions or _open[token] >= SOCKETS:
         await socket.close()
@@ -167,11 +216,11 @@ async def _answers(socket: WebSocket) -> None:
     replies: set[asyncio.Task] = set()
     try:
         await socket.accept(PROTOCOL)
-        while (texts := _texts(await socket.receive())) and (mine := _sessions.get(token)):
-            reply = asyncio.create_task(_reply(socket, mine, texts))
+        while (texts := _texts(await socket.receive())) and (live_session := _sessions.get(token)):
+            reply = asyncio.create_task(_reply(socket, live_session, texts))
             replies.add(reply)
             reply.add_done_callback(replies.discard)
-            del mine  # a session that has ended is not kept by its socket
+            del live_session  # so that the socket does not keep an ended session alive
         await socket.close()
     except WebSocketDisconnect:
         return
@@ -181,22 +230,37 @@ async def _answers(socket: WebSocket) -> None:
         _open.subtract([token])
         if not _open[token]:
             del _open[token]
+            _leave(token)
+
+
+def _leave(token: str) -> None:
+    """Release what the session of a closed page holds.
+
+    Streamlit keeps the session itself for minutes, in case the page reconnects.
+    """
+    if session := _sessions.get(token):
+        session.put_aside()
+        memory.give_back_soon()
 
 
 async def _reply(socket: WebSocket, session: LiveSession, texts: Texts) -> None:
     answer = await _lanes.answer(session, texts) or b""
-    with suppress(WebSocketDisconnect, RuntimeError):  # the browser may have gone
+    with suppress(WebSocketDisconnect, RuntimeError):  # the browser may have disconnected
         await socket.send_bytes(answer)
 
 
 def _texts(message: Message) -> Texts | None:
-    """The texts of a message, in whole characters; None for one that nobody of ours sends."""
+    """Return the texts of a message, without lone surrogates; None if the message is malformed.
+
+    Raises:
+        WebSocketDisconnect: the browser has disconnected.
+    """
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect
     text = message.get("text") or ""  # None for bytes
     try:
-        asked = json.loads(text) if len(text) <= LARGEST else {}
-        texts = asked["texts"]
+        request = json.loads(text) if len(text) <= LARGEST else {}
+        texts = request["texts"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if (
@@ -209,22 +273,27 @@ def _texts(message: Message) -> Texts | None:
 
 
 def _answer(batch: Sequence[Request], reply: Reply) -> None:
-    """Answer each request of a batch with what `LiveSession.edit` returns; None, too, if that fails: the rerun will fail in the same
-    way and say so. What can be run together is."""
+    """Answer each request of a batch with `LiveSession.edit`, after running their texts together.
+
+    The answer is None if that fails: the rerun will fail in the same way and show the error.
+    """
     if len(batch) > 1:
         requests = {(r.session.name, r.texts, r.session.chosen) for r in batch}
         _attempted(cache.run_together, requests)
     for request in batch:
         reply(request, _attempted(request.session.edit, *request.texts))
     if any(is_long(request.texts) for request in batch):
-        memory.give_back()
+        memory.give_back_soon()
 
 
-def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:
-    """What the work returns; None if it fails, which then stands in the log. A panic in a library written in Rust, such as
-    `tokenizers`, is no Exception, and whose edit it is has no part in the others'."""
+def _attempted(work: Callable[..., bytes | None], *args: object) -> bytes | None:
+    """Return the result of the work; log any error and return None.
+
+    A panic in a Rust library such as `tokenizers` is not an Exception; it must not affect the other
+    requests of the batch.
+    """
     try:
-        return work(*given)
+        return work(*args)
     except BaseException:
         _log.exception("an edit could not be answered")
         return None
@@ -234,22 +303,22 @@ _lanes = Lanes(_answer)
 
 
 def path() -> str:
-    """Where the socket is, as browsers see it."""
+    """Return the socket's URL path."""
     return under_base("live")
 
 
 def under_base(name: str) -> str:
-    """Where something of ours is, as browsers see it."""
+    """Return the URL path of one of the app's own routes, below Streamlit's base path."""
     base = st.get_option("server.baseUrlPath").strip("/")
     return f"/{base}/{name}" if base else f"/{name}"
 
 
 def is_served() -> bool:
-    """Return True if the app runs in its server, which has the routes."""
+    """Return True if the app runs in its own server, which has the routes."""
     return _served.is_set()
 
 
 def routes() -> list[BaseRoute]:
-    """The socket, for the server that will serve it; without it Streamlit's reruns are all there is."""
+    """Return the socket's route; without it, only Streamlit's reruns update the page."""
     _served.set()
     return [WebSocketRoute(path(), _answers)]

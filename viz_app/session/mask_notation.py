@@ -1,8 +1,9 @@
-"""A mask change as the page offers it: which ready-made mask, whether padding is masked, which cells are painted; and
-as a short text for the URL.
+"""A mask change as the page offers it, and its short notation in the URL.
 
-The text is items joined by "_": "nolook", "nopad" and "nowindow3" (layers lifted), "causal", "previous", "window2", "blocks3"
-(ready-made), and painted rectangles, "f3-5.0" (forbidden: queries 3 to 5, key 0) or "a1.1" (allowed).
+A change is a ready-made mask, padding masked or not, and painted cells. The notation is a list of
+items joined by "_": "nolook", "nopad" and "nowindow3" (layers lifted), "causal", "previous",
+"window2", "blocks3" (ready-made), and painted rectangles, "f3-5.0" (forbidden: queries 3 to 5, key
+0) or "a1.1" (allowed).
 """
 
 import re
@@ -14,7 +15,7 @@ from models.layers.masks import LOOK_AHEAD, PADDING, SiteKind
 from models.trace.edits import READY_MADE, Cell, MaskChange
 
 LARGEST = 4095  # the last position a cell may name
-MOST_CELLS = 100_000  # that a text may paint
+MOST_CELLS = 100_000  # painted cells in one notation
 _LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad"}
 _READY = {
     "causal": "causal",
@@ -26,70 +27,83 @@ _SPAN = r"(\d{1,4})(?:-(\d{1,4}))?"
 
 
 def hides_the_future(kind: SiteKind) -> bool:
-    """Return True if the model's own mask is look-ahead: where a decoder reads the stream it stands on."""
+    """Return True if the model's own mask is look-ahead: in decoder self-attention."""
     return kind.stack == "decoder" and kind.role == "self"
 
 
 def own_choice(kind: SiteKind) -> str:
-    """The ready-made mask that is the model's own."""
+    """Return the name of the ready-made mask that equals the model's own."""
     return "causal" if hides_the_future(kind) else "none"
 
 
 def choice(kind: SiteKind, change: MaskChange) -> str:
-    """The ready-made mask that is chosen by this change."""
-    if change.ready != "none":
-        return change.ready
-    return "none" if not hides_the_future(kind) or LOOK_AHEAD in change.lifted else "causal"
+    """Return the name of the ready-made mask that this change results in."""
+    if change.preset != "none":
+        return change.preset
+    return "none" if not hides_the_future(kind) or LOOK_AHEAD in change.removed_layers else "causal"
 
 
 def choose(
-    kind: SiteKind, change: MaskChange, ready: str, k: int, own: Iterable[str] = ()
+    kind: SiteKind, change: MaskChange, ready: str, k: int, own_layers: Iterable[str] = ()
 ) -> MaskChange:
-    """The same change with another ready-made mask. Where the model's own is look-ahead, none lifts that and whatever else
-    but padding is among its `own` layers; the others leave them on."""
+    """Return the change with another ready-made mask.
+
+    Where the model's own mask is look-ahead, "none" lifts that and all of its `own_layers` except
+    padding; any other choice leaves them on.
+
+    Raises:
+        ValueError: there is no ready-made mask of this name.
+    """
     if ready not in READY_MADE:
         raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, not {ready!r}")
-    lifts = {LOOK_AHEAD, *own} - {PADDING} if hides_the_future(kind) and ready == "none" else set()
-    laid_over = ready if ready != own_choice(kind) else "none"
+    lifts = (
+        {LOOK_AHEAD, *own_layers} - {PADDING}
+        if hides_the_future(kind) and ready == "none"
+        else set()
+    )
+    added = ready if ready != own_choice(kind) else "none"
     return replace(
-        change, ready=laid_over, k=k, lifted=tuple(sorted({*change.lifted} & {PADDING} | lifts))
+        change,
+        preset=added,
+        k=k,
+        removed_layers=tuple(sorted({*change.removed_layers} & {PADDING} | lifts)),
     )
 
 
 def mask_padding(change: MaskChange, on: bool) -> MaskChange:
-    """The same change with padding masked or not."""
-    lifted = {*change.lifted} - {PADDING} | (set() if on else {PADDING})
-    return replace(change, lifted=tuple(sorted(lifted)))
+    """Return the change with padding masked or not."""
+    lifted = {*change.removed_layers} - {PADDING} | (set() if on else {PADDING})
+    return replace(change, removed_layers=tuple(sorted(lifted)))
 
 
 def paint(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
-    """The same change with exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
+    """Return the change with exactly these painted cells: (query, key, 0 = forbidden, 1 = allowed)."""
     state = {
         (int(q), int(k)): bool(allowed)
         for q, k, allowed in cells
         if 0 <= q <= LARGEST and 0 <= k <= LARGEST
     }
     forbidden, opened = (
-        tuple(sorted(cell for cell, on in state.items() if on == wanted))
-        for wanted in (False, True)
+        tuple(sorted(cell for cell, on in state.items() if on == allowed_state))
+        for allowed_state in (False, True)
     )
-    return replace(change, forbidden=forbidden, opened=opened)
+    return replace(change, block=forbidden, allow=opened)
 
 
 def painted(change: MaskChange) -> list[list[int]]:
-    """The painted cells as `paint` takes them."""
-    return [[q, k, 0] for q, k in change.forbidden] + [[q, k, 1] for q, k in change.opened]
+    """Return the painted cells in the form that `paint` takes."""
+    return [[q, k, 0] for q, k in change.block] + [[q, k, 1] for q, k in change.allow]
 
 
 def to_text(change: MaskChange) -> str:
-    """The change in a few characters that need no escape in a URL; empty for no change."""
-    items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.lifted]
-    if change.ready != "none":
+    """Return the notation of a change, which needs no escaping in a URL; "" for no change."""
+    items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.removed_layers]
+    if change.preset != "none":
         items.append(
-            _READY[change.ready]
-            + (str(change.k) if change.ready in ("window", "block-diagonal") else "")
+            _READY[change.preset]
+            + (str(change.k) if change.preset in ("window", "block-diagonal") else "")
         )
-    for letter, cells in (("f", change.forbidden), ("a", change.opened)):
+    for letter, cells in (("f", change.block), ("a", change.allow)):
         items += [
             f"{letter}{_span(*rows)}.{_span(*keys)}" for rows, keys in sorted(_rectangles(cells))
         ]
@@ -97,31 +111,38 @@ def to_text(change: MaskChange) -> str:
 
 
 def from_text(text: str) -> MaskChange:
-    """What a text asks for; anything unreadable in it is left out."""
+    """Parse the notation of a change; unreadable items are ignored."""
     change, cells, n_cells = MaskChange(), [], 0
     names = {short: name for name, short in (*_LIFTED.items(), *_READY.items())}
     for item in text.split("_"):
         if item in _LIFTED.values():
-            change = replace(change, lifted=tuple(sorted({*change.lifted, names[item]})))
-        elif found := re.fullmatch(r"nowindow(\d{1,4})", item):
+            change = replace(
+                change, removed_layers=tuple(sorted({*change.removed_layers, names[item]}))
+            )
+        elif match := re.fullmatch(r"nowindow(\d{1,4})", item):
             change = replace(
                 change,
-                lifted=tuple(
-                    sorted({*change.lifted, MaskChange(ready="window", k=int(found[1])).ready_name})
+                removed_layers=tuple(
+                    sorted(
+                        {
+                            *change.removed_layers,
+                            MaskChange(preset="window", k=int(match[1])).preset_name,
+                        }
+                    )
                 ),
             )
-        elif found := re.fullmatch(r"(causal|previous)|(?:(window)|blocks)(\d{1,4})", item):
+        elif match := re.fullmatch(r"(causal|previous)|(?:(window)|blocks)(\d{1,4})", item):
             change = replace(
-                change, ready=names[re.sub(r"\d", "", item)], k=max(1, int(found[3] or change.k))
+                change, preset=names[re.sub(r"\d", "", item)], k=max(1, int(match[3] or change.k))
             )
-        elif found := re.fullmatch(rf"([fa]){_SPAN}\.{_SPAN}", item):
+        elif match := re.fullmatch(rf"([fa]){_SPAN}\.{_SPAN}", item):
             queries, keys = (
                 range(int(a), int(b or a) + 1)
-                for a, b in ((found[2], found[3]), (found[4], found[5]))
+                for a, b in ((match[2], match[3]), (match[4], match[5]))
             )
             n_cells += len(queries) * len(keys)
             if n_cells <= MOST_CELLS:
-                cells += [(q, k, int(found[1] == "a")) for q in queries for k in keys]
+                cells += [(q, k, int(match[1] == "a")) for q in queries for k in keys]
     return paint(change, cells)
 
 
@@ -130,8 +151,10 @@ def _span(first: int, last: int) -> str:
 
 
 def _rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """((first, last query), (first, last key)) of rectangles that cover the cells, each once: runs along a row, joined
-    with the same run of the next rows."""
+    """Yield ((first, last query), (first, last key)) of disjoint rectangles that cover the cells.
+
+    Runs within a row are joined with identical runs of the rows below.
+    """
     rows = groupby(sorted(cells), key=lambda cell: cell[0])
     runs = [(q, run) for q, row in rows for run in _runs([k for _, k in row])]
     for keys, same in groupby(sorted(runs, key=lambda r: (r[1], r[0])), key=lambda r: r[1]):
@@ -140,7 +163,7 @@ def _rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, int], tuple[
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """(first, last) of each run of consecutive numbers."""
+    """Return (first, last) of each run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for n in numbers:
         if runs and runs[-1][1] == n - 1:

@@ -1,17 +1,20 @@
-"""Checkpoints that are opened in the background: each once, however many sessions wait for it, and given up when none does any
-more. What stands on the screen stays until the new one does."""
+"""Background opening of checkpoints: each once for all waiting sessions, cancelled when none is left.
+
+The screen keeps its content until the new checkpoint is ready.
+"""
 
 import threading
 from collections.abc import Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import count
 
 from models import CheckpointError, Scope, loading
 from viz_app.session import cache
 
-AT_ONCE = 2  # that are opened side by side; the others wait for their turn
-UNDER_WAY = 32  # that wait, for their turn or for a folder of others to be tried out
-PATIENCE = 0.3  # s that a page waits for one before it says how far that has come
-# what is counted while one is loaded → from where to where the bar goes meanwhile
+AT_ONCE = 2  # checkpoints opened at the same time; others wait for their turn
+UNDER_WAY = 32  # openings that may wait, for their turn or for the safety check of a folder
+PATIENCE = 0.3  # s that a page waits before it shows the progress bar
+# stage of loading → the range of the progress bar that it fills
 _SHARES = {
     loading.READ: (0.0, 0.7), loading.PLACED: (0.0, 0.7), loading.CHECKED: (0.7, 0.8), loading.HASHED: (0.8, 1.0),
 }  # fmt: skip
@@ -20,30 +23,31 @@ _BYTES = 2**20
 _workers = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="opening")
 _turns = threading.Semaphore(AT_ONCE)
 _under_way: dict[Hashable, "Opening"] = {}
+_numbers = count(1)
 _lock = threading.Lock()
 
 
 class Opening:
-    """One checkpoint that is being opened, or could not be."""
+    """A checkpoint that is being opened, or that failed to open."""
 
     def __init__(self, name: str, key: Hashable) -> None:
-        self.name, self.key = name, key
-        self.waiting: set[str] = set()  # tokens of the sessions that do
+        self.name, self.key, self.number = name, key, next(_numbers)
+        self.waiting: set[str] = set()  # tokens of the waiting sessions
         self.took_long = False  # longer than PATIENCE
         self._progress = ("", 0, 0)
-        self._abandoned = threading.Event()  # nobody waits
+        self._abandoned = threading.Event()  # no session waits any more
         self.future: Future[Scope] = _workers.submit(self._open)
 
     @property
     def share(self) -> float:
-        """How far it has come, from 0 to 1."""
+        """The progress, from 0 to 1."""
         what, done, total = self._progress
         start, end = _SHARES.get(what, (0.0, 0.0))
         return start + (end - start) * min(1.0, done / max(1, total))
 
     @property
     def progress(self) -> str:
-        """The same in words."""
+        """The progress in words."""
         what, done, total = self._progress
         if what == loading.WAITED:
             return "Waiting for another model to open …"
@@ -56,13 +60,13 @@ class Opening:
         return f"{done:,} of {total:,} {what}"
 
     def ready(self, seconds: float) -> bool:
-        """Return True if it is opened, or has failed, after at most so long."""
+        """Return True if the opening has ended, after waiting at most this many seconds."""
         is_ready = bool(wait([self.future], seconds).done)
         self.took_long |= not is_ready
         return is_ready
 
     def give_up(self, session: str) -> None:
-        """This session waits no more."""
+        """Stop waiting for this session; cancel the opening if no other session waits."""
         with _lock:
             self.waiting.discard(session)
             if self.waiting:
@@ -72,15 +76,20 @@ class Opening:
         self.future.cancel()
 
     def _open(self) -> Scope:
-        """Opened, it is no longer under way: whoever waits holds it, and with nobody it goes."""
+        """Open the checkpoint; from then on the waiting sessions alone keep it alive.
+
+        Raises:
+            CheckpointError: it could not be opened.
+        """
         try:
             scope = self._scope()
         except CheckpointError as error:
-            said = str(error)
+            message = str(error)
         else:
             _forget(self)
             return scope
-        raise CheckpointError(said)  # without the frames of the loading, which hold what was read
+        # a new error, whose traceback does not keep the loaded tensors alive
+        raise CheckpointError(message)
 
     def _scope(self) -> Scope:
         with loading.watched(self._watch):
@@ -90,9 +99,7 @@ class Opening:
                         self._progress = ("", 0, 0)
                         return cache.scope(self.name)
                 except loading.Cancelled:
-                    if (
-                        self._abandoned.is_set()
-                    ):  # else it was given up by those who waited before these
+                    if self._abandoned.is_set():  # else other sessions gave up the shared load
                         raise
 
     def _watch(self, what: str, done: int, total: int) -> None:
@@ -102,19 +109,25 @@ class Opening:
 
 
 def ask(name: str, session: str) -> Opening | None:
-    """What opens this checkpoint for a session, from now on if nothing did; None where it stands open."""
+    """Return the opening of this checkpoint for a session, started if necessary; None if it is open."""
     key = cache.opened_as(name)
     with _lock:
-        if (found := _under_way.get(key)) is None:
+        if (opening := _under_way.get(key)) is None:
             if cache.is_open(name):
                 return None
-            found = _under_way[key] = Opening(name, key)
-        found.waiting.add(session)
-        return found
+            opening = _under_way[key] = Opening(name, key)
+        opening.waiting.add(session)
+        return opening
 
 
 def result(opening: Opening) -> Scope:
-    """What is ready. What has failed is opened anew when it is asked for again, unless it took long. Raises CheckpointError."""
+    """Return the opened checkpoint.
+
+    A failed opening can be retried at once unless it took long.
+
+    Raises:
+        CheckpointError: the checkpoint could not be opened.
+    """
     if not opening.took_long:
         _forget(opening)
     return opening.future.result()
@@ -127,7 +140,7 @@ def _forget(opening: Opening) -> None:
 
 
 def try_again() -> None:
-    """What has failed is opened anew when it is asked for."""
+    """Forget all failed openings, so that they are retried when next requested."""
     with _lock:
         for key in [key for key, opening in _under_way.items() if opening.future.done()]:
             del _under_way[key]

@@ -1,7 +1,8 @@
-"""The parameters of the URL, typed: what each may say there, and what it is where the URL does not say it, or says it unfit.
+"""Typed URL parameters: the valid values of each, and its default.
 
-Every page declares its own, once, where it makes use of them; `declared` has them all. A deliberate step, such as another
-head, is one that the browser's Back takes back; `is_step` says of which parameters a change is one.
+Every page declares its own parameters, once, where it uses them; `declared` lists them all.
+`is_step` marks parameters whose change is a deliberate step, such as choosing another head, which
+the browser's Back button undoes.
 """
 
 import re
@@ -15,19 +16,21 @@ LONGEST_TEXT = 200_000  # characters; tens of thousands of tokens
 
 
 def whole(text: str) -> str:
-    """The text without halves of characters (lone surrogates), such as a browser may send of an emoji while one types, and
-    which no file, message or tokenizer takes: U+FFFD in their place."""
+    """Replace lone surrogates by U+FFFD, as no file, message or tokenizer accepts them.
+
+    A browser may send half of an emoji while the user types.
+    """
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def too_long(n: int) -> str:
-    """Say of a text of `n` characters that it is longer than a session keeps."""
+    """Return the message for a text of `n` characters that is longer than a session keeps."""
     return f"must be at most {LONGEST_TEXT:,} characters long, not {n:,}"
 
 
 @dataclass(frozen=True)
 class Parameter(Generic[Value]):
-    """One parameter of the URL. Its `parse` raises ValueError for a text that says no such value."""
+    """A parameter of the URL; its `parse` raises ValueError for an invalid value."""
 
     name: str
     default: Value
@@ -41,11 +44,11 @@ class Parameter(Generic[Value]):
             )
 
     def from_url(self, texts: list[str]) -> Value:
-        """The value of what the URL says under this name, each time it says it; the default if that is unfit."""
+        """Return the value of the URL's texts under this name, or the default if they are invalid."""
         return self.default if self.unfit(texts) else self.parse(texts)
 
     def unfit(self, texts: list[str]) -> str:
-        """Why what the URL says is no such value; "" if it is one."""
+        """Return the error message for the URL's texts; "" if they are valid."""
         try:
             self.parse(texts)
         except ValueError as error:
@@ -53,7 +56,7 @@ class Parameter(Generic[Value]):
         return ""
 
     def in_url(self, value: Value) -> list[str]:
-        """What the URL says for this value: nothing for the default."""
+        """Return the URL's texts for this value: none for the default."""
         return [] if value == self.default else self.format(value)
 
     def parse(self, texts: list[str]) -> Value:
@@ -62,7 +65,7 @@ class Parameter(Generic[Value]):
         return self.parse_one(whole(texts[0]))
 
     def limited(self, value: Value) -> Value:
-        """Return as much of a widget's value as a session keeps."""
+        """Return a widget's value, cut to the length that a session keeps."""
         return value
 
     def parse_one(self, text: str) -> Value:
@@ -73,13 +76,13 @@ class Parameter(Generic[Value]):
 
 
 def declared() -> Mapping[str, Parameter]:
-    """All parameters by name, of the modules that have been imported."""
+    """Return all parameters declared by the imported modules, by name."""
     return MappingProxyType(Parameter._declared)
 
 
 @dataclass(frozen=True)
 class Text(Parameter[str | None]):
-    """Any text, or any that the `pattern` matches."""
+    """A text, optionally one that matches `pattern` in full."""
 
     default: str | None = ""
     pattern: str = r"[\s\S]*"
@@ -97,7 +100,7 @@ class Text(Parameter[str | None]):
 
 @dataclass(frozen=True)
 class Whole(Parameter[int | None]):
-    """A whole number from `low` to `high`, both included."""
+    """An integer from `low` to `high`, both included."""
 
     default: int | None = None
     low: int = 0
@@ -130,8 +133,11 @@ class Number(Parameter[float]):
 
 @dataclass(frozen=True)
 class Choice(Parameter[Any]):
-    """One of several options. Which there are may depend on the model or its run; then there are none here, any text is
-    taken, and who asks for the value names them (url_state.one_of)."""
+    """One of several options.
+
+    `options` is empty if they depend on the model or its run: then any text is accepted, and the
+    caller names the options when it reads the value (url_state.one_of).
+    """
 
     default: Any = None
     is_step: bool = True
@@ -140,15 +146,15 @@ class Choice(Parameter[Any]):
     def parse_one(self, text: str) -> object:
         if not self.options:
             return text
-        found = [option for option in self.options if str(option) == text]
-        if not found:
+        matches = [option for option in self.options if str(option) == text]
+        if not matches:
             raise ValueError(f"{self.name} must be one of {', '.join(map(str, self.options))}")
-        return found[0]
+        return matches[0]
 
 
 @dataclass(frozen=True)
 class Switch(Parameter[bool]):
-    """On or off, as "true" or "false"; `on` is another word for on."""
+    """A boolean, "true" or "false" in the URL; `on` replaces the word for True."""
 
     default: bool = False
     is_step: bool = True
@@ -165,7 +171,11 @@ class Switch(Parameter[bool]):
 
 @dataclass(frozen=True)
 class Several(Parameter[tuple[int, ...] | None]):
-    """Several whole numbers from 0 to `high`, the name once for each, or once with nothing for none; at most `most` of them."""
+    """A set of integers from 0 to `high`, at most `most` of them.
+
+    In the URL the name is repeated for each number, or given once without a value for the empty
+    set.
+    """
 
     default: tuple[int, ...] | None = None
     high: int = 9_999
@@ -192,7 +202,7 @@ class Several(Parameter[tuple[int, ...] | None]):
 
 @dataclass(frozen=True)
 class Order(Parameter[tuple[int, ...] | None]):
-    """Different whole numbers in an order, held from 0; in the URL they count from 1, with a hyphen between them: 3-2-4-1."""
+    """Distinct integers in an order, from 0; in the URL they count from 1: 3-2-4-1."""
 
     default: tuple[int, ...] | None = None
     high: int = 9_999
@@ -216,7 +226,7 @@ class Order(Parameter[tuple[int, ...] | None]):
 
 @dataclass(frozen=True)
 class Notation(Parameter[Any]):
-    """A value with a short notation of its own: `read` leaves out of a text what it cannot read."""
+    """A value with its own short notation; `read` ignores what it cannot parse."""
 
     read: Callable[[str], Any] = str
     write: Callable[[Any], str] = str

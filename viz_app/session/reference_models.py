@@ -1,4 +1,7 @@
-"""Which trained model stands in where the shown one lacks a part: a shipped checkpoint of the same task and tokens."""
+"""Trained reference models for pages that need a part which the shown model lacks.
+
+They are shipped checkpoints of the same task and tokens.
+"""
 
 import json
 from collections.abc import Callable
@@ -16,12 +19,15 @@ SHIPPED = {"translation": ("eng-fra-bahdanau", "eng-fra"), "dates": ("dates-bahd
 
 
 def named(task: str) -> tuple[str, ...]:
-    """The names looked for, the recurrent one first."""
+    """Return the names of the reference checkpoints of a task, the recurrent one first."""
     return SHIPPED.get(task, ())
 
 
 def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
-    """The shown model if it suits; else the first shipped one of its task that does and reads the text as the same tokens."""
+    """Return the shown model if it suits, else the first reference model that does; None if none does.
+
+    A reference model has to read the text as the same tokens.
+    """
     if suits(run.scope):
         return run.scope
     for name in named(run.scope.task):
@@ -35,20 +41,22 @@ def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
 
 
 def of_same_data(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
-    """The shown model if it suits; else, of the shipped ones that learned from the same data and read the text as the same tokens,
-    the longest trained that does."""
+    """Return the shown model if it suits, else the longest trained shipped model of the same data.
+
+    That model has to suit, too, and to read the text as the same tokens; None if there is none.
+    """
     if suits(run.scope):
         return run.scope
     task, data = run.scope.task, run.scope.training.get("data")
-    found = [
+    scopes = [
         cache.scope(name) for name in models.shipped() if data and _record(name) == (task, data)
     ]
-    able = [scope for scope in found if suits(scope) and same_tokens(scope, run)]
-    return max(able, key=lambda scope: scope.training.get("step", 0), default=None)
+    suitable = [scope for scope in scopes if suits(scope) and same_tokens(scope, run)]
+    return max(suitable, key=lambda scope: scope.training.get("step", 0), default=None)
 
 
 def _record(name: str) -> tuple[str, object]:
-    """Which task a shipped checkpoint learned, and from what data, without opening it."""
+    """Return the task and the data of a shipped checkpoint from its record, without opening it."""
     record = json.loads(
         (models.opening.shipped_folder() / name / "training.json").read_text("utf-8")
     )
@@ -59,21 +67,23 @@ LAMBDA = "lm_weight"  # λ of L3 = L2 + λ·L1, in the record of the data
 
 
 def alike_but_for_lambda(scope: Scope) -> dict[str, tuple[str, float]]:
-    """The offered checkpoints that were trained as this one but for λ, it among them: name → folder and λ, by λ. None where its
-    record has no λ."""
-    if (own := _but_for_lambda(scope.training)) is None:
+    """Return all offered checkpoints that differ from this one only in λ, itself included.
+
+    The result maps a name to (folder, λ), sorted by λ; it is empty if the record has no λ.
+    """
+    if (recipe := _but_for_lambda(scope.training)) is None:
         return {}
-    found = {}
+    alike = {}
     for name in checkpoints.available():
         with suppress(CheckpointError):
             training = cache.description(folder := checkpoints.folder(name)).training
-            if _but_for_lambda(training) == own:
-                found[name] = folder, float(training["data"][LAMBDA])
-    return dict(sorted(found.items(), key=lambda item: item[1][1]))
+            if _but_for_lambda(training) == recipe:
+                alike[name] = folder, float(training["data"][LAMBDA])
+    return dict(sorted(alike.items(), key=lambda item: item[1][1]))
 
 
 def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
-    """Everything that a record says of a run with a λ, but that."""
+    """Return the training record without λ; None if it has no λ."""
     data = training.get("data")
     if not isinstance(data, dict) or not isinstance(data.get(LAMBDA), int | float):
         return None
@@ -82,9 +92,9 @@ def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
 
 
 def same_tokens(scope: Scope, run: CurrentRun) -> bool:
-    """Return True if this model reads the shown source as the same row of tokens, under the same ids."""
-    own, there = (
+    """Return True if this model encodes the shown source as the same tokens and ids."""
+    row, shown = (
         scope.encode(source=run.trace.streams["source"].text)["source"],
         run.trace.streams["source"],
     )
-    return own.ids == there.ids and own.tokens == there.tokens
+    return row.ids == shown.ids and row.tokens == shown.tokens

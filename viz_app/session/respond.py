@@ -1,10 +1,8 @@
-"""Texts read by a checkpoint: the run, what is said under their boxes, and the answer of a page while one types."""
+"""Running a model on the typed texts: the run, the notes below the boxes, and live answers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import models
-from models import Trace
 from models.architectures.base import Field
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
@@ -15,24 +13,27 @@ from viz_app.session.live import LiveSession, Pictures
 from viz_app.session.url_state import parameter_of
 
 
-def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dict]]:
-    """The run of what stands in the boxes of the model's fields, None if there is none, and the small print under each box: how
-    long its row of tokens is, or what is wrong with it. The session then shows it."""
-    scope, fields = session.scope, session.scope.model.text_fields
+def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str, dict]]:
+    """Run the model on the texts of its fields and have the session show the run.
+
+    Returns:
+        the run, None if it failed, and the note below each box: its length in tokens, or the
+            error.
+    """
+    scope = session.scope
+    fields = scope.model.text_fields
     notes = {field.name: small_print("") for field in fields}
     try:
         trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
-    except (
-        models.InputError,
-        CheckpointError,
-    ) as error:  # a checkpoint may have been replaced since it was opened
+    # CheckpointError: the checkpoint may have been replaced since it was opened
+    except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)
         notes[getattr(error, "field", fields[0].name)] = small_print(
             f"{message[:1].upper()}{message[1:]}.", bad=True
         )
         return None, notes
-    for field in reversed(fields):  # a stream's length stands under its first field
-        if (row := trace.streams.get(field.stream)) is None:  # of a choice that was left out
+    for field in reversed(fields):  # a stream's length is shown below its first field
+        if (row := trace.streams.get(field.stream)) is None:  # an optional field without a value
             continue
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
         notes |= {
@@ -49,39 +50,50 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
         notes[empty] = small_print(words.ONE_TEXT)
     for name, warning in scope.warnings(*texts).items():
         notes[name] = small_print(words.with_warning(notes[name]["rows"][0][1], warning))
-    session.show(CurrentRun(scope, trace))
-    return trace, notes
+    run = CurrentRun(scope, trace)
+    session.show(run)
+    return run, notes
 
 
 def note_key(field: Field) -> str:
-    """Return the key of the small print under the box of a field."""
+    """Return the component key of the note below a field's box."""
     return f"note {parameter_of(field).name}"
 
 
 def answering(
     session: LiveSession, pictures: Callable[[CurrentRun], Pictures]
 ) -> Callable[..., Pictures]:
-    """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
+    """Return the function that answers newly typed texts with the page's pictures.
+
+    It answers only for the current model; after a change of model the next rerun replaces it.
+    """
+    scope, change = session.scope, session.change
+    fields = scope.model.text_fields
 
     def answer(*texts: str) -> Pictures:
-        if not _stands(session) or len(texts) != len(session.scope.model.text_fields):
+        if session.scope is not scope or not _is_current(session) or len(texts) != len(fields):
             return {}
-        trace, notes = read(session, *texts)
-        if not trace:
-            session.run = replace(session.run, stale=True)
-        under = {note_key(field): notes[field.name] for field in session.scope.model.text_fields}
+        unchanged, notes = read(session, *texts)
+        unchanged = unchanged or session.keep_last()
+        if unchanged.scope is not scope:
+            return {}
+        small_prints = {note_key(field): notes[field.name] for field in fields}
         try:
-            run = session.shown
-            under["written"] = strip(run.trace, run.terms, run.stale)
-            return {**under, **pictures(run)}
-        except (models.InputError, CheckpointError):  # the rerun will say so where it belongs
-            return under
+            run = change(unchanged)
+            small_prints["written"] = strip(run.trace, run.terms, run.stale)
+            return {**small_prints, **pictures(run)}
+        # the rerun will show the error next to its cause
+        except (models.InputError, CheckpointError):
+            return small_prints
 
     return answer
 
 
-def _stands(session: LiveSession) -> bool:
-    """Return True if the page's model is still the one its files hold. If not, the rerun will open that, or say what is wrong."""
+def _is_current(session: LiveSession) -> bool:
+    """Return True if the checkpoint's files are still those of the page's model.
+
+    If not, the rerun opens the new files or shows the error.
+    """
     try:
         return cache.scope(session.name).fingerprint == session.scope.fingerprint
     except CheckpointError:

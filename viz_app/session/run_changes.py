@@ -1,9 +1,11 @@
-"""The changes of a session to its run: the one way from the URL to a RunSpec and back.
+"""The session's changes to its run, converted between URL parameters and a RunSpec.
 
-Every page shows the run of this spec, so changes made on different pages compose, and one link holds them all.
+Every page shows the run of this spec, so changes made on different pages compose, and one link
+holds them all.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -17,13 +19,14 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Notation, Parameter, Switch
 
 SHOWS_STEP, STEP = Switch("growth"), Choice("growth-step", is_step=False)
-SIMILARITY = Choice("similarity")  # none is the model's own
+SIMILARITY = Choice("similarity")  # None: the model's own
 POSITIONS = Switch("positions", default=True)
-_MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}  # of published links
+# kept for published links
+_MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}
 
 
 def pairs(text: str) -> list[tuple[int, int]]:
-    """Return the pairs of numbers of a text such as "3:17,4:9", at most 200; anything else in it is left out."""
+    """Parse pairs of numbers such as "3:17,4:9", at most 200; anything else is ignored."""
     matches = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in text.split(",")[:200])
     return [(int(match[1]), int(match[2])) for match in matches if match]
 
@@ -42,7 +45,7 @@ FORCED = Notation("force", (), True, read=_read_forced, write=_write_forced)
 
 @cache
 def mask_change(kind: str) -> Notation:
-    """Return the parameter that holds the change to the mask of this kind of attention (SiteKind.name)."""
+    """Return the parameter of the mask change for this kind of attention (SiteKind.name)."""
     name = _MASK_NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
     read, write = mask_notation.from_text, mask_notation.to_text
     return Notation(name, MaskChange(), True, read=read, write=write)
@@ -52,43 +55,59 @@ MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query
 MASK_CHANGES = {kind: mask_change(kind) for kind in MASK_KINDS}
 
 
-def chosen(own: CurrentRun) -> RunSpec:
-    """Return the spec of this run with the session's changes, without those that its model does not allow."""
+Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is read instead
+
+
+def _itself(parameter: Parameter) -> Parameter:
+    return parameter
+
+
+def chosen(original: CurrentRun, of: Of = _itself) -> RunSpec:
+    """Return the spec of this run with the session's changes, except any its model does not support.
+
+    `of` maps each parameter to the one that is read instead.
+    """
+    scope = original.scope
     return replace(
-        own.spec,
+        original.spec,
         model=replace(
-            own.spec.model,
-            step=chosen_step(own.scope),
-            similarity=other_similarity(own.scope),
-            positions=url_state.get(POSITIONS) or not own.scope.has_removable_positions,
+            original.spec.model,
+            step=chosen_step(scope, of),
+            similarity=other_similarity(scope, of),
+            positions=url_state.get(of(POSITIONS)) or not scope.has_removable_positions,
         ),
-        edits=mask_edits(own.trace) if own.scope.model.masks_can_change else (),
-        forced=url_state.get(FORCED) if own.scope.model.can_write else (),
+        edits=mask_edits(original.trace, of) if scope.model.masks_can_change else (),
+        forced=url_state.get(of(FORCED)) if scope.model.can_write else (),
     )
 
 
-def chosen_step(scope: Scope) -> int | None:
-    """Return the chosen training step, None for the final weights."""
+def chosen_step(scope: Scope, of: Of = _itself) -> int | None:
+    """Return the chosen training step; None for the final weights."""
     steps = scope.snapshots
-    if not steps or not url_state.get(SHOWS_STEP):
+    if not steps or not url_state.get(of(SHOWS_STEP)):
         return None
-    return url_state.one_of(STEP, steps, steps[-1])
+    return url_state.one_of(of(STEP), steps, steps[-1])
 
 
-def other_similarity(scope: Scope) -> str:
-    """Return the similarity chosen instead of the model's own; empty for its own, and if it cannot be exchanged."""
-    own, name = scope.model.similarity, url_state.get(SIMILARITY)
-    return name if own and name in SIMILARITIES and name != own else ""
+def other_similarity(scope: Scope, of: Of = _itself) -> str:
+    """Return the chosen similarity; "" for the model's own, or if it cannot be exchanged."""
+    trained_with, name = scope.model.similarity, url_state.get(of(SIMILARITY))
+    return name if trained_with and name in SIMILARITIES and name != trained_with else ""
 
 
-def mask_edits(trace: Trace) -> Edits:
-    """Return the session's mask changes for the kinds of attention that this trace has."""
+def mask_edits(trace: Trace, of: Of = _itself) -> Edits:
+    """Return the session's mask changes for the kinds of attention in this trace."""
     kinds = [kind for kind, _ in by_kind(trace)]
-    return for_kinds(**{kind: url_state.get(mask_change(kind)) for kind in kinds})
+    return for_kinds(**{kind: url_state.get(of(mask_change(kind))) for kind in kinds})
+
+
+def parameters(kinds: Iterable[str]) -> list[Parameter]:
+    """Return the parameters of every change, including the masks of these kinds of attention."""
+    return [parameter for change in _parameters(tuple(kinds)).values() for parameter in change]
 
 
 def undo(change: str, kinds: tuple[str, ...] = ()) -> None:
-    """Undo one change of RunSpec.without; `kinds` are further kinds of attention whose masks may be changed."""
+    """Undo one change, by its name in RunSpec.without; `kinds` adds kinds of attention."""
     for parameter in _parameters(kinds)[change]:
         url_state.keep(parameter, parameter.default)
 

@@ -1,8 +1,9 @@
-"""What a session has chosen, and the one way of it into the URL and out of it, so that a pasted link shows the same view.
+"""The choices of a session, read from and written to the URL, so that a link shows the same view.
 
-Every choice is a typed parameter (parameters.py). A run follows the URL if it is the session's first, or if the browser's Back
-or Forward has led to it; any other run is the session's own and says what the URL becomes. The component `live` writes that
-into the browser's address: a deliberate step as an entry of its history, all else over the entry that stands.
+Every choice is a typed parameter (parameters.py). A run follows the URL if it is the session's
+first, or if the browser's Back or Forward button led to it; any other run follows the session and
+updates the URL. The component `live` writes the URL: a deliberate step becomes a new entry of the
+browser's history, any other change replaces the current entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +22,8 @@ Value = TypeVar("Value")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
 MOST_POSITIONS = 512
-SHORT = 40  # characters of what an address says that are said again
-# kind of field → how its parameter is made of its name and default; a field of another kind is chosen nowhere
+SHORT = 40  # characters of an invalid value that are quoted in its message
+# kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT: lambda name, default: Text(name, default=default),
     POSITIONS: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
@@ -30,27 +31,30 @@ _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
 }
 
 
-def _made(field: Field, name: str) -> Parameter:
+def _parameter(field: Field, name: str) -> Parameter:
     return _PARAMETERS[field.kind](name, "" if field.optional else None)
 
 
 def _known_fields() -> list[Field]:
-    """List the fields of all registered architectures that the app has parameters for."""
+    """Return the fields of all registered architectures that have a parameter."""
     fields = [field for model, _ in ARCHITECTURES.values() for field in model.possible_fields()]
     return [field for field in fields if field.kind in _PARAMETERS]
 
 
 # (kind, optional, name) of a shipped model's field → its parameter, which models with the same field share
-_SHIPPED = {(f.kind, f.optional, f.name): _made(f, f.name) for f in _known_fields()}
+_SHIPPED = {(f.kind, f.optional, f.name): _parameter(f, f.name) for f in _known_fields()}
 _SESSION = "url"
 
 
 @dataclass
 class _Session:
-    """The choices of one session. `unread` is what the URL says of parameters that nothing has asked for yet; `settled` are those
-    asked for or chosen since the URL was followed; `used` are those of this run, which is what stands in the URL after it.
-    `linked` are those whose value this run has read from the URL, and `unfit` says why what it said is not, of parameters whose
-    value has not changed since."""
+    """The choices of one session.
+
+    `unread` holds URL texts of parameters not yet asked for; `settled` the parameters asked for or
+    chosen since the URL was followed; `used` those of this run, which the URL holds after it.
+    `linked` are the parameters whose value this run read from the URL; `unfit` holds the message
+    for each invalid URL text, until the parameter changes.
+    """
 
     unread: dict[str, list[str]] = field(default_factory=dict)
     linked: set[str] = field(default_factory=set)
@@ -60,28 +64,24 @@ class _Session:
     used: dict[str, Parameter] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)  # name → length of the text that was cut
     arrived: bool = False
-    follows: bool = False  # from when the URL is followed until a run has ended: what it does not say is the default
+    # while the URL is followed, parameters missing from it have their default
+    follows: bool = False
     page: object = None
-    found: str = ""  # the browser's query string as this run found it
-    before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = (
-        {},
-        {},
-        set(),
-    )  # the first three as this run found them
+    query_at_start: str = ""  # the browser's query string at the start of this run
+    # `unread`, `values` and `settled` at the start of this run
+    before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())
     steps: int = 0
-    standing: tuple[object, dict[str, list[str]]] | None = (
-        None  # after the last run: the page, and where its steps stood
-    )
+    # after the last run: its page, and the URL texts of its step parameters
+    standing: tuple[object, dict[str, list[str]]] | None = None
 
 
 @dataclass(frozen=True)
 class Address:
-    """What stands in the URL, as a query string, how many deliberate steps have led there within pages, and what the run that says
-    so found in the URL."""
+    """A query string, the deliberate steps within pages so far, and the query string at the run's start."""
 
     query: str
     steps: int
-    found: str
+    query_at_start: str
 
 
 def _session() -> _Session:
@@ -89,10 +89,10 @@ def _session() -> _Session:
 
 
 def arrive(page: object = None) -> None:
-    """A run of this page begins."""
+    """Begin a run of this page."""
     session = _session()
     session.used, session.page = {}, page
-    session.found = run.query_string if (run := get_script_run_ctx()) else ""
+    session.query_at_start = run.query_string if (run := get_script_run_ctx()) else ""
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
         session.unread, session.settled = _in_address(), set()
@@ -101,12 +101,15 @@ def arrive(page: object = None) -> None:
 
 
 def parameter_of(field: Field) -> Parameter:
-    """Return the parameter of a field. One that no shipped model has carries its kind before its name in the URL
-    ("text-sentence"), and so clashes with no other parameter."""
+    """Return the parameter of a field.
+
+    A field that no shipped model has carries its kind before its name in the URL ("text-sentence"),
+    so that it clashes with no other parameter.
+    """
     if shipped := _SHIPPED.get((field.kind, field.optional, field.name)):
         return shipped
     kind = "optional" if field.kind == TEXT and field.optional else field.kind
-    return _made(field, f"{kind}-{field.name}")
+    return _parameter(field, f"{kind}-{field.name}")
 
 
 def _in_address() -> dict[str, list[str]]:
@@ -114,24 +117,24 @@ def _in_address() -> dict[str, list[str]]:
 
 
 def _is_history_navigation() -> bool:
-    """Has the browser's Back or Forward led to this run?"""
+    """Return True if the browser's Back or Forward button led to this run."""
     run = get_script_run_ctx()
     return run is not None and run.is_history_navigation
 
 
 def follows() -> bool:
-    """Does the run under way follow the URL?"""
+    """Return True if the current run follows the URL."""
     return _session().follows
 
 
 def get(parameter: Parameter[Value]) -> Value:
-    """What is chosen, which from now on stands in the URL."""
+    """Return the chosen value, and include the parameter in the URL from now on."""
     session, name = _session(), parameter.name
     if name in session.unread:
         texts = session.unread.pop(name)
-        session.values[name], why = parameter.from_url(texts), parameter.unfit(texts)
-        session.linked |= set() if why else {name}
-        session.unfit |= {name: why} if why else {}
+        session.values[name], message = parameter.from_url(texts), parameter.unfit(texts)
+        session.linked |= set() if message else {name}
+        session.unfit |= {name: message} if message else {}
     elif session.follows and name not in session.settled:
         session.values.pop(name, None)
     session.settled.add(name)
@@ -140,7 +143,7 @@ def get(parameter: Parameter[Value]) -> Value:
 
 
 def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
-    """Return the choices for those of a model's fields that are not typed, in their order; None for no choice."""
+    """Return the choices for the model's fields that are not typed, in order; None for no choice."""
     return tuple(
         get(parameter_of(field)) or None if field.kind in _PARAMETERS else None
         for field in fields
@@ -149,8 +152,8 @@ def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
 
 
 def let_go() -> None:
-    """Choose nothing for any field that is not typed: what was chosen was said of another row of tokens."""
-    for parameter in (parameter_of(known) for known in _known_fields() if known.kind != TEXT):
+    """Reset all fields that are not typed, since their values belonged to another row of tokens."""
+    for parameter in (parameter_of(one) for one in _known_fields() if one.kind != TEXT):
         if get(parameter) is not None:
             keep(parameter, None)
 
@@ -167,90 +170,93 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
 
 
 def put_right(parameter: Parameter[Value], value: Value) -> None:
-    """Have this value in the place of one that no longer suits what else is chosen: no deliberate step, whatever led to it."""
-    session, is_other = _session(), value != get(parameter)
-    if session.standing and is_other:
+    """Replace a value that no longer fits the other choices, without counting it as a step."""
+    session, differs = _session(), value != get(parameter)
+    if session.standing and differs:
         session.standing[1].pop(parameter.name, None)
-    stand_in(
-        parameter, value, f"{parameter.name} must be one that this run has" if is_other else ""
-    )
+    stand_in(parameter, value, f"{parameter.name} must be one that this run has" if differs else "")
 
 
 def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
-    """The chosen one of these options. If it is none of them, nothing is chosen, and it is the `default`."""
+    """Return the chosen option, or `default` if the choice is not among the options.
+
+    In that case the choice is reset.
+    """
     chosen = get(choice)
-    found = [option for option in options if str(option) == str(chosen)]
-    if not found:
-        there = ", ".join(map(str, options))
+    matches = [option for option in options if str(option) == str(chosen)]
+    if not matches:
+        listed = ", ".join(map(str, options))
         stand_in(
             choice,
             choice.default,
-            f"{choice.name} must be one of {there} here, not {str(chosen)[:SHORT]}",
+            f"{choice.name} must be one of {listed} here, not {str(chosen)[:SHORT]}",
         )
-    return found[0] if found else default
+    return matches[0] if matches else default
 
 
 def stand_in(parameter: Parameter[Value], value: Value, why: str) -> None:
-    """Choose this in the place of a value that what is shown has not, and remember why if the URL asked for that."""
+    """Replace a value that does not exist in the shown run; note `why` if it came from the URL."""
     session, name = _session(), parameter.name
     keep(parameter, value)
     session.unfit |= {name: why} if why and name in session.linked else {}
 
 
 def unfit(*parameters: Parameter) -> list[str]:
-    """Why what the URL said of these parameters, or of all that this run makes use of, is not what is shown."""
+    """Return the messages on invalid URL values of these parameters, by default all of this run."""
     session = _session()
     names = [parameter.name for parameter in parameters] or list(session.used)
     return [session.unfit[name] for name in names if name in session.unfit]
 
 
-def bound(
-    parameter: Parameter[Value], value: Value, callback: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """Settings of the Streamlit widget that shows this value of the parameter: its key, and that its changes are kept.
-    `callback` is called after a change."""
+def bound(parameter: Parameter[Value], value: Value) -> dict[str, Any]:
+    """Return the settings of a Streamlit widget bound to the parameter: its key and its callback."""
     key = parameter.name
-    # Set needlessly, it would overwrite what is being typed; while the URL is followed, a run before may have been cut off unseen.
+    # Only if needed: it would overwrite text being typed. While the URL is followed it is needed, since a previous run may have been
+    # interrupted before the browser saw its value.
     if _session().follows or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
 
     def changed() -> None:
-        put_in = st.session_state[key]
-        value = parameter.limited(put_in)
+        entered = st.session_state[key]
+        value = parameter.limited(entered)
         _session().cut.pop(key, None)
-        if value != put_in:
+        if value != entered:
             st.session_state[key] = value
-            _session().cut[key] = len(put_in)
+            _session().cut[key] = len(entered)
         keep(parameter, value)
-        callback()
 
     return {"key": key, "on_change": changed}
 
 
 def cut(parameter: Parameter) -> int:
-    """Return the length of the text that was put into this parameter's widget last, if it was cut; else 0."""
+    """Return the full length of the last text entered in this parameter's widget if it was cut, else 0."""
     return _session().cut.get(parameter.name, 0)
 
 
 def publish() -> Address:
-    """The run ends: what stands in the URL now, if the browser writes it there."""
+    """End the run: return the address for the browser to show."""
     session = _session()
     texts = {name: parameter.in_url(get(parameter)) for name, parameter in session.used.items()}
-    places = {name: text for name, text in texts.items() if session.used[name].is_step}
+    step_texts = {name: text for name, text in texts.items() if session.used[name].is_step}
     page, before = session.standing or (None, {})
     if page == session.page and not session.follows:
-        session.steps += any(before[name] != places[name] for name in before.keys() & places.keys())
-    session.follows, session.standing, session.linked = False, (session.page, places), set()
+        session.steps += any(
+            before[name] != step_texts[name] for name in before.keys() & step_texts.keys()
+        )
+    session.follows, session.standing, session.linked = False, (session.page, step_texts), set()
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():
-        run.query_string = query  # of a rerun that Python asks for itself
-    return Address(query, session.steps, session.found)
+        run.query_string = query  # for a rerun requested from Python
+    return Address(query, session.steps, session.query_at_start)
 
 
 def postpone() -> Address:
-    """The run ends, and what the URL or the session asks for is not there yet: the browser's address stays as it is. Where the run
-    followed the URL, it has said what stands to a page that it does not speak of, and is followed anew."""
+    """End a run whose requested model is not open yet: the browser's address is unchanged.
+
+    If the run followed the URL, it is followed again by the next run, as the page drawn meanwhile
+    belongs to another model.
+    """
     session = _session()
     if session.follows:
         session.unread, session.values, session.settled = session.before
-    return Address(urlencode(_in_address(), doseq=True), session.steps, session.found)
+    return Address(urlencode(_in_address(), doseq=True), session.steps, session.query_at_start)

@@ -1,4 +1,4 @@
-"""What the app says, in words: `words.kind_title`, `words.terms`, `words.training_summary` and so on, by purpose in five files."""
+"""The app's wording, in five modules by purpose: `words.kind_title`, `words.terms` and so on."""
 
 from models.percent import percent
 from viz_app.words.attention import (  # fmt: skip
@@ -23,7 +23,6 @@ from viz_app.words.changes import changes
 from viz_app.words.glossary import GLOSSARY, annotate, entries
 from viz_app.words.terms import (  # fmt: skip
     ONE_TEXT,
-    TASKS,
     Stream,
     Terms,
     terms,
@@ -48,7 +47,7 @@ from viz_app.words.training import (  # fmt: skip
 )
 
 __all__ = [
-    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes", "changes",
+    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes", "changes",
     "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
     "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "percent", "place", "score", "score_summary",
     "sentence", "sides", "steps", "terms", "training_brief", "training_of_swapped", "training_origin",

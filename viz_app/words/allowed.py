@@ -1,4 +1,4 @@
-"""What the tokens of one attention may read, in words made from the layers of its mask in the run."""
+"""Sentences on what the tokens of one attention may read, from the mask layers of the run."""
 
 from models.layers.masks import PADDING
 from models.trace import AttentionSite
@@ -7,29 +7,32 @@ _WINDOW = "window of "  # how models.trace.edits.MaskChange names that layer
 
 
 def blocking(site: AttentionSite) -> list[str]:
-    """Names of the mask layers that block a cell of this run, padding left out."""
+    """Return the names of the mask layers that block a cell of this run, except padding."""
     return [layer.name for layer in site.mask.layers if layer.name != PADDING and layer.blocks]
 
 
 def may_read(site: AttentionSite, token: str) -> str:
-    """What a token may read in an attention of a text to itself; continues a clause that names the text."""
+    """Return what a token may read in self-attention, as the continuation of a clause.
+
+    The clause ends by naming the text that the queries, keys and values come from.
+    """
     names = blocking(site)
-    far = next((name.removeprefix(_WINDOW) for name in names if name.startswith(_WINDOW)), "")
+    window = next((name.removeprefix(_WINDOW) for name in names if name.startswith(_WINDOW)), "")
     if site.stack == "decoder":
-        near = f" Nor may it read what is more than {far} tokens back." if far else ""
+        window_note = f" Nor may it read what is more than {window} tokens back." if window else ""
         return (
             ". Nothing may read what comes after it, because a model that writes from left to right does not have that yet: these "
-            f"cells are hatched and their weight is exactly 0.{near}"
+            f"cells are hatched and their weight is exactly 0.{window_note}"
         )
     if not names:
         return f": each {token} may read every other, in both directions."
-    if len(names) == 1 and far:
-        return f": each {token} may read those up to {far} tokens away, in both directions."
+    if len(names) == 1 and window:
+        return f": each {token} may read those up to {window} tokens away, in both directions."
     return f". Hatched cells are blocked ({', '.join(names)}) and their weight is exactly 0."
 
 
 def empty_rows(site: AttentionSite) -> int:
-    """How many queries may read nothing, so that all their weights are 0."""
+    """Return the number of queries that may read nothing and therefore have only zero weights."""
     allowed = site.mask.allowed
     if allowed is None:
         return 0
@@ -38,7 +41,7 @@ def empty_rows(site: AttentionSite) -> int:
 
 
 def add_up(site: AttentionSite) -> str:
-    """What the weights of a row add up to."""
+    """Return the sum of a row's weights in words, with the number of all-zero rows as the exception."""
     n = empty_rows(site)
     if not n:
         return "up to 1"

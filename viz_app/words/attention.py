@@ -1,4 +1,4 @@
-"""What the app says about attention: titles, axes, explanations. Layers and heads are counted from 1 here."""
+"""Titles, axis names and explanations of attention, with layers and heads counted from 1."""
 
 import re
 
@@ -8,9 +8,9 @@ from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
 
-STEP = "a row is read → written"  # how a row is named where the model writes
+STEP = "a row is read → written"  # the naming of rows on a stream that the model writes
 WORD_STEP = "a row is word read → token written after it"
-# of words; what a picture, its axes and its files say
+# the caption of pictures and files that join sub-words to words
 JOINED = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
 
 
@@ -25,18 +25,18 @@ def kind_title(site: AttentionSite) -> str:
 
 
 def kind_short(site: AttentionSite) -> str:
-    """Return its title where there is little room."""
+    """Return the short title of this kind of attention, for narrow places."""
     return site.site_kind.short
 
 
 def kind_subtitle(site: AttentionSite, t: Terms) -> str:
-    """Who reads what in this kind of attention."""
+    """Return a sentence that names the reading and the read text: "the translation reads itself"."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     return f"{query.text} reads {'itself' if site.query_stream == site.key_stream else key.text}"
 
 
 def layer_place(site: AttentionSite) -> str:
-    """Which layer this is, for people: counted from 1."""
+    """Return the stack and layer of a site for display, counted from 1: "Decoder layer 2"."""
     side = site.stack.capitalize()
     if is_alignment(site):
         return f"{side}, alignment"
@@ -45,19 +45,24 @@ def layer_place(site: AttentionSite) -> str:
 
 
 def place(site: AttentionSite, head: int) -> str:
-    """Where this head is, for people: counted from 1."""
+    """Return the stack, layer and head for display, counted from 1: "Decoder layer 2, head 3"."""
     return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"
 
 
 def head_title(site: AttentionSite, head: int, t: Terms) -> str:
-    """What one head's picture is, in one sentence."""
+    """Return the title of one head's picture."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    reader = query.token.replace("token", "word") if isinstance(site, WordSite) else query.token
-    return f"{place(site, head)}: what each {reader} reads from {key.text}"
+    query_token = (
+        query.token.replace("token", "word") if isinstance(site, WordSite) else query.token
+    )
+    return f"{place(site, head)}: what each {query_token} reads from {key.text}"
 
 
 def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
-    """(query axis, key axis): who reads, and what is read; `writes` if a row is named by what it reads and what it writes."""
+    """Return the titles of the query axis and of the key axis.
+
+    `writes` is True if each row is named by the token it reads and the token it writes.
+    """
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     return (
         f"who reads (query): {query.text}{f', {_step(site)}' * writes}",
@@ -66,7 +71,7 @@ def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]
 
 
 def sides(site: AttentionSite, writes: bool) -> str:
-    """What rows and columns are, where there is no room for their names."""
+    """Return a short description of rows and columns, for places too narrow for the axis titles."""
     return f"Rows read{f' ({_step(site)})' * writes}, columns are read"
 
 
@@ -75,7 +80,7 @@ def _step(site: AttentionSite) -> str:
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
-    """Where the queries, keys and values of this kind of attention come from."""
+    """Return, in Markdown, where the queries, keys and values of this kind of attention come from."""
     if isinstance(site, WordSite):
         return where_from(site.of, t)
     if not site.has_causes:
@@ -101,14 +106,14 @@ def where_from(site: AttentionSite, t: Terms) -> str:
         )
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}; keys **K** and values **V** come from {key.text}."
-    all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
+    all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
     if site.role == "content":
-        return f"{all_}, its content stream: each {query.token} may read itself and what comes before it in the order."
-    return all_ + may_read(site, query.token)
+        return f"{all_from_query}, its content stream: each {query.token} may read itself and what comes before it in the order."
+    return all_from_query + may_read(site, query.token)
 
 
 def formula(site: AttentionSite) -> str:
-    """The score as a formula: the similarity, with its numbers where it is short, and the names of what is added."""
+    """Return the score as a formula: the similarity with its learned numbers, and the added terms."""
     if is_alignment(site):
         return "v·tanh(W s(i−1) + U h(j))"
     learned = site.similarity.learned
@@ -124,18 +129,18 @@ _SIGNS = {"·": r"\cdot ", "tanh": r"\tanh", "cos": r"\cos", "s(i−1)": "s_{i-1
 
 
 def formula_tex(site: AttentionSite) -> str:
-    """The same for KaTeX."""
+    """Return `formula` as TeX for KaTeX."""
     plain, *terms = formula(site).rsplit(" + ", len(site.terms)) if site.terms else [formula(site)]
     for sign, tex in _SIGNS.items():
         plain = plain.replace(sign, tex)
-    if found := re.fullmatch(r"(.+) / √(\d+)", plain):
-        plain = rf"\frac{{{found[1]}}}{{\sqrt{{{found[2]}}}}}"
+    if fraction := re.fullmatch(r"(.+) / √(\d+)", plain):
+        plain = rf"\frac{{{fraction[1]}}}{{\sqrt{{{fraction[2]}}}}}"
     return " + ".join([plain, *(rf"\text{{{name}}}" for name in terms)])
 
 
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
-    """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
-    named = (
+    """Return, in Markdown, how one row of the picture is computed; `writes` as in `axes`."""
+    row_names = (
         " It is named by the token just read and the one to be written: **read → written**."
         if writes
         else ""
@@ -143,43 +148,43 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     if isinstance(site, WordSite):
         return _how_to_read_words(site, writes)
     shares = (
-        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
+        f"Each row is one reader.{row_names} Its weights say how it divides its attention: none is negative and together they add "
         f"{add_up(site)}"
     )
     if not site.has_causes:
         return f"{shares}."
-    passes_on = (
+    output = (
         r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
         if is_alignment(site)
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
         rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; "
-        f"{passes_on}"
+        f"{output}"
     )
 
 
 def _how_to_read_words(site: WordSite, writes: bool) -> str:
-    named = (
+    row_names = (
         " A row is named by the word read and by what the row of its last token writes, the first token behind the word: "
         "**read → written**."
         if writes
         else ""
     )
-    made = (
+    softmax = (
         rf" The tokens' weights are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that a token may read."
         if site.of.has_causes
         else ""
     )
     return (
         f"Each row is one word that reads, the mean of its tokens' rows; each column one word that is read, the sum of its tokens' "
-        f"columns.{named} So none is negative and each row still adds {add_up(site)}. Which tokens are of one word the tokenizer says; "
-        f"special tokens stand alone.{made}"
+        f"columns.{row_names} So none is negative and each row still adds {add_up(site)}. Which tokens are of one word the tokenizer says; "
+        f"special tokens stand alone.{softmax}"
     )
 
 
 def departures(config: object) -> str:
-    """Where our model with an alignment is not the one of its paper; empty for another model."""
+    """Return how our RNN with alignment differs from its paper, in Markdown; "" for another model."""
     if getattr(config, "attention", "") != "bahdanau":
         return ""
     start = (

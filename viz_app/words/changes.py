@@ -22,7 +22,7 @@ def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[
     if spec.edits:
         masks = [edit.where for edit in spec.edits if isinstance(edit, MaskChange)]
         places = dict.fromkeys(kinds.get(w.kind or "", w.describe()[0]) for w in masks)
-        others = [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]
-        changed = [f"Mask changed: {listed(list(places))}"] if places else []
-        labels["edits"] = "; ".join([*changed, *others])
+        other_edits = [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]
+        descriptions = [f"Mask changed: {listed(list(places))}"] if places else []
+        labels["edits"] = "; ".join([*descriptions, *other_edits])
     return labels

@@ -1,4 +1,4 @@
-"""The field's own words and symbols in plain ones, for who points at them (components/tools/glossary.js)."""
+"""The field's terms and symbols in plain words, shown on hover (components/tools/glossary.js)."""
 
 import re
 from html import escape
@@ -38,7 +38,7 @@ GLOSSARY = {
     "beam": "The few best beginnings of a text that a search keeps at each step.",
     "BLEU": "A score for translations: how many word sequences they share with human ones; 100 is all.",
 }
-# what stands for itself in prose, too → what it means
+# symbol → its meaning, for symbols that also occur in running text
 SYMBOLS = {
     "q": "the query vector of the token that reads",
     "k": "the key vector of a token that may be read (as a number: how many)",
@@ -76,7 +76,7 @@ SYMBOLS = {
     "L2": "the loss of the classes",
     "L3": "what training makes small: both losses together",
 }
-# what is a symbol in a formula alone
+# symbols that are explained only inside a formula
 LETTERS = {
     "i": "the place of the token that reads",
     "j": "the place of a token that may be read",
@@ -117,24 +117,27 @@ _WORD = re.compile(rf"\b({'|'.join(sorted(GLOSSARY, key=len, reverse=True))})s?\
 
 
 def annotate(*texts: str) -> list[str]:
-    """Each of these texts as HTML, where the first of every word in GLOSSARY, over all of them, is marked as explained."""
-    known: set[str] = set()
+    """Return each text as HTML, with the first occurrence of every GLOSSARY word marked as explained.
 
-    def mark(found: re.Match) -> str:
-        name = found[1]
-        if name in known:
-            return found[0]
-        known.add(name)
-        return f"<abbr>{found[0]}</abbr>"
+    A word counts as seen once it occurs in any of the texts.
+    """
+    seen: set[str] = set()
+
+    def mark(match: re.Match) -> str:
+        name = match[1]
+        if name in seen:
+            return match[0]
+        seen.add(name)
+        return f"<abbr>{match[0]}</abbr>"
 
     return [_WORD.sub(mark, escape(text)) for text in texts]
 
 
 def entries() -> str:
-    """All that is explained, as HTML that is read by who points at it and shown nowhere."""
-    said = [
+    """Return all explanations as a hidden HTML definition list, from which tooltips are filled."""
+    items = [
         f'<dt class="{kind}">{escape(name)}</dt><dd>{escape(text)}</dd>'
-        for kind, of in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS))
-        for name, text in of.items()
+        for kind, explanations in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS))
+        for name, text in explanations.items()
     ]
-    return f'<dl class="glossary" hidden>{"".join(said)}</dl>'
+    return f'<dl class="glossary" hidden>{"".join(items)}</dl>'

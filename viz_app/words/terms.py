@@ -1,12 +1,14 @@
-"""What a task calls the texts that a model reads and writes, and what its models are for."""
+"""Task-specific names of the texts that a model reads and writes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from models.tasks.languages import language_name
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What a text is called while a model reads or writes it, and one of its tokens."""
+    """The display names of a text that a model reads or writes and of one of its tokens."""
 
     text: str
     token: str
@@ -14,39 +16,36 @@ class Stream:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a task calls the texts that a model reads and writes (by stream), and the boxes they are typed into (by field)."""
+    """Task-specific names: of texts by stream, and of their input boxes by field."""
 
     streams: Mapping[str, Stream]
     labels: Mapping[str, str]
     aligned: str = "eng-fra-bahdanau"  # a shipped checkpoint of this task with an alignment
-    purpose: str = (
-        ""  # what a model of this task does, as the end of a sentence; "" if nobody knows
-    )
 
     def of(self, stream: str) -> Stream:
-        """The words for a stream; plain ones for one that the task says nothing of."""
+        """Return the names for a stream, generic ones if the task does not name it."""
         return self.streams.get(stream, Stream(f"the {stream}", "token"))
 
     def label(self, field: str) -> str:
-        """What stands over the box of a field."""
+        """Return the label of a field's input box."""
         return self.labels.get(field, field.replace("_", " ").capitalize())
 
     @property
     def source(self) -> str:
-        """The text the encoder reads."""
+        """The name of the text the encoder reads."""
         return self.of("source").text
 
     @property
     def target(self) -> str:
-        """The text the decoder writes."""
+        """The name of the text the decoder writes."""
         return self.of("target").text
 
 
-def _pair(source: Stream, target: Stream, labels: tuple[str, str], **others: str) -> Terms:
+def _pair(source: Stream, target: Stream, labels: tuple[str, str], **fields: str) -> Terms:
     return Terms(
         {"source": source, "target": target},
         dict(zip(("source", "target"), labels, strict=True)),
-        **others,
+        **fields,
     )
 
 
@@ -60,34 +59,28 @@ _DATES = _pair(
     Stream("the ISO date so far", "character of the ISO date"),
     ("Date, in any format", "ISO date"),
     aligned="dates-bahdanau",
-    purpose="turns a date, however it is written, into ISO format",
 )
 _LANGUAGE = Terms(
     {"text": Stream("the text", "token")},
     {"text": "Text", "continuation": "What follows"},
-    purpose="continues a text",
 )
 _MASKED = Terms(
     {"text": Stream("the text", "token")},
     {"text": "Text, [MASK] for a word", "second_text": "Second text"},
-    purpose="guesses hidden words from what stands on both sides, and whether one text follows another",
 )
 _SPAN = Terms(
     {"text": Stream("question and text", "token")},
     {"question": "Question", "context": "Text that holds the answer"},
-    purpose="finds the answer to a question in a text",
 )
 _PERMUTATION = Terms(
     {"text": Stream("the text", "token")},
     {"text": "Text", "second_text": "Second text"},
-    purpose="predicts the tokens of a text in any order, each from those before it in that order",
 )
 _CLASSIFY = Terms(
     {"text": Stream("the text", "token")},
     {"text": "Text", "second_text": "Second text"},
-    purpose="says which of its classes a text belongs to",
 )
-_OF_A_TASK = {
+_BY_TASK = {
     "dates": _DATES,
     "language": _LANGUAGE,
     "mlm": _MASKED,
@@ -95,44 +88,21 @@ _OF_A_TASK = {
     "span": _SPAN,
     "classify": _CLASSIFY,
 }
-_LANGUAGES = {
-    "eng": "English",
-    "fra": "French",
-    "cmn": "Chinese",
-    "deu": "German",
-    "spa": "Spanish",
-    "ita": "Italian",
-}
-
-
 ONE_TEXT = "Empty: one text alone. Type a second one to ask whether it follows the first."
 
-# task → what its models are for, in a word or two, in the order in which they are offered
-TASKS = {
-    "translation": "translation",
-    "dates": "dates",
-    "language": "running text",
-    "mlm": "hidden words",
-    "span": "questions",
-    "classify": "classes of texts",
-    "permutation": "text in any order",
-}
 
+def terms(task: str, languages: Sequence[str] = ()) -> Terms:
+    """Return the names for a task; a translation from one language to another names them.
 
-def terms(task: str, name: str = "") -> Terms:
-    """The words for a task; a translation checkpoint named "eng-fra" is spoken of as English and French."""
-    if task in _OF_A_TASK:
-        return _OF_A_TASK[task]
-    source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
-    if not (source and target):
-        return (
-            replace(_TRANSLATION, purpose="translates a sentence")
-            if task == "translation"
-            else _TRANSLATION
-        )
+    `languages` are ISO codes, source before target, as a training record holds them.
+    """
+    if task in _BY_TASK:
+        return _BY_TASK[task]
+    if task != "translation" or len(languages) != 2:
+        return _TRANSLATION
+    source, target = map(language_name, languages)
     return _pair(
         Stream(f"the {source} sentence", f"{source} token"),
         Stream(f"the {target} so far", f"{target} token"),
         (f"{source} sentence", f"{target} sentence"),
-        purpose=f"translates {source} into {target}",
     )

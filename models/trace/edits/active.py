@@ -1,4 +1,4 @@
-"""The edits in force. They live in a ContextVar: sessions that share a model never meet each other's."""
+"""The edits in force, in a ContextVar: sessions that share a model never see each other's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from jaxtyping import Float
 from torch import Tensor
 
 from models.layers.masks import Mask
@@ -14,11 +15,12 @@ from models.trace.edits.selection import effective
 
 
 class Active:
-    """Edits in force, and the masks they have made so far: layers share theirs."""
+    """Edits in force, and the masks they have changed so far, which layers share."""
 
     def __init__(self, edits: Edits, starts: Mapping[str, int]) -> None:
         self.edits, self.starts = edits, starts
         self.activations = tuple(edit for edit in edits if edit.changes("activation"))
+        self.offered: set[str] = set()  # names of the intermediates that edits could change so far
         self._masks: dict[tuple[int, Edits], tuple[Mask, Mask]] = {}
 
     def at(self, kind: str, site: str, layer: int) -> Edits:
@@ -26,7 +28,10 @@ class Active:
         return tuple(edit for edit in self.edits if edit.where.meets(kind, site, layer))
 
     def mask(self, mask: Mask, edits: Edits, part: AttentionPart) -> Mask:
-        """Apply edits to a mask; attentions that share it share the changed one. The very mask if none changes it."""
+        """Apply edits to a mask, which is returned itself if none changes it.
+
+        Attentions that share a mask share the changed one.
+        """
         edits = tuple(edit for edit in edits if edit.changes("mask"))
         if not edits:
             return mask
@@ -35,16 +40,20 @@ class Active:
             changed = mask
             for edit in edits:
                 changed = edit.mask(changed, part)
-            self._masks[key] = mask, changed  # the mask itself too, so that no other gets its id
+            self._masks[key] = mask, changed  # keeping the mask alive keeps its id unique
         return self._masks[key][1]
 
-    def activation(self, name: str, value: Tensor, stream: str) -> Tensor:
-        """Apply edits to an intermediate (batch, token, feature) of a stream."""
+    def activation(
+        self, name: str, value: Float[Tensor, "batch token feature"], stream: str
+    ) -> Float[Tensor, "batch token feature"]:
+        """Apply edits to an intermediate of a stream."""
+        self.offered.add(name)
         start = self.starts.get(stream, 0)
         batch, n = value.shape[:2]
         part = ActivationPart(name, stream, range(batch), range(start, start + n), value.device)
         for edit in self.activations:
-            value = edit.activation(value, part)
+            if edit.where.activation in (None, name):
+                value = edit.activation(value, part)
         return value
 
 
@@ -52,14 +61,19 @@ _active: ContextVar[Active | None] = ContextVar("edits", default=None)
 
 
 @contextmanager
-def editing(edits: Iterable[Edit], starts: Mapping[str, int] | None = None) -> Iterator[None]:
+def editing(
+    edits: Iterable[Edit], starts: Mapping[str, int] | None = None
+) -> Iterator[Active | None]:
     """Apply edits to the forward passes made inside the block, in this thread of work only.
 
-    `starts` gives the position of the first token of a stream whose earlier tokens come from a cache."""
-    found = effective(edits)
-    token = _active.set(Active(found, starts or {}) if found else None)
+    `starts` gives the position of the first token of a stream whose earlier tokens come from a
+    cache. Yields the edits in force, None if there are none.
+    """
+    remaining = effective(edits)
+    in_force = Active(remaining, starts or {}) if remaining else None
+    token = _active.set(in_force)
     try:
-        yield
+        yield in_force
     finally:
         _active.reset(token)
 

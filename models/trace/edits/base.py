@@ -17,26 +17,28 @@ Numbers = tuple[int, ...] | None  # None for all of them
 
 @dataclass(frozen=True)
 class Where:
-    """The part of a run that an edit applies to; everything that is None is not restricted."""
+    """The part of a run that an edit applies to; None means no restriction."""
 
     site: str | None = None  # path of one attention, as in `trace.attention`
     kind: str | None = None  # name of a SiteKind
     layers: Numbers = None  # from 0 within their stack
     heads: Numbers = None  # from 0
-    queries: Numbers = None  # positions on the stream that asks; of an activation its tokens
+    queries: Numbers = None  # query positions; of an activation, token positions
     rows: Numbers = None  # of the batch
+    activation: str | None = None  # name of an intermediate, as in `trace.activations`
 
     def meets(self, kind: str, site: str, layer: int) -> bool:
-        """Return True if this attention is one of those meant."""
+        """Return True if this attention is selected."""
         return (
-            self.site in (None, site)
+            self.activation is None
+            and self.site in (None, site)
             and self.kind in (None, kind)
             and (self.layers is None or layer in self.layers)
         )
 
     def describe(self, first: int = 0) -> tuple[str, list[str]]:
-        """Name the attention, and list the restrictions within it, counted from `first`."""
-        place = self.site or (self.kind or "every attention").replace("_", " ")
+        """Name the attention or intermediate, and list the restrictions, counted from `first`."""
+        place = self.activation or self.site or (self.kind or "every attention").replace("_", " ")
         limits = {
             "layers": self.layers,
             "heads": self.heads,
@@ -52,11 +54,13 @@ class Where:
 
 @dataclass(frozen=True, eq=False)
 class AttentionPart:
-    """The batch rows, heads and query positions of an attention that a tensor covers, with all its keys.
+    """The batch rows, heads and query positions of an attention that a tensor covers.
 
-    `weights` (rows, heads, queries, key) are those in use before head outputs are edited, `values`
-    (rows, heads, key, d_head) what they mix, both worked out when read; a mask is edited before there
-    are any. `allowed` is the mask, None if it allows everything."""
+    It covers all keys. `weights` (rows, heads, queries, key) are those in use before head outputs
+    are edited, `values` (rows, heads, key, d_head) the vectors they average; both are worked out
+    when read, and neither exists while a mask is edited. `allowed` is the mask, None if it allows
+    everything.
+    """
 
     rows: Sequence[int]
     heads: Sequence[int]
@@ -70,13 +74,13 @@ class AttentionPart:
     @cached_property
     def weights(self) -> Float[Tensor, "rows heads queries key"]:
         if self.read_weights is None:
-            raise RuntimeError("there are no weights before the mask is known")
+            raise RuntimeError("weights cannot be read while the mask is edited")
         return self.read_weights()
 
     @cached_property
     def values(self) -> Float[Tensor, "rows heads key d_head"]:
         if self.read_values is None:
-            raise RuntimeError("there are no values before the mask is known")
+            raise RuntimeError("values cannot be read while the mask is edited")
         return self.read_values()
 
     def chosen(self, where: Where) -> Bool[Tensor, "#rows #heads #queries 1"]:
@@ -87,8 +91,7 @@ class AttentionPart:
 
 @dataclass(frozen=True, eq=False)
 class ActivationPart:
-    """The intermediate that a tensor (row, token, feature) holds: its name in the trace, its stream, the
-    batch rows and the positions of its tokens."""
+    """The name, stream, batch rows and token positions of an intermediate (row, token, feature)."""
 
     name: str
     stream: str
@@ -98,7 +101,8 @@ class ActivationPart:
 
     def chosen(self, where: Where) -> Bool[Tensor, "#rows #tokens 1"]:
         """Mark the (row, token) that an edit applies to."""
-        return _marked(((self.rows, where.rows), (self.tokens, where.queries)), self.device)
+        marked = _marked(((self.rows, where.rows), (self.tokens, where.queries)), self.device)
+        return marked & (where.activation in (None, self.name))
 
 
 def _marked(
@@ -112,16 +116,17 @@ def _marked(
     return marked.to(device)
 
 
-TYPES: dict[str, type[Edit]] = {}  # by the name that a stored edit carries
+TYPES: dict[str, type[Edit]] = {}  # by the type name in a stored edit
 
 
 @dataclass(frozen=True)
 class Edit:
     """A change to a run. A subclass is a frozen dataclass that overrides what it changes.
 
-    `where` may be the path of an attention, and `head` is short for one head of it. Each (batch row,
-    head, query) is changed by itself: a run changes its attention whole, a trace later replays the same
-    edit on one head and a few rows."""
+    `where` may be the path of an attention, and `head` is short for one head of it. Each (batch
+    row, head, query) is changed independently: a run edits a whole attention, a trace later replays
+    the same edit on one head and a few queries.
+    """
 
     where: Where = Where()
     head: InitVar[int | None] = None
@@ -138,16 +143,22 @@ class Edit:
         """Change the mask, before anything is computed under it."""
         return mask
 
-    def weights(self, weights: Tensor, part: AttentionPart) -> Tensor:
-        """Change the weights (row, head, query, key). The mask is applied again, and rows sum to 1 again."""
+    def weights(
+        self, weights: Float[Tensor, "row head query key"], part: AttentionPart
+    ) -> Float[Tensor, "row head query key"]:
+        """Change the weights; the mask is applied again, and changed rows are made to sum to 1."""
         return weights
 
-    def head_out(self, head_out: Tensor, part: AttentionPart) -> Tensor:
-        """Change what the heads pass on (row, head, query, d_head), before W_O."""
+    def head_out(
+        self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
+    ) -> Float[Tensor, "row head query d_head"]:
+        """Change the head outputs, before W_O."""
         return head_out
 
-    def activation(self, value: Tensor, part: ActivationPart) -> Tensor:
-        """Change a named intermediate (row, token, feature)."""
+    def activation(
+        self, value: Float[Tensor, "row token feature"], part: ActivationPart
+    ) -> Float[Tensor, "row token feature"]:
+        """Change a named intermediate."""
         return value
 
     @property
@@ -188,8 +199,10 @@ class Edit:
 Edits = tuple[Edit, ...]  # of one run, in the order in which they apply
 
 
-def edited_weights(edits: Edits, weights: Tensor, part: AttentionPart) -> Tensor:
-    """Apply edits to the weights of a part: blocked keys stay at 0, and every changed row sums to 1."""
+def edited_weights(
+    edits: Edits, weights: Float[Tensor, "row head query key"], part: AttentionPart
+) -> Float[Tensor, "row head query key"]:
+    """Apply edits to the weights of a part; blocked keys stay at 0, and changed rows sum to 1."""
     after = weights
     for edit in edits:
         if edit.changes("weights"):
@@ -203,8 +216,10 @@ def edited_weights(edits: Edits, weights: Tensor, part: AttentionPart) -> Tensor
     return torch.where(changed, torch.where(total > 0, after / total, after), weights)
 
 
-def edited_head_out(edits: Edits, head_out: Tensor, part: AttentionPart) -> Tensor:
-    """Apply edits to what the heads of a part pass on."""
+def edited_head_out(
+    edits: Edits, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
+) -> Float[Tensor, "row head query d_head"]:
+    """Apply edits to the head outputs of a part."""
     for edit in edits:
         if edit.changes("head_out"):
             head_out = edit.head_out(head_out, part)

@@ -1,7 +1,8 @@
-"""Masks changed by hand: layers lifted, a ready-made mask laid over the rest, single cells forbidden or opened.
+"""Edits of masks: layers removed, a preset laid over the rest, cells blocked or opened.
 
-A change is told by position and not by size, so that one change fits the whole target at once (teacher forcing) and
-every shorter prefix while decoding: a prefix meets the top-left part of the changed mask.
+A change is defined by positions, not by sizes, so that one change fits the whole target at once
+(teacher forcing) and every shorter prefix while decoding: a prefix meets the top-left part of the
+changed mask.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, hand_drawn
+from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, custom_layer
 from models.trace.edits.base import AttentionPart, Edit, Where
 
 Cell = tuple[int, int]  # (query, key), both counted from 0
 
 READY_MADE = ("none", "causal", "window", "previous", "block-diagonal")
-_LEAST_K = {"window": 0, "block-diagonal": 1}  # those that have a k
+_LEAST_K = {"window": 0, "block-diagonal": 1}
 
 
 def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
-    """A ready-made mask; True = may attend, query i, key j.
+    """Return a preset mask; True = may attend. Query i, key j.
 
-    none: all. causal: j ≤ i. window: |i − j| ≤ k. previous: j = i − 1. block-diagonal: ⌊i/k⌋ = ⌊j/k⌋."""
+    none: all. causal: j ≤ i. window: |i − j| ≤ k. previous: j = i − 1. block-diagonal: ⌊i/k⌋ =
+    ⌊j/k⌋.
+
+    Raises:
+        ValueError: an unknown name, or k is too small for it.
+    """
     if name not in READY_MADE:
-        raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, not {name!r}")
+        raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, got {name!r}")
     if k < _LEAST_K.get(name, k):
-        raise ValueError(f"k of a {name} mask must be at least {_LEAST_K[name]}, not {k}")
+        raise ValueError(f"k of a {name} mask must be at least {_LEAST_K[name]}, got {k}")
     i, j = torch.arange(n_query)[:, None], torch.arange(n_key)[None]
     if name == "causal":
         return j <= i
@@ -46,36 +52,37 @@ def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "que
 class MaskChange(Edit):
     """A change to masks; MaskChange() changes nothing.
 
-    Layers named in `lifted` go. The ready-made mask becomes a layer over the rest. `opened` cells are then allowed
-    whatever a layer says, and `forbidden` ones become a layer drawn by hand. Cells beyond the mask's size do nothing.
+    `removed_layers` are removed by name. The preset mask `preset` becomes a layer over the rest.
+    Every layer then allows the cells in `allow`; those in `block` become a custom layer. Cells
+    beyond the mask's size have no effect.
     """
 
-    lifted: tuple[str, ...] = ()
-    ready: str = "none"  # of READY_MADE
+    removed_layers: tuple[str, ...] = ()
+    preset: str = "none"  # of READY_MADE
     k: int = 2  # of window and block-diagonal
-    forbidden: tuple[Cell, ...] = ()
-    opened: tuple[Cell, ...] = ()
+    block: tuple[Cell, ...] = ()
+    allow: tuple[Cell, ...] = ()
 
     @property
-    def ready_name(self) -> str:
-        """The ready-made mask as the name of its layer; empty for none."""
+    def preset_name(self) -> str:
+        """Layer name of the preset; empty for none."""
         return {
             "causal": LOOK_AHEAD,
             "window": f"window of {self.k}",
             "previous": "only the previous",
             "block-diagonal": f"blocks of {self.k}",
-        }.get(self.ready, "")
+        }.get(self.preset, "")
 
     @property
     def is_none(self) -> bool:
-        return self.ready == "none" and not (self.lifted or self.forbidden or self.opened)
+        return self.preset == "none" and not (self.removed_layers or self.block or self.allow)
 
     @property
     def opens_ahead(self) -> bool:
-        """May lifting or opening let a target position see a later one?"""
-        causal = self.ready in ("causal", "previous")
-        return (LOOK_AHEAD in self.lifted and not causal) or any(
-            key > query for query, key in self.opened
+        """True if removing or opening may let a target position see a later one."""
+        causal = self.preset in ("causal", "previous")
+        return (LOOK_AHEAD in self.removed_layers and not causal) or any(
+            key > query for query, key in self.allow
         )
 
     def mask(self, mask: Mask, part: AttentionPart) -> Mask:
@@ -84,34 +91,36 @@ class MaskChange(Edit):
         return whole if inside == Where() else _in_part(mask, whole, part.chosen(self.where))
 
     def effects(self) -> list[str]:
-        cells = {"forbidden": self.forbidden, "opened": self.opened}
+        cells = {"forbidden": self.block, "opened": self.allow}
         return [
-            *(f"{name} lifted" for name in self.lifted),
-            *([self.ready_name] if self.ready_name else []),
+            *(f"{name} lifted" for name in self.removed_layers),
+            *([self.preset_name] if self.preset_name else []),
             *(
-                f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in found)}"
-                for what, found in cells.items()
-                if found
+                f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in listed)}"
+                for what, listed in cells.items()
+                if listed
             ),
         ]
 
     def apply(
         self, mask: Mask, n_query: int, n_key: int, device: torch.device | None = None
     ) -> Mask:
-        """The changed mask for n_query positions from `mask.start` on and the keys 0 … n_key−1; the very mask if nothing
-        changes."""
+        """Return the changed mask for n_query positions from `mask.start` on and keys 0 … n_key−1.
+
+        It is the mask itself if nothing changes.
+        """
         if self.is_none:
             return mask
         rows, end = slice(mask.start, mask.start + n_query), mask.start + n_query
-        layers = [layer for layer in mask.layers if layer.name not in self.lifted]
-        if self.ready != "none":
-            allowed = ready_made(self.ready, self.k, end, n_key)[rows].to(device)
-            layers.append(MaskLayer(self.ready_name, allowed[None, None]))
-        if self.opened:
-            opened = _marked(self.opened, end, n_key)[rows].to(device)
+        layers = [layer for layer in mask.layers if layer.name not in self.removed_layers]
+        if self.preset != "none":
+            allowed = ready_made(self.preset, self.k, end, n_key)[rows].to(device)
+            layers.append(MaskLayer(self.preset_name, allowed[None, None]))
+        if self.allow:
+            opened = _marked(self.allow, end, n_key)[rows].to(device)
             layers = [MaskLayer(layer.name, layer.allowed | opened) for layer in layers]
-        if self.forbidden:
-            layers.append(hand_drawn(~_marked(self.forbidden, end, n_key)[rows].to(device)))
+        if self.block:
+            layers.append(custom_layer(~_marked(self.block, end, n_key)[rows].to(device)))
         return Mask(layers, mask.start)
 
 
@@ -131,7 +140,7 @@ def _in_part(before: Mask, after: Mask, chosen: Bool[Tensor, "#batch #head #quer
 
 
 def _by_name(mask: Mask) -> dict[str, Tensor]:
-    """Name → what the layers of this name allow together: several edits may draw by hand."""
+    """Return what all layers of a name together allow: several edits may add custom layers."""
     allowed: dict[str, Tensor] = {}
     for layer in mask.layers:
         before = allowed.get(layer.name)

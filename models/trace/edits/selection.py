@@ -1,4 +1,4 @@
-"""Picking from the edits of a run."""
+"""Selections from the edits of a run."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,8 +22,8 @@ def for_kinds(**edits: Edit) -> Edits:
 def mask_change(edits: Edits, kind: str) -> MaskChange:
     """Return the change to the masks of all attentions of a kind, MaskChange() if there is none."""
     where = Where(kind=kind)
-    found = (e for e in edits if isinstance(e, MaskChange) and e.where == where)
-    return next((replace(edit, where=Where()) for edit in found), MaskChange())
+    candidates = (e for e in edits if isinstance(e, MaskChange) and e.where == where)
+    return next((replace(edit, where=Where()) for edit in candidates), MaskChange())
 
 
 def opens_ahead(edits: Iterable[Edit], kind: str) -> bool:

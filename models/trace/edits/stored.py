@@ -12,7 +12,7 @@ _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a s
 
 
 def to_json(edit: Edit) -> dict[str, Any]:
-    """Return the edit as a JSON object, {"type": …, field: …}; `from_json` gives an equal edit back."""
+    """Return the edit as a JSON object {"type": …, field: …}, the inverse of `from_json`."""
     return {"type": type(edit).__name__, **_changed_fields(edit)}
 
 
@@ -23,10 +23,10 @@ def from_json(stored: Any) -> Edit:
         ValueError: an unknown type, an unknown field or a value of another type.
     """
     if not isinstance(stored, dict):
-        raise ValueError(f"an edit must be a JSON object, not {stored!r:.60}")
+        raise ValueError(f"an edit must be a JSON object, got {stored!r:.60}")
     name = stored.get("type")
     if not isinstance(name, str) or name not in TYPES:
-        raise ValueError(f"type of an edit must be one of {', '.join(TYPES)}, not {name!r:.60}")
+        raise ValueError(f"type of an edit must be one of {', '.join(TYPES)}, got {name!r:.60}")
     return _read(TYPES[name], {key: value for key, value in stored.items() if key != "type"}, name)
 
 
@@ -39,9 +39,9 @@ def _changed_fields(of: Any) -> dict[str, Any]:
 
 
 def _read(kind: type, stored: dict[str, Any], name: str) -> Any:
-    hints, known = get_type_hints(kind), {field.name for field in fields(kind)}
-    if unknown := sorted(set(stored) - known):
-        raise ValueError(f"{name} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    hints, names = get_type_hints(kind), {field.name for field in fields(kind)}
+    if unknown := sorted(set(stored) - names):
+        raise ValueError(f"{name} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
     return kind(
         **{key: _value(hints[key], value, f"{name}.{key}") for key, value in stored.items()}
     )
@@ -56,20 +56,20 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         return _value(choices[0], value, name)
     if hint is Where:
         if not isinstance(value, dict):
-            raise ValueError(f"{name} must be a JSON object, not {value!r:.60}")
+            raise ValueError(f"{name} must be a JSON object, got {value!r:.60}")
         return _read(Where, value, name)
     if get_origin(hint) is tuple:
         return _tuple(get_args(hint), value, name)
     if type(value) is hint or (hint is float and type(value) is int):
         return hint(value)
-    raise ValueError(f"{name} must be {_KINDS[hint]}, not {value!r:.60}")
+    raise ValueError(f"{name} must be {_KINDS[hint]}, got {value!r:.60}")
 
 
 def _tuple(items: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list, not {value!r:.60}")
+        raise ValueError(f"{name} must be a list, got {value!r:.60}")
     if items[-1] is Ellipsis:
         return tuple(_value(items[0], one, name) for one in value)
     if len(value) != len(items):
-        raise ValueError(f"{name} must have {len(items)} entries, not {len(value)}")
+        raise ValueError(f"{name} must have {len(items)} entries, got {len(value)}")
     return tuple(_value(item, one, name) for item, one in zip(items, value, strict=True))

@@ -40,7 +40,7 @@ def page() -> None:
     st.text(text or "nothing typed yet")
     show(
         OVERVIEW,
-        overview(runs()[len(text)], words.terms("", "random")),
+        overview(runs()[len(text)], words.terms("")),
         on_pick=lambda site, head: None,
         on_join=lambda is_on: None,
     )

@@ -10,7 +10,7 @@ class Answers {
   show(picture, theme, send) {
     const { root } = this, write = (selector, text) => (root.querySelector(selector).textContent = text);
     if (this.waiting === picture.position) this.waiting = undefined;
-    write("h3", picture.title);
+    write("h2", picture.title);
     this.strip.show(picture, theme, (position) => {
       if (position === this.waiting) return;
       this.waiting = position;
@@ -32,7 +32,7 @@ class Answers {
   }
 
   answer({ answer, arrays }, write) {
-    write(".answer h4", answer.title);
+    write(".answer h3", answer.title);
     write(".fact", answer.fact);
     write(".rest", answer.rest);
     this.bars.show(answer.rows.map(([id, label, mark], i) => ({ id, label, mark, p: arrays.p[i], rank: arrays.ranks[i] })));

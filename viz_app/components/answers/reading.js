@@ -15,7 +15,7 @@ function children(parent, n, make) {
 class ReadRow {
   // In a section with a heading, or in a new one at the end of `parent`.
   constructor(section) {
-    this.heading = section.querySelector("h4") ?? put(section, "h4");
+    this.heading = section.querySelector("h3") ?? put(section, "h3");
     this.keys = section.querySelector(".keys") ?? put(section, "div", "keys");
     this.note = section.querySelector(".note") ?? put(section, "p", "note quiet");
   }

@@ -10,7 +10,7 @@ class Cards {
     let from = 0;
     this.root.replaceChildren(...groups.map(({ title, cards }) => {
       const section = document.createElement("section");
-      put(section, "h3", "", title);
+      put(section, "h2", "", title);
       const grid = put(section, "div", "grid");
       for (const card of cards) from = this.card(grid, card, { title, none }, arrays.cells, from, theme);
       return section;
@@ -40,9 +40,10 @@ class Cards {
       for (let r = 0; r <= rows; r++) context.strokeRect(0, 0, cols * CELL, r * CELL);
       for (let k = 0; k <= cols; k++) context.strokeRect(0, 0, k * CELL, rows * CELL);
       canvas.title = says;
-      canvas.setAttribute("role", "img");
-      canvas.setAttribute("aria-label", says);
-      canvas.dataset.cells = [...cells.subarray(from, from + rows * cols)].join("");
+      const allowed = cells.subarray(from, from + rows * cols), numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
+      const value = (r, k) => (allowed[r * cols + k] ? "allowed" : "masked");
+      describe(canvas, { name: says, rows: numbers(rows), columns: numbers(cols), value });
+      canvas.dataset.cells = [...allowed].join("");
       from += rows * cols;
     }
     for (const name of ["scores", "sizes", "made", "licence"]) put(link, "p", name, card[name] ?? "");

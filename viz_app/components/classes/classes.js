@@ -7,7 +7,7 @@ class Classes {
 
   show(picture, theme, send) {
     const { root } = this, { runs, arrays } = picture, box = root.querySelector(".runs");
-    root.querySelector("h3").textContent = picture.title;
+    root.querySelector("h2").textContent = picture.title;
     root.querySelector(".note").textContent = picture.note;
     while (this.runs.length > runs.length) this.runs.pop().section.remove();
     while (this.runs.length < runs.length) this.runs.push(runBox(box));

@@ -39,8 +39,17 @@ function readTheme(element) {
     hatch: background.map((b, i) => Math.round(b + (text[i] - b) * 0.38)),
     paper: background,
     font: style.getPropertyValue("--st-font").trim() || "sans-serif",
-    on: (code) => (contrast(ramp[code], background) > contrast(ramp[code], text) ? css(background) : css(text)),
+    on: (code) => inkOn(ramp[code], [background, text]),
   };
+}
+
+// The ink that is read best on a colour: the first of the page's that is legible, else black or white.
+const LEGIBLE = 4.5; // contrast that WCAG 2.2 AA asks of small text
+
+function inkOn(colour, inks) {
+  const best = (some) => some.reduce((one, other) => (contrast(colour, other) > contrast(colour, one) ? other : one));
+  const own = best(inks);
+  return css(contrast(colour, own) >= LEGIBLE ? own : best([own, [0, 0, 0], [255, 255, 255]]));
 }
 
 function rgb(colour) {

@@ -19,7 +19,7 @@ class Guesses {
     if (names !== this.names || String(own) === String(this.pending)) this.pending = undefined; // another text, or it has come
     Object.assign(this, { picture, names, send });
     this.hidden = new Set(this.pending ?? own);
-    root.querySelector("h3").textContent = picture.title;
+    root.querySelector("h2").textContent = picture.title;
     root.querySelector(".said").textContent = picture.note;
     this.tokens(picture);
     this.masks(picture, theme);
@@ -93,7 +93,7 @@ function chip(parent) {
 
 function panel(parent) {
   const section = put(parent, "section", "mask"), answer = put(section, "div", "answer"), reading = put(section, "div", "reading");
-  const heading = put(answer, "h4"), fact = put(answer, "p", "fact"), bars = new Bars(answer, null);
+  const heading = put(answer, "h3"), fact = put(answer, "p", "fact"), bars = new Bars(answer, null);
   return { section, heading, fact, bars, rest: put(answer, "p", "rest quiet"), row: new ReadRow(reading) };
 }
 

@@ -48,6 +48,9 @@ class Heatmap {
     this.names(context);
     this.values(context);
     this.legend(context);
+    const { title, queries, keys, first, weights, codes, hidden } = picture;
+    const value = (q, k) => (hidden.has(k) ? "hidden" : codes[q * cols + k] ? weights[q * cols + k] : "masked");
+    describe(this.cells, { name: title, rows: positions(queries, first[0]), columns: positions(keys, first[1]), value });
     this.explain(Math.ceil(1 / (Math.min(this.wide, this.tall) * ratio) - 1e-9));
   }
 

@@ -37,14 +37,13 @@ class Heads {
         lengths: arrays.lengths.subarray(h * n, (h + 1) * n),
       })
     );
-    const longest = Math.max(...rows.map((row) => row.cells.norm));
-    this.table.show({ columns: this.columns(longest), rows, names: "head", chosen: this.picture.head, label: title }, this.theme);
+    this.table.show({ columns: this.columns(), rows, names: "head", chosen: this.picture.head, label: title }, this.theme);
     this.root.querySelector(".note").textContent =
       "Blue is above 0, orange below, ± the strongest colour. “Length” is the vector's; cosine 1 = same direction, 0 = at right angles, −1 = opposite. " +
       `${arrays.residual ? "“Added to” is the residual stream. " : ""}Point at anything for exact numbers; click a row to choose that head.`;
   }
 
-  columns(longest) {
+  columns() {
     const { headScales, n_heads, d_head, d_model, longest: peak, queries, arrays } = this.picture;
     const all = [
       {
@@ -69,7 +68,7 @@ class Heads {
         max: 520,
         drop: 1,
       },
-      { id: "norm", title: "length", note: "what it adds", kind: "length", scale: longest, min: 96 },
+      { id: "norm", title: "length", note: "what it adds", kind: "length", scale: headScales.length, min: 96 },
       { id: "along_total", title: "with output", note: "cosine", kind: "number", scale: 1, min: 74 },
       { id: "along_residual", title: "with stream", note: "cosine", kind: "number", scale: 1, min: 74 },
       {

@@ -7,7 +7,7 @@ class Layer {
     this.stops = new Stops(root.querySelector(".all"), on);
     this.vectors = new Vectors(root.querySelector(".one"), on);
     for (const [view, part] of [[this.stops, "layers"], [this.vectors, "layer"]]) {
-      const title = () => `${this.picture.title}. ${view.root.querySelector("h4").textContent}`;
+      const title = () => `${this.picture.title}. ${view.root.querySelector("h3").textContent}`;
       offer(
         view.root.querySelector(".files"),
         () => [view.svg, title(), { ...this.picture, file: `${this.picture.file}.${part}` }, this.theme],

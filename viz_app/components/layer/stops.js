@@ -7,7 +7,7 @@ class Stops extends Rows {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    const heading = this.root.querySelector("h4");
+    const heading = this.root.querySelector("h3");
     heading.textContent = heading.title = picture.allTitle;
     this.root.querySelector(".without").textContent = picture.without;
     this.svg.setAttribute("aria-label", `${picture.title}. ${picture.allTitle}`);
@@ -31,7 +31,7 @@ class Stops extends Rows {
   draw(width) {
     const { picture } = this, { stops } = picture, held = this.svg.querySelector(":focus")?.dataset.line;
     this.begin(width, stops.length);
-    const { name, placed, tokens } = this.columns(width), peak = (id) => Math.max(...stops.map((stop) => stop[id] ?? 0));
+    const { name, placed, tokens } = this.columns(width), largest = picture.scales;
     const heads = {
       added: picture.adds ? "adds" : "makes",
       direction: "cosine",
@@ -41,7 +41,6 @@ class Stops extends Rows {
     this.head(0, "layer", name);
     for (const [id, { x, wide }] of Object.entries(placed)) this.head(x, heads[id], wide + GAP - 2);
     if (tokens) this.head(tokens.x, tokens.wide < 140 ? "it says" : "stopping here, it says", tokens.wide);
-    const largest = { added: peak("added"), length: peak("length") };
     stops.forEach((stop, line) => this.stop(stop, line, { name, placed, tokens, largest, width }));
     if (held !== undefined) this.svg.querySelector(`[data-line="${held}"]`)?.focus();
   }

@@ -3,7 +3,7 @@ const SHORTEST = 24; // px of a strip
 class Vectors extends Rows {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    this.root.querySelector("h4").textContent = picture.oneTitle;
+    this.root.querySelector("h3").textContent = picture.oneTitle;
     this.root.querySelector(".firing").textContent = picture.firing;
     this.svg.setAttribute("aria-label", `${picture.title}. ${picture.oneTitle}`);
     this.fit();
@@ -25,7 +25,7 @@ class Vectors extends Rows {
         this.put("line", { x1: 0, x2: width, y1: y, y2: y, stroke: this.theme.line, "stroke-dasharray": "2 3" });
       }
       this.write(2, y + this.line / 2, row.name, name, { bold: strong });
-      this.strip(name + GAP, y, strip, values, row.peak);
+      this.strip(name + GAP, y, strip, values, this.picture.scales[row.array]);
       this.place(name + GAP, y, strip, (share) => {
         const i = Math.floor(share * values.length);
         return [`${row.name}, number ${i + 1} of ${values.length}`, values[i], row.kind, line, i];

@@ -6,7 +6,7 @@ class History {
     addEventListener("popstate", () => (this.led = location.search.slice(1)));
   }
 
-  write({ query, steps, found }) {
+  write({ query, steps, query_at_start: found }) {
     const isStep = steps > (this.steps ?? steps);
     this.steps = steps;
     if ((this.led ?? found) !== found) return;

@@ -28,8 +28,8 @@ class Maps {
     put(caption, "b");
     put(caption, "span", "quiet");
     const stage = put(figure, "div", "stage");
-    put(stage, "canvas", "cells").setAttribute("role", "img");
-    put(stage, "canvas", "marks");
+    put(stage, "canvas", "cells");
+    put(stage, "canvas", "marks").setAttribute("aria-hidden", "true");
     return figure;
   }
 
@@ -38,7 +38,9 @@ class Maps {
     figure.querySelector("span").textContent = part.note;
     const cells = figure.querySelector(".cells"), view = { figure, part, cells, marks: figure.querySelector(".marks") };
     view.values = this.picture.arrays[part.array];
-    cells.setAttribute("aria-label", `${part.title}. ${part.note}`);
+    const { rows, cols } = this.picture, columns = part.bars ? [part.says] : positions(cols);
+    const value = (r, c) => view.values[r * columns.length + c];
+    describe(cells, { name: `${part.title}. ${part.note}`, rows: positions(rows), columns, value });
     cells.onpointermove = (event) => this.hover(view, event);
     cells.onpointerleave = () => this.hover(null);
     return view;

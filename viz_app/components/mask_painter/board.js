@@ -9,7 +9,7 @@ class Board {
     this.stage = put(parent, "div", `stage ${className}`);
     this.cells = put(this.stage, "canvas", "cells");
     this.marks = put(this.stage, "canvas", "marks");
-    this.cells.setAttribute("role", "img");
+    this.marks.setAttribute("aria-hidden", "true");
     this.cells.onpointerdown = (event) => on.down?.(this.at(event), event);
     this.cells.onpointermove = (event) => {
       on.hover?.(this.at(event), event);
@@ -20,7 +20,7 @@ class Board {
     this.cells.onpointercancel = () => on.cancel?.();
   }
 
-  // picture: {codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, block, queryAxis, keyAxis, text(i), ink(i)}
+  // picture: {name, value(q, k), codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, block, queryAxis, keyAxis, text(i), ink(i)}
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.scale = scaleOf();
@@ -39,6 +39,8 @@ class Board {
     this.names(context);
     this.values(context);
     this.axes(context);
+    const { name, value, queries, keys } = picture;
+    describe(this.cells, { name, rows: positions(queries), columns: positions(keys), value });
   }
 
   // Where the cells go: what the longest tokens leave free, square if that leaves room to read.

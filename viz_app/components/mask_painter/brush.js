@@ -3,7 +3,7 @@
 class Brush {
   constructor(section, on) {
     this.on = on;
-    this.heading = section.querySelector("h3");
+    this.heading = section.querySelector("h2");
     this.legend = section.querySelector(".legend");
     this.reading = section.querySelector(".said");
     this.table = section.querySelector("tbody");
@@ -73,6 +73,8 @@ class Brush {
     const codes = Uint8Array.from({ length: rows * cols }, (_, i) => (this.open(Math.floor(i / cols), i % cols) ? 1 : 0));
     const { queries, keys, block, queryAxis, keyAxis } = picture;
     this.board.show({
+      name: `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`,
+      value: (q, k) => (codes[q * cols + k] ? "allowed" : "blocked"),
       codes,
       packed: maskColours(theme),
       rows,
@@ -85,10 +87,6 @@ class Brush {
       text: (i) => (codes[i] ? "0" : "−∞"),
       ink: () => theme.text,
     }, theme);
-    this.board.cells.setAttribute(
-      "aria-label",
-      `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`,
-    );
     this.board.cells.style.cursor = picture.fixed ? "crosshair" : "";
     this.mark(this.spot);
   }

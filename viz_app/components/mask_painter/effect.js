@@ -56,6 +56,8 @@ class Effect {
       const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
       const packed = differs ? Uint32Array.from([0, ...signed.packed]) : plain;
       board.show({
+        name: `${effect.title}, ${name}`,
+        value: (q, k) => (codes[q * cols + k] ? values[q * cols + k] : "blocked"),
         codes,
         packed,
         rows,
@@ -68,7 +70,6 @@ class Effect {
         text: (i) => (codes[i] && Math.abs(values[i]) >= 0.005 ? brief(values[i]).replace(/^(−?)0\./, "$1.") : ""),
         ink: (i) => (differs ? signed.inks[codes[i] - 1] : theme.on(codes[i])),
       }, theme);
-      board.cells.setAttribute("aria-label", `${effect.title}, ${name}`);
     }
   }
 
@@ -78,14 +79,14 @@ class Effect {
 
   // A row a token: two numbers, and two bars that show how surprised the model is, on one scale.
   tokens() {
-    const { given, labels, sums } = this.effect, { logBefore, logAfter } = this.arrays;
-    const largest = Math.max(1, ...logBefore.map((v) => -v), ...logAfter.map((v) => -v));
+    const { given, labels, sums, largest } = this.effect, { logBefore, logAfter } = this.arrays;
     this.caption.textContent = `${given} log-probability, nats (full bar −${largest.toFixed(1)})`;
     this.table.replaceChildren();
     this.caption.hidden = this.table.hidden = !labels.length; // a model that does not write says nothing of its text
     if (!labels.length) return;
     const head = put(this.table, "tr", "head");
-    for (const name of ["token", "before", "after", ""]) put(head, "th", "", name);
+    for (const name of ["token", "before", "after"]) put(head, "th", "", name);
+    put(head, "td");
     const row = (label, before, after, className) => {
       const line = put(this.table, "tr", className);
       put(line, "td", "token", label);

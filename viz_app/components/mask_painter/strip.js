@@ -41,6 +41,7 @@ class Strip {
   }
 
   draw(canvas, { rows, cols }, allowed, theme) {
+    canvas.setAttribute("aria-hidden", "true"); // the button around it has the name, the board its table
     const side = SMALL / Math.max(rows, cols);
     const [context, ratio] = sized(canvas, Math.max(6, side * cols), Math.max(6, side * rows));
     const codes = Uint8Array.from(allowed, (open) => (open ? 1 : 0));

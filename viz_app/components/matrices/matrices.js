@@ -57,8 +57,17 @@ class Matrices {
     Object.assign(view, { wide, tall });
     this.paint(context, view);
     this.pooled ||= rows > view.tall * ratio || cols > view.wide * ratio;
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${matrix.says}, ${rows} rows, ${cols} columns`);
+    const names = (
+      n,
+      axis,
+    ) => (this.picture.tokens[axis] ? positions(this.picture.tokens[axis]) : Array.from({ length: n }, (_, i) => `${axis} ${i + 1}`));
+    const { arrays } = this.picture,
+      value = (r, c) => {
+        const i = this.index(view, r, c);
+        return matrix.masked && arrays.blocked[i] ? "masked" : arrays[matrix.array][i];
+      };
+    const name = `${matrix.says}, ${rows} rows, ${cols} columns`;
+    describe(canvas, { name, rows: names(rows, down), columns: names(cols, across), value });
     canvas.onpointermove = (event) => this.hover(view, this.at(view, event), event);
     canvas.onpointerleave = () => this.hover(null);
     if (matrix.pick) canvas.onclick = (event) => this.choose(view, this.at(view, event));

@@ -6,7 +6,7 @@ class InOrder {
     this.root = root;
     this.row = root.querySelector(".row");
     const answer = root.querySelector(".answer");
-    this.parts = { heading: answer.querySelector("h4"), from: answer.querySelector(".from"), fact: answer.querySelector(".fact") };
+    this.parts = { heading: answer.querySelector("h3"), from: answer.querySelector(".from"), fact: answer.querySelector(".fact") };
     this.bars = new Bars(answer, null);
     this.rest = put(answer, "p", "rest quiet");
     this.reads = new ReadRow(root.querySelector(".reading"));
@@ -20,7 +20,7 @@ class InOrder {
     if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined; // another text, or it has come
     Object.assign(this, { picture, theme, names, send });
     const { root, parts } = this, { answer, arrays } = picture;
-    root.querySelector("h3").textContent = picture.title;
+    root.querySelector("h2").textContent = picture.title;
     root.querySelector(".said").textContent = picture.summary;
     if (this.drag) this.stop();
     this.order = this.pending ?? [...picture.order];

@@ -4,11 +4,10 @@ const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160; // px; the last is 
 class Visibility {
   constructor(parent, choose) {
     this.section = put(parent, "section");
-    this.heading = put(this.section, "h4");
+    this.heading = put(this.section, "h3");
     this.canvas = put(this.section, "canvas");
     this.who = put(this.section, "p", "who quiet");
     this.choose = choose;
-    this.canvas.setAttribute("role", "img");
     this.canvas.onpointermove = (event) => this.hover(this.at(event));
     this.canvas.onpointerleave = () => this.hover(null);
     this.canvas.onclick = (event) => {
@@ -24,7 +23,8 @@ class Visibility {
     this.section.dataset.allowed = Array.from(allowed).join("");
     this.heading.textContent = title;
     const n = tokens.length, room = Math.min(150, 0.36 * width);
-    this.canvas.setAttribute("aria-label", `${title}. ${Array.from(tokens, (_, i) => this.sentence(i)).join(" ")}`);
+    const name = `${title}. ${Array.from(tokens, (_, i) => this.sentence(i)).join(" ")}`, names = positions(tokens);
+    describe(this.canvas, { name, rows: names, columns: names, value: (r, c) => (allowed[r * n + c] ? "allowed" : "masked") });
     this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n), Math.floor(most / n)));
     this.left = room;
     const tall = SIDE + Math.max(most, this.cell * n) + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall, scale);

@@ -6,7 +6,7 @@ class Grid {
   constructor(parent, on) {
     this.on = on;
     this.section = put(parent, "section", "block");
-    this.heading = put(this.section, "h4");
+    this.heading = put(this.section, "h2");
     this.subtitle = put(this.section, "div", "quiet subtitle");
     this.box = put(this.section, "div", "grid");
     this.canvas = put(this.box, "canvas");
@@ -24,6 +24,10 @@ class Grid {
     if (frame !== this.frame || theme !== this.theme) this.lay(theme);
     Object.assign(this, { frame, theme });
     this.paint();
+    const { title, layers, heads } = block, rows = layers.map((layer) => `layer ${layer}`);
+    const columns = Array.from({ length: heads }, (_, h) => `head ${h + 1}`);
+    const value = (l, h) => Math.max(0, (this.head(l, h).reduce((most, code) => Math.max(most, code), 0) - 1) / 254);
+    describe(this.canvas, { name: `${title}: the largest weight of each head`, rows, columns, value });
   }
 
   // What stays while one types: the empty canvas, the numbers along it, the words and the buttons.

@@ -65,7 +65,7 @@ class Overview extends Fitted {
   rowHeight(stacked) {
     if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    return Math.floor(Math.max(180, window.innerHeight - 246 - 64 * stacked) / (stacked * most));
+    return Math.floor(Math.max(180, window.innerHeight - 300 - 64 * stacked) / (stacked * most));
   }
 
   mark() {
@@ -75,7 +75,8 @@ class Overview extends Fitted {
 
   tap(grid, layer, head) {
     this.pick(grid, layer, head);
-    if (window.innerWidth < NARROW) document.querySelector(".st-key-head")?.scrollIntoView({ behavior: "smooth" });
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    if (window.innerWidth < NARROW) document.querySelector(".st-key-head")?.scrollIntoView({ behavior });
   }
 
   pick(grid, layer, head) {

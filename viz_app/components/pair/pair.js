@@ -8,7 +8,7 @@ class Pair {
 
   show(picture, theme) {
     const { root } = this, write = (selector, text) => (root.querySelector(selector).textContent = text);
-    write("h3", picture.title);
+    write("h2", picture.title);
     write(".waiting", picture.waiting ?? "");
     root.querySelector(".panels").hidden = Boolean(picture.waiting);
     if (!picture.waiting) this.answer(picture, theme, write);
@@ -17,7 +17,7 @@ class Pair {
 
   answer({ fact, rows, blocks, segments, reading, arrays }, theme, write) {
     write(".fact", fact);
-    write(".reading h4", reading.title);
+    write(".reading h3", reading.title);
     write(".reading > .note", reading.note);
     this.bars.show(rows.map(([id, label, mark], i) => ({ id, label, mark, p: arrays.p[i], rank: arrays.ranks[i] })));
     const box = this.root.querySelector(".blocks");

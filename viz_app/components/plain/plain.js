@@ -12,6 +12,13 @@ function mount({ data, parentElement }) {
     return row;
   }));
   if (data.look.startsWith("written")) whole(box);
+  else requestAnimationFrame(() => scrolls(box));
+}
+
+// What does not fit is scrolled to, with the keys too.
+function scrolls(box) {
+  if (box.scrollHeight > box.clientHeight + 1 && getComputedStyle(box).overflowY === "auto") box.tabIndex = 0;
+  else box.removeAttribute("tabindex");
 }
 
 // Both texts have two lines, so that nothing moves while one types; where that is too little, a button lays the whole over the page.
@@ -31,7 +38,12 @@ function whole(box) {
   }
   // when the page is laid out anyway: to ask earlier would cost a layout at every key
   requestAnimationFrame(() => {
-    for (const text of texts) text.classList.toggle("cut", text.scrollHeight > text.clientHeight + 2);
+    for (const text of texts) {
+      const isCut = text.scrollHeight > text.clientHeight + 2;
+      text.classList.toggle("cut", isCut);
+      if (isCut) text.tabIndex = 0; // scrolled with the keys, too
+      else text.removeAttribute("tabindex");
+    }
     button.hidden = !texts.some((text) => text.classList.contains("cut"));
   });
 }

@@ -22,7 +22,9 @@ class SpanMap extends Fitted {
     this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
       theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
     })`;
-    this.canvas.setAttribute("aria-label", `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`);
+    const names = positions(picture.tokens, picture.offset - 1), value = (r, c) => (c < r ? picture.ruled : this.value(r, c));
+    const name = `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`;
+    describe(this.canvas, { name, rows: names, columns: names, value });
     this.tip.hidden = true;
     this.fit();
   }

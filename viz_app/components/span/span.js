@@ -9,7 +9,7 @@ class SpanView {
 
   show(picture, theme) {
     const { root } = this, write = (selector, text) => (root.querySelector(selector).textContent = text);
-    write("h3", picture.title);
+    write("h2", picture.title);
     write(".fact", picture.fact);
     write(".more", picture.more);
     const [before, answer, after] = picture.context, context = root.querySelector(".context");

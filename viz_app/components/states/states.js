@@ -16,7 +16,8 @@ class States extends Fitted {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.root.querySelector(".title").textContent = picture.title;
-    this.canvas.setAttribute("aria-label", picture.title);
+    const { title, rows, columns, arrays } = picture, numbers = Array.from({ length: columns }, (_, i) => `number ${i + 1}`);
+    describe(this.canvas, { name: title, rows: positions(rows), columns: numbers, value: (r, c) => arrays.states[r * columns + c] });
     this.tip.hidden = true;
     this.fit();
     Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });

@@ -23,7 +23,7 @@ class Cost {
     this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
-    const left = 58, top = 22, floor = this.height - 22, most = Math.max(...uncached);
+    const left = 58, top = 22, floor = this.height - 22, most = picture.most;
     const pitch = (this.width - left - 8) / steps, y = (v) => floor - ((floor - top) * v) / most;
     const text = (x, at, said, more = {}) => this.draw("text", { x, y: at, "font-size": 12, fill: theme.quiet, ...more }, said);
     for (const v of [0, most / 2, most]) {

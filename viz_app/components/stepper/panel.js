@@ -2,7 +2,7 @@
 class Panel {
   constructor(section, lane, force) {
     Object.assign(this, { section, lane, lead: section.querySelector(".lead") });
-    this.expects = section.querySelector("h4 .what");
+    this.expects = section.querySelector("h2 .what");
     this.bars = new Bars(section, force);
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };

@@ -10,6 +10,8 @@ class VectorStrip {
   show(title, values, scale, theme) {
     this.values = values;
     this.title.textContent = `${title}, ${values.length} numbers, ±${brief(scale)}`;
+    const columns = Array.from(values, (_, i) => `number ${i + 1}`);
+    describe(this.canvas, { name: this.title.textContent, rows: [title], columns, value: (_, c) => values[c] });
     const width = Math.max(40, this.title.clientWidth), height = 18;
     const [context, ratio] = sized(this.canvas, width, height), ramp = signedRamp(theme);
     const wide = Math.round(width * ratio), ends = spans(values.length, wide);

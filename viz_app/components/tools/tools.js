@@ -1,4 +1,4 @@
-// The two buttons, and the key P. How a page presents is in style.css and common.css, which ask for `data-present` of the document.
+// The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which ask for `data-present` of the document.
 const THANKS = 2500; // ms for which the button says that the link is copied
 
 class Tools {
@@ -8,41 +8,55 @@ class Tools {
     this.copy = root.querySelector(".copy");
     this.byHand = root.querySelector(".by-hand");
     this.button.onclick = () => this.toggle();
+    this.pin = root.querySelector(".pin");
+    this.pin.onclick = () => this.togglePin();
     this.copy.onclick = () => this.copyLink();
     useKeys(root, { Escape: () => (this.byHand.hidden ? false : this.close()) });
     this.onKey = (event) => this.key(event);
     this.glossary = new Glossary(root.querySelector(".glossary"));
+    this.skip = new SkipLink();
     this.name("Copy link");
   }
 
-  show({ presents, fields }, tell) {
-    Object.assign(this, { presents, fields, tell });
+  show({ presents, fields, pinned, pins }, tell) {
+    Object.assign(this, { presents, fields, pinned, tell });
     document.documentElement.toggleAttribute("data-present", presents);
-    this.button.textContent = presents ? "End (P)" : "Present (P)";
-    this.button.title = presents ? "Back to the page with its sidebar" : "Larger type and no sidebar, for a projector";
+    this.button.textContent = presents ? "End" : "Present";
+    this.button.title = presents ? "Back to the normal size (key P)" : "Larger type, for a projector (key P)";
     this.button.setAttribute("aria-pressed", presents);
+    this.pin.textContent = pinned ? "Unpin" : "Pin";
+    this.pin.title = pinned ? "Show the current run alone (key K)" : "Keep this run beside the next ones, on every page (key K)";
+    this.pin.setAttribute("aria-pressed", pinned);
+    this.pin.disabled = !pins;
     document.removeEventListener("keydown", this.onKey);
     document.addEventListener("keydown", this.onKey);
-    this.glossary.end();
-    this.glossary.start();
+    this.glossary.start(); // a pointer that rests meanwhile is answered all the same
+    this.skip.start();
   }
 
   end() {
     this.glossary.end();
+    this.skip.end();
     document.removeEventListener("keydown", this.onKey);
   }
 
   toggle() {
-    this.tell(!this.presents);
+    this.tell("present", !this.presents);
   }
 
-  // P, where nobody types. The element that has the keyboard may lie within a component.
+  togglePin() {
+    if (!this.pin.disabled) this.tell("pin", !this.pinned);
+  }
+
+  // P and K, where nobody types. The element that has the keyboard may lie within a component.
   key(event) {
     const held = event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || event.repeat || event.defaultPrevented;
     const typed = event.composedPath()[0].closest?.(
       "textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])",
     );
-    if (event.key === "p" && !held && !typed) this.toggle();
+    if (held || typed) return;
+    if (event.key === "p") this.toggle();
+    if (event.key === "k") this.togglePin();
   }
 
   async copyLink() {
@@ -69,6 +83,6 @@ class Tools {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".tools");
   const view = (root.view ??= new Tools(root));
-  view.show(data, (isOn) => setTriggerValue("present", isOn));
+  view.show(data, setTriggerValue);
   return () => view.end();
 }

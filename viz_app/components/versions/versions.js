@@ -36,7 +36,7 @@ class Versions {
 
   card({ title, whose, words, lost, gap, verdict }) {
     const card = put(this.part("cards"), "section", "card");
-    put(card, "h3", "", title);
+    put(card, "h2", "", title);
     put(card, "p", "whose quiet", whose);
     const text = put(card, "p", "text");
     words.forEach(([word, invented], i) => {
@@ -51,12 +51,12 @@ class Versions {
     });
   }
 
-  columns({ title, note, bars, labels }, change) {
-    this.part("bottleneck").querySelector("h3").textContent = title;
+  columns({ title, note, bars, labels, largest }, change) {
+    this.part("bottleneck").querySelector("h2").textContent = title;
     this.part("note").textContent = note;
     const what = this.root.querySelector(".bottleneck > .what");
     what.textContent = bars;
-    const box = this.part("columns"), largest = Math.max(...change);
+    const box = this.part("columns");
     box.setAttribute("aria-label", `${bars} ${labels.map(([text], i) => `${text}: ${percent(change[i])}`).join(", ")}`);
     box.replaceChildren();
     labels.forEach(([text, hint], i) => {

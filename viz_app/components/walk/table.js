@@ -3,7 +3,7 @@
 // with the highest `drop` first.
 const ROW = { own: 22, finger: 40, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
 // px: a phone's window, a projector's, and what that has for all rows, presented and not
-const NARROW = 700, PROJECTOR = { tall: 720, rows: 186, beside: 232 };
+const NARROW = 700, PROJECTOR = { tall: 720, rows: 150, beside: 222 };
 
 class Table {
   constructor(stage, on) {
@@ -12,7 +12,7 @@ class Table {
     this.cells = put(stage, "canvas", "cells");
     this.marks = put(stage, "canvas", "marks");
     this.cells.tabIndex = 0;
-    this.cells.setAttribute("role", "img");
+    this.marks.setAttribute("aria-hidden", "true");
     this.cells.onpointermove = (event) => this.hover(this.at(event), event);
     this.cells.onpointerleave = () => this.hover(null);
     this.cells.onclick = (event) => {
@@ -24,7 +24,12 @@ class Table {
   // table: {columns, rows, names, lines, label}. `lines` keeps the height the same however many rows a stage has.
   show(table, theme) {
     Object.assign(this, { table, theme });
-    this.cells.setAttribute("aria-label", table.label);
+    describe(this.cells, {
+      name: table.label,
+      rows: table.rows.map(({ label, aside }) => [label[0], aside].filter(Boolean).join(" ")),
+      columns: table.columns.map(({ title, note }) => [title, note].filter(Boolean).join(", ")),
+      value: (r, c) => inWords(table.rows[r], table.columns[c]),
+    });
     this.scale = scaleOf();
     this.width = this.stage.clientWidth / this.scale;
     const lines = (this.scale > 1 ? undefined : table.lines) ?? table.rows.length;
@@ -248,6 +253,13 @@ class Table {
   get tops() {
     return this.table.rows.flatMap((row, line) => (row.mark === "top" ? [line] : []));
   }
+}
+
+// The value of a cell for those who do not see it: of a vector how many numbers it has, and from where to where.
+function inWords(row, column) {
+  const value = row.cells[column.id];
+  if (value === undefined || typeof value === "number") return column.kind === "weight" && row.blocked?.length ? "masked" : value;
+  return `${value.length} numbers from ${Math.min(...value).toPrecision(3)} to ${Math.max(...value).toPrecision(3)}`;
 }
 
 // Puts a tip beside the pointer, inside the component.

@@ -192,7 +192,7 @@ class Walk {
         min: 110,
         grow: 3,
       },
-      { id: "norm", title: "length", note: "of the vector", kind: "length", scale: Math.max(...rows.map((row) => row.cells.norm)), min: 96 },
+      { id: "norm", title: "length", note: "of the vector", kind: "length", scale: headScales.length, min: 96 },
     ];
     return { columns, rows, names: "head", chosen: picture.head, lines: picture.lines, label: `${picture.title}. ${title}` };
   }

@@ -1,4 +1,4 @@
-"""Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
+"""Results kept between reruns and shared by all sessions; read-only by convention."""
 
 from viz_app.session.cache.findings import (
     formula_measures,
@@ -25,6 +25,7 @@ from viz_app.session.cache.runs import (
     single_pass,
     trace,
     unmasked_run,
+    with_changes_of,
     written_ids,
 )
 
@@ -49,5 +50,6 @@ __all__ = [
     "trace_finding",
     "unmasked_run",
     "vector_changes",
+    "with_changes_of",
     "written_ids",
 ]

@@ -1,4 +1,4 @@
-"""What is worked out of a model or drawn of a run, where it takes too long to be worked out at every rerun."""
+"""Cached analyses of models and runs that are too slow to repeat at every rerun."""
 
 from collections.abc import Callable, Hashable
 
@@ -19,22 +19,22 @@ from viz_app.session.cache.store import Value, cached
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
-    """What one layer over these source tokens lets reach what."""
+    """Return which tokens one layer lets reach which, over these source tokens."""
 
-    def work_out() -> Reach:
+    def compute() -> Reach:
         first = source[:CHECKED]
         gap = cached(
             scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice)
         )
         return reach_of(scope.model, source, choice, gap=gap)
 
-    return cached(scope, "reach", source, choice, make=work_out)
+    return cached(scope, "reach", source, choice, make=compute)
 
 
 def vector_changes(
     scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]
 ) -> torch.Tensor:
-    """How much of its fixed vector each of these places of a source can change."""
+    """Return how much each of these source positions can change the fixed vector."""
     return cached(
         scope,
         "vector changes",
@@ -48,23 +48,28 @@ def vector_changes(
 def rewritten(
     scope: Scope, source: tuple[int, ...], place: int, others: tuple[int, ...]
 ) -> tuple[int, int]:
-    """In how many trials the model writes something else when the token at a place becomes another, and how many trials there were;
-    greedily, each of the `others` in turn."""
+    """Return (trials with another output, trials) for replacing the token at a position.
 
-    def work_out() -> tuple[int, int]:
+    Each of the `others` replaces it in turn; the model decodes greedily.
+    """
+
+    def compute() -> tuple[int, int]:
         tokens = [token for token in others if token != source[place]]
         changed = [(*source[:place], token, *source[place + 1 :]) for token in tokens]
         rows = torch.tensor([source, *changed], device=scope.model.device)
         original, *texts = greedy_batch(scope.model, rows)
         return sum(text != original for text in texts), len(texts)
 
-    return cached(scope, "rewritten", source, place, others, make=work_out)
+    return cached(scope, "rewritten", source, place, others, make=compute)
 
 
 def shuffle(
     scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]
 ) -> ShuffleTest:
-    """What this order does to a row of tokens in a model of these weights, `name` saying whether its positions are there."""
+    """Return the effect of this order on a row of tokens in a model.
+
+    `name` distinguishes the model with its position vectors from the one without.
+    """
     return cached(
         scope,
         "shuffled",
@@ -77,7 +82,7 @@ def shuffle(
 
 
 def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
-    """What is worked out of a run without changes: of a long text, of which it takes seconds, once, and not at every rerun."""
+    """Return an analysis of an unchanged run, cached for long texts, where it takes seconds."""
     if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
         return make()
     return store.kept.get(
@@ -86,7 +91,10 @@ def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Va
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
-    """models.analysis.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
+    """Return position_measures.measure, cached: its least squares take up to half a second.
+
+    It does not depend on a model.
+    """
     return store.kept.get(
         ("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift)
     )

@@ -1,10 +1,10 @@
-"""Opened checkpoints and what is made of their weights, kept under their folder and the state of its files."""
+"""Opened checkpoints and modified models, cached under their folder and the state of its files."""
 
 from collections.abc import Callable, Collection, Hashable
 from pathlib import Path
 
 import models
-from models import Scope
+from models import Scope, loading
 from models.checkpoint import Description
 from models.checkpoint_files import FILES, snapshot_path
 from models.hub import load as hub
@@ -16,32 +16,56 @@ from viz_app.session.cache.store import Value, cached
 
 
 def scope(name: str) -> Scope:
-    """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
-    return store.kept.get(opened_as(name), lambda: checkpoints.open_scope(name), spared=True)
+    """Return the opened checkpoint of this shipped name or folder, as its files are now.
+
+    If another session was opening it and has given up, it is opened again.
+
+    Raises:
+        CheckpointError: it cannot be opened.
+    """
+    while True:
+        try:
+            return store.kept.get(
+                opened_as(name), lambda: checkpoints.open_scope(name), spared=True
+            )
+        except loading.Cancelled:
+            if loading.is_watched():  # a background opening, which may itself have been cancelled
+                raise
 
 
 def opened_as(name: str) -> Hashable:
-    """What an opened checkpoint is kept under."""
+    """Return the cache key of an opened checkpoint."""
     return "opened", name, _files(name, FILES)
 
 
 def is_open(name: str) -> bool:
-    """Return True if `scope` has it without opening it."""
+    """Return True if `scope` can return it without opening it."""
     return opened_as(name) in store.kept
 
 
 def description(name: str) -> Description:
-    """What the checkpoint of this shipped name or folder says it is; it is not opened. Raises models.checkpoint.CheckpointError."""
+    """Return the description of the checkpoint of this shipped name or folder without opening it.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
     return store.kept.get(("described", name, _files(name, FILES)), lambda: describe(name))
 
 
 def checkpoint_drawing(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
-    """What is drawn of a checkpoint that is not opened, as its files are now. Raises what `make` raises."""
+    """Return what `make` draws of an unopened checkpoint, cached until its files change.
+
+    Errors of `make` are raised.
+    """
     return store.kept.get(("drawn of", what, name, _files(name, FILES)), make)
 
 
 def changed_model(scope: Scope, ref: ModelRef) -> Scope:
-    """Return this checkpoint with the changes of `ref`. Raises models.checkpoint.CheckpointError."""
+    """Return this checkpoint with the changes of `ref`.
+
+    Raises:
+        CheckpointError: they cannot be made.
+    """
     return ref.open(
         lambda _, snapshot: scope if snapshot is None else _snapshot(scope, snapshot),
         lambda scope, change, make: cached(scope, change, make=make, spared=True),
@@ -57,20 +81,20 @@ def _snapshot(scope: Scope, step: int) -> Scope:
 
 
 def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
-    """Changes when one of a checkpoint's files is replaced or written: other times, another size or another file. Only who
-    writes into the very same file and also sets back the system's own clock of changes goes unnoticed."""
+    """Return the state of a checkpoint's files: it changes if one is replaced or rewritten.
+
+    It holds times, size and inode. Only an overwrite in place that also sets back the file's ctime
+    would be missed.
+    """
     try:
         folder = shipped_folder() / name
         folder = folder if folder.is_dir() else Path(name).expanduser()
-        found = [
+        stats = [
             path.stat()
             for path in (folder / file for file in files)
             if path.exists() or not hub.is_folder(folder)
         ]
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ):  # not there, or no path at all; models.load says what is wrong
+    # missing, or not a path at all; models.load reports the error
+    except (OSError, ValueError, RuntimeError):
         return ()
-    return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)
+    return tuple((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino) for stat in stats)

@@ -1,4 +1,4 @@
-"""What a model has computed of texts, kept under the fingerprint of its weights, wherever and whenever they were opened."""
+"""Runs of models on texts, cached under the fingerprint of the weights."""
 
 import threading
 from collections.abc import Collection
@@ -22,16 +22,15 @@ from viz_app.session.cache.store import cached
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import is_long
 
-Chosen = tuple[
-    Any, ...
-]  # for the model's fields that are not typed, in their order; empty where there is none
-SHORT = 64  # tokens of a text that may share a batch
-# Texts that share one where the model writes each one's answer first. Of two, each alone has the first answer sooner, and costs no
-# more: alone one reads ahead in what was written lately (LiveSession.drafts). Measured with eng-fra, ms of CPU an edit: alone 23;
-# in a batch of 2, 3, 4, 8: 22, 19, 17, 13.
+# values of the model's fields that are not typed, in order; empty if there are none
+Chosen = tuple[Any, ...]
+SHORT = 64  # tokens of the longest text that may share a batch
+# Smallest batch of texts for models that generate an output. Two texts finish sooner one after the other at the same cost, because
+# a single run starts from a draft (LiveSession.drafts). Measured with eng-fra, ms of CPU per edit: single 23; in batches of
+# 2, 3, 4, 8: 22, 19, 17, 13.
 FEWEST_WRITTEN = 3
 
-# Short runs side by side only wait for each other's interpreter lock, at every operation of torch; long ones for memory.
+# Concurrent short runs only wait for the interpreter lock, at every torch operation; long ones compete for memory.
 _one_run, _one_long_run = threading.Lock(), threading.Lock()
 
 
@@ -41,48 +40,61 @@ def trace(
     drafts: tuple[tuple[int, ...], ...] = (),
     chosen: Chosen = (),
 ) -> Trace:
-    """The run of a model on what stands in the boxes of its fields and what is `chosen` for those that are not typed; `drafts` as
-    in models.Scope.run. Raises models.InputError."""
-    asked = _field_values(scope, texts, chosen)
+    """Return the run of a model on the texts of its boxes and the `chosen` values of other fields.
+
+    `drafts` as in models.Scope.run.
+
+    Raises:
+        InputError: the model cannot read them.
+    """
+    values = _field_values(scope, texts, chosen)
 
     def run() -> Trace:
-        with _one_long_run if is_long(asked) else _one_run:
-            return scope.run(*asked, drafts=drafts)
+        with _one_long_run if is_long(values) else _one_run:
+            return scope.run(*values, drafts=drafts)
 
-    return cached(scope, "trace", asked, make=run)
+    return cached(scope, "trace", values, make=run)
 
 
 def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
-    """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
-    the texts, or where no token can be hidden, nor an order that is left to right. Raises models.InputError."""
-    fields, others = (
+    """Return the values of all fields of the model.
+
+    A blank optional text is None, as is an order that is left to right; positions beyond the texts,
+    or of tokens that cannot be hidden, are dropped.
+
+    Raises:
+        InputError: the model cannot read the texts.
+    """
+    fields, untyped = (
         scope.model.text_fields,
         [field for field in scope.model.fields if field.kind != TEXT],
     )
-    given = tuple(
+    typed = tuple(
         None if field.optional and not text.strip() else text
         for field, text in zip(fields, texts, strict=True)
     )
     if not any(chosen):
-        return given
-    rows = scope.encode(*given)
-    kept = []
-    for field, value in zip(others, chosen, strict=True):
+        return typed
+    rows = scope.encode(*typed)
+    selected = []
+    for field, value in zip(untyped, chosen, strict=True):
         if value and field.kind == POSITIONS:
-            places = hidable(rows[field.stream], scope.tokenizer.mask_id)
-            value = tuple(position for position in value if position in places) or None
+            allowed = hidable(rows[field.stream], scope.tokenizer.mask_id)
+            value = tuple(position for position in value if position in allowed) or None
         if value and field.kind == ORDER:
             n = len(rows[field.stream].ids)
             value = order_of(n, value)
             value = None if value == tuple(range(n)) else value
-        kept.append(value)
-    return (*given, *kept) if any(kept) else given
+        selected.append(value)
+    return (*typed, *selected) if any(selected) else typed
 
 
 def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
-    """Run (checkpoint, texts of its fields, what is chosen for the others) in one batch for each checkpoint, so that `trace` has
-    them ready. What cannot be read, what is so long that the others would wait for it, and what so few have asked for that a batch
-    saves nothing is left to `trace`."""
+    """Run (checkpoint, texts, chosen) requests in one batch per checkpoint, for `trace` to find.
+
+    Left to `trace` are texts that cannot be read, texts so long that the others would wait, and
+    batches too small to save time.
+    """
     for name in {name for name, *_ in requests}:
         try:
             opened = scope(name)
@@ -93,8 +105,8 @@ def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> N
             continue
         with _one_run:
             traces = opened.run_each(texts)
-        for given, made in zip(texts, traces, strict=True):
-            cached(opened, "trace", given, make=lambda made=made: made)
+        for values, result in zip(texts, traces, strict=True):
+            cached(opened, "trace", values, make=lambda result=result: result)
 
 
 def _readable(
@@ -105,32 +117,52 @@ def _readable(
         with suppress(
             models.InputError, ValueError
         ):  # ValueError: texts typed for a model with other fields
-            given = _field_values(scope, texts, chosen)
-            if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
-                readable.append(given)
+            values = _field_values(scope, texts, chosen)
+            if max(len(row.ids) for row in scope.encode(*values).values()) <= SHORT:
+                readable.append(values)
     return readable
 
 
-def changed_run(own: CurrentRun, spec: RunSpec) -> CurrentRun:
-    """Return the run of this spec, which changes something about the unchanged run `own`; `own` itself if it changes nothing
-    about the forward pass. Raises models.checkpoint.CheckpointError."""
-    if spec.is_own:
-        return replace(own, spec=spec)
-    scope = changed_model(own.scope, spec.model)
-    values = reading(scope, own.trace)
-    trace = cached(scope, "run", values, spec.edits, make=lambda: spec.reread(scope, own.trace))
-    return replace(own, scope=scope, trace=trace, spec=spec, own=own)
+def with_changes_of(spec: RunSpec, original: CurrentRun) -> CurrentRun:
+    """Return the run with the changes of this spec on the inputs of another run of its model.
+
+    Raises:
+        CheckpointError: the changes cannot be made.
+    """
+    return changed_run(original, RunSpec(spec.model, original.spec.fields, spec.edits, spec.forced))
+
+
+def changed_run(original: CurrentRun, spec: RunSpec) -> CurrentRun:
+    """Return the run of this spec, a change to the unchanged run `original`.
+
+    `original` itself is returned if the forward pass is the same.
+
+    Raises:
+        CheckpointError: the change cannot be made.
+    """
+    if spec.is_unchanged:
+        return replace(original, spec=spec)
+    scope = changed_model(original.scope, spec.model)
+    values = reading(scope, original.trace)
+    trace = cached(
+        scope, "run", values, spec.edits, make=lambda: spec.reread(scope, original.trace)
+    )
+    return replace(original, scope=scope, trace=trace, spec=spec, original=original)
 
 
 def given_trace(scope: Scope, *values: Value | None) -> Trace:
-    """Return a model's run on these fields, texts or rows of tokens that are already there. Raises models.InputError."""
+    """Return a model's run on these field values: texts or encoded rows of tokens.
+
+    Raises:
+        InputError: the model cannot read them.
+    """
     return cached(scope, "run", values, (), make=lambda: scope.run(*values))
 
 
 def autoregression(
     run: CurrentRun, given: tuple[int, ...], method: decoding_runs.Method
 ) -> decoding_runs.Autoregression:
-    """Return the tokens that a method generates from these under the run's edits, with every step's attention."""
+    """Return the tokens generated from `given` under the run's edits, with every step's attention."""
     scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
@@ -145,7 +177,7 @@ def autoregression(
 def single_pass(
     run: CurrentRun, given: tuple[int, ...], tokens: tuple[int, ...]
 ) -> decoding_runs.Run:
-    """Return one pass without a cache, under the run's edits, over tokens that are already there."""
+    """Return a single uncached pass under the run's edits over given tokens."""
     scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
@@ -158,13 +190,16 @@ def single_pass(
 
 
 def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
-    """The tokens a model writes for a text. Raises models.InputError."""
+    """Return the ids that a model generates for a text.
+
+    Raises:
+        InputError: the model cannot read it.
+    """
     return cached(scope, "written", source, make=lambda: scope.write(source).ids)
 
 
 def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:
-    """A run under the model's own masks, beside which changed ones are shown; `most` as in
-    models.runs.masked_comparison.run_masked."""
+    """Return a run under the model's own masks, for comparison; `most` as in run_masked."""
     what = tuple(trace.fields.values()), tuple(trace.streams.values()), most
     return cached(scope, "unmasked", *what, make=lambda: unmasked(scope, trace, most))
 
@@ -176,8 +211,11 @@ def masked_runs(
     written: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
-    """Inputs in one batch under these edits; `written` and `most` as in models.runs.masked_comparison.run_masked. Raises
-    models.InputError."""
+    """Return the runs of a batch under these edits; `written` and `most` as in run_masked.
+
+    Raises:
+        InputError: the model cannot read an input.
+    """
     return cached(
         scope,
         "masked",

@@ -1,4 +1,4 @@
-"""What the page Attention shows of a run: all heads, one head, the notes on training and similarity, and the checks."""
+"""The payloads of the page Attention: all heads, the chosen head, notes and checks."""
 
 from dataclasses import dataclass, field
 
@@ -20,8 +20,11 @@ from viz_app.session.live import Pictures
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices on the page: the head and its locked token; the part of a long text, None for all of it; the colour scale;
-    whether sub-words are merged into words, if the tokenizer knows them."""
+    """The choices on the page.
+
+    They are the head and its held token, the part of a long text (None: the whole text), the colour
+    scale, and whether sub-words are joined to words where the tokenizer knows them.
+    """
 
     focus: Focus
     tile: Tile = None
@@ -30,39 +33,39 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run."""
-    trace, whole = words_joined(run.trace, choices.words), run.trace
-    focus = choices.focus.within(whole).within(trace)
-    site, of_tokens = trace.attention[focus.site], whole.attention[focus.site]
-    made = cache.trace_finding(whole, ("overview", choices.words), lambda: all_codes(trace))
+    """Return the payloads of all components of the page."""
+    trace, token_trace = words_joined(run.trace, choices.words), run.trace
+    focus = choices.focus.within(token_trace).within(trace)
+    site, token_site = trace.attention[focus.site], token_trace.attention[focus.site]
+    codes = cache.trace_finding(token_trace, ("overview", choices.words), lambda: all_codes(trace))
     return {
         **step_notes(run),
         **similarity_text.note(run, focus.site, focus.head),
         **unrecorded(run.trace),
-        "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
+        "overview": overview(trace, run.terms, focus.site, focus.head, codes, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": check_rows(
             cache.trace_finding(
-                whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens)
+                token_trace, ("checks", site.name, choices.words), lambda: _checks(site, token_site)
             )
         ),
     }
 
 
 def unrecorded(trace: Trace) -> Pictures:
-    """Return the note on the attentions of the run that are not shown, each with the reason; nothing if all are."""
+    """Return the note on attentions of the run that cannot be shown, with reasons; empty if none."""
     lines = [("line", f"Not shown: {name}, {why}.") for name, why in trace.unrecorded.items()]
     return {"unrecorded": rows("note", *lines)} if lines else {}
 
 
 def words_joined(trace: Trace, joins: bool) -> Trace:
-    """The run with its sub-words joined to words, if that is chosen and its tokenizer knows them."""
+    """Return the trace with sub-words joined to words, if chosen and if its tokenizer knows them."""
     return join_words(trace) if joins and knows_words(trace) else trace
 
 
-def _checks(site: AttentionSite, of_tokens: AttentionSite) -> list[Check]:
-    """Of words what must hold of their weights, and that the tokens' weights are what the model used."""
+def _checks(site: AttentionSite, token_site: AttentionSite) -> list[Check]:
+    """Return the checks of the drawn weights and, for words, of the tokens' weights they come from."""
     return [
         *check_site(site),
-        *([check_used(of_tokens)] if site is not of_tokens and of_tokens.has_causes else []),
+        *([check_used(token_site)] if site is not token_site and token_site.has_causes else []),
     ]

@@ -1,4 +1,4 @@
-"""The beam as a tree: every hypothesis kept at every step, its parent, its scores, and the attention of one node."""
+"""The beam as a tree: hypotheses by step, their parents and scores, and one node's attention."""
 
 from typing import Any
 
@@ -12,25 +12,23 @@ from viz_app.drawing.labels import token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.decoding.shown_attention import ShownAttention
 from viz_app.views.decoding.steps import candidates, given_row, source_labels
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.story import ShownAttention, Story
 
 
 def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
-    """The (step, rank) asked for if there is one, else the best hypothesis where it ended."""
+    """Return the requested (step, rank) if it exists, else that of the best hypothesis where it ended."""
     if node and node[0] < len(steps) and node[1] < len(steps[node[0]].hypotheses):
         return node
     last, rank = len(steps) - 1, 0
-    while (
-        last and len(steps[last].hypotheses[rank].tokens) <= last
-    ):  # where it ended, not where it only waited
+    # back to the step where it ended, before the steps in which it was only carried along
+    while last and len(steps[last].hypotheses[rank].tokens) <= last:
         last, rank = last - 1, steps[last].hypotheses[rank].parent
     return last, rank
 
 
 def best_path(steps: tuple[BeamStep, ...]) -> set[tuple[int, int]]:
-    """The (step, rank) pairs that lead to the best hypothesis."""
+    """Return the (step, rank) pairs that lead to the best hypothesis."""
     path, rank = set(), 0
     for step in reversed(steps):
         path.add((step.index, rank))
@@ -48,13 +46,16 @@ def beam_tree(
     terms: words.Terms,
     alpha: float,
 ) -> bytes:
-    """The payload of the beam_tree component. `run` is `models.decoding.runs.single_pass` the node's tokens; its end is shown."""
+    """Return the payload of the component `beam_tree`.
+
+    `run` is the single pass over the node's tokens, whose last position is shown.
+    """
     path = best_path(steps)
     hypothesis = steps[node[0]].hypotheses[node[1]]
     n_text = story.n_text
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
     read = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
-    starts = len(hypothesis.tokens) + n_text == 1
+    is_first = len(hypothesis.tokens) + n_text == 1
     ids = candidates(run)[-1:]
     header: dict[str, Any] = {
         "steps": [
@@ -64,9 +65,9 @@ def beam_tree(
         "node": list(node),
         "source": [label.as_json() for label in source_labels(story, reading)],
         "read": [label.as_json() for label in read],
-        "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=starts).as_json(),
+        "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=is_first).as_json(),
         "candidates": [
-            token_label(scope.tokenizer, i, first=starts).as_json() for i in ids[0].tolist()
+            token_label(scope.tokenizer, i, first=is_first).as_json() for i in ids[0].tolist()
         ],
         "reading": reading.name,
         "cross": reading.cross_name,
@@ -83,7 +84,7 @@ def beam_tree(
         p=run.log_probs[-1:].gather(1, ids).exp()[0].numpy(),
         **{
             part: run.weights(site, reading.head)[-1].numpy()
-            for part, site in (("cross", reading.cross), ("self", reading.own))
+            for part, site in (("cross", reading.cross), ("self", reading.self_attention))
             if site
         },
     )
@@ -92,7 +93,7 @@ def beam_tree(
 def _node(
     h: Hypothesis, at: tuple[int, int], n_text: int, path: set, scope: Scope
 ) -> dict[str, Any]:
-    """`carried`: this hypothesis had ended before this step and only stays in the beam."""
+    """Return a node of the tree; `carried` if its hypothesis had ended before this step."""
     carried = len(h.tokens) <= at[0]
     return {
         "label": token_label(

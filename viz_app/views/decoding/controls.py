@@ -1,20 +1,19 @@
-"""The controls of the page Decoding: how the next token is chosen, and whose attention is shown."""
+"""The controls of the page Decoding: the decoding method, and the shown attention."""
 
 from dataclasses import replace
-
-import streamlit as st
 
 from models.architectures import Model
 from models.decoding.runs import Method
 from models.trace import Trace
-from viz_app import which_head, words
+from viz_app import words
+from viz_app.controls import pick, which_head
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import HEAD, chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
 from viz_app.views.decoding.payloads import Choices, given_ids, story
-from viz_app.views.decoding.shown_attention import ShownAttention, reading, writing_sites
+from viz_app.views.decoding.story import ShownAttention, reading, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
@@ -26,23 +25,16 @@ TOP_K, TOP_P = (
 SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
 ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
 MAX_NEW = Whole("decoding-tokens", 40, low=1, high=10_000)
-_SLIM = 70  # px, the width of a number
+_SLIM = 70  # px, the smallest width of a number box
 
 
 def choose(run: CurrentRun) -> Choices:
-    """Draw one row of controls, which wraps where the page is narrow; what they say, and where the reader stands."""
+    """Draw the row of controls and return the choices, with the session's place in the text."""
     given = given_ids(run)
     place = state.place(run.scope, given)
     with which_head.row():
         attention = _reading(run.trace, place.mean)
-        how = _HOW[
-            st.segmented_control(
-                "How inference takes the next token",
-                list(_HOW),
-                required=True,
-                **url_state.bound(HOW, url_state.get(HOW)),
-            )
-        ]
+        how = _HOW[pick.one("How inference takes the next token", HOW, list(_HOW))]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
     method = Method(how, **settings, forced=place.forced)
     choices = Choices(method, attention, place, given, state.cleared())
@@ -52,15 +44,8 @@ def choose(run: CurrentRun) -> Choices:
 
 
 def _number(label: str, parameter: Whole | Number, step: float, explanation: str) -> float:
-    return st.number_input(
-        label,
-        parameter.low,
-        parameter.high,
-        step=step,
-        help=explanation,
-        width=max(_SLIM, 8 * len(label) + 30),
-        **url_state.bound(parameter, url_state.get(parameter)),
-    )
+    width = max(_SLIM, 8 * len(label) + 30)
+    return pick.typed(label, parameter, step=step, help=explanation, width=width)
 
 
 def _sampling() -> dict:
@@ -98,7 +83,7 @@ def _beam() -> dict:
 
 
 def _length(model: Model) -> dict:
-    """Where it may stop: a translation has an end of its own, a text that goes on need not have one."""
+    """Draw the limit of new tokens, for a model whose texts need not end."""
     if not model.continues:
         return {}
     return {
@@ -109,20 +94,22 @@ def _length(model: Model) -> dict:
 
 
 def _reading(trace: Trace, mean: bool) -> ShownAttention:
-    """The decoder layer and head whose attention is shown: those chosen on the other pages, or the mean over heads. There
-    is nothing to choose in a model without attention, or with one alignment."""
+    """Draw the choice of the decoder layer and head, and return the shown attention.
+
+    There is nothing to choose in a model without attention, or with one alignment.
+    """
     sites = writing_sites(trace)
     if not sites or words.is_alignment(sites[0]):
         return reading(trace)
     site, focus = chosen_focus(trace)
     layers = sorted({s.layer for s in sites})
     layer, role = min(site.layer, max(layers)), site.role if site.stack == "decoder" else "cross"
-    of_layer = [
+    by_layer = [
         next((s for s in sites if (s.layer, s.role) == (n, role)), sites[0]) for n in layers
     ]
-    shown = of_layer[layers.index(layer)]
+    shown = by_layer[layers.index(layer)]
     head = min(focus.head, shown.n_heads - 1)
-    which_head.which_head({shown.kind: of_layer}, shown, None if mean else head, _pick, mean=True)
+    which_head.which_head({shown.kind: by_layer}, shown, None if mean else head, _pick, mean=True)
     return reading(trace, layer, None if mean else head)
 
 

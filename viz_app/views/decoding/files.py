@@ -1,4 +1,4 @@
-"""The numbers of the Decoding page to take away: both runs as a table, every tensor as npz."""
+"""The downloads of the page Decoding: both runs as a table, all arrays as npz, and a step as an SVG."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,13 +8,15 @@ import numpy as np
 from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
 from models.runs.scope import Scope
+from viz_app.drawing import svg
+from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.provenance import counted
-from viz_app.views.decoding.steps import CANDIDATES, HOW
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.steps import CANDIDATES, HOW, candidates, given_row, source_labels
+from viz_app.views.decoding.story import ShownAttention, Story
 
 _COLUMNS = [
     "run",
@@ -30,47 +32,53 @@ _COLUMNS = [
 
 
 def table(story: Story, scope: Scope) -> str:
-    """A row a position of each run, positions from 1; probabilities are float32, every digit kept."""
-    places = range(1, CANDIDATES + 1)
-    head = [*_COLUMNS, *(f"choice {n}" for n in places), *(f"p of choice {n}" for n in places)]
+    """Return a row for each position (from 1) of each run, in exact float32."""
+    choices = range(1, CANDIDATES + 1)
+    head = [*_COLUMNS, *(f"choice {n}" for n in choices), *(f"p of choice {n}" for n in choices)]
     forced = dict(story.method.forced)
-    named = [
+    runs = [
         ("teacher-forced", story.parallel, {}),
         (f"autoregressive, {HOW[story.method.how]}", story.serial, forced),
     ]
     if story.free:
-        named.append(("autoregressive, nothing forced", story.free, {}))
+        runs.append(("autoregressive, nothing forced", story.free, {}))
     rows = (
-        [name, i + 1, *_row(run, i, story.n_text, by_force, scope)]
-        for name, run, by_force in named
+        [name, i + 1, *_row(run, i, story.n_text, forced_tokens, scope)]
+        for name, run, forced_tokens in runs
         for i in range(len(run))
     )
     return csv_table(head, rows)
 
 
 def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) -> list:
-    """Tokens as on the screen; `n_text` of them stood in the text before the run's first."""
+    """Return a row, with tokens as on the screen.
+
+    `n_text` is the number of text tokens before the run's first one.
+    """
     p, taken = run.log_probs[i].exp(), run.taken[i]
     best = p.topk(min(CANDIDATES, len(p)))
     tokens = [
-        token_label(scope.tokenizer, one, first=n_text + i == 0).text
-        for one in best.indices.tolist()
+        token_label(scope.tokenizer, token, first=n_text + i == 0).text
+        for token in best.indices.tolist()
     ]
-    read, took = token_labels(scope.tokenizer, (run.read[i], taken), n_text + i - 1)
+    read_label, taken_label = token_labels(scope.tokenizer, (run.read[i], taken), n_text + i - 1)
     numbers = [str(p[taken].numpy()), int((p > p[taken]).sum()) + 1, str(run.entropy[i].numpy())]
     return [
-        read.text, took.text, *numbers, int(forced.get(i) == taken), run.cached[i],
+        read_label.text, taken_label.text, *numbers, int(forced.get(i) == taken), run.cached[i],
         *tokens, *[""] * (CANDIDATES - len(tokens)), *(str(v) for v in best.values.numpy()),
     ]  # fmt: skip
 
 
 def arrays(story: Story, scope: Scope) -> Arrays:
-    """What was given and both runs, "parallel" and "serial": ids of tokens read and taken, log-probabilities (position, vocab),
-    entropies, and of every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a
-    recurrent decoder its states and contexts (position, number)."""
-    given = scope.model.fields[0]
+    """Yield the given tokens, and the arrays of both runs under "parallel" and "serial".
+
+    They are the ids of tokens read and taken, log-probabilities (position, vocab), entropies, and
+    every decoder site's weights (head, position, key), where self-attention to later keys is 0; for
+    a recurrent decoder also its states and contexts (position, number).
+    """
+    field = scope.model.fields[0]
     n_given = story.n_opening if scope.model.continues else None
-    yield f"{given.name}_tokens", texts(labels(story.trace.streams[given.stream])[:n_given])
+    yield f"{field.name}_tokens", texts(labels(story.trace.streams[field.stream])[:n_given])
     yield "vocabulary", texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1))
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
         yield f"{name}.read", np.array(run.read)
@@ -85,5 +93,163 @@ def arrays(story: Story, scope: Scope) -> Arrays:
 
 
 def _heads(rows: StepRows | PassRows) -> Iterator[np.ndarray]:
-    """The weights (position, key) of one head after the other."""
+    """Yield the weights (position, key) of each head."""
     return (rows.weights(head).numpy() for head in range(rows.n_heads))
+
+
+DIFFERS, FRAME = "#D55E00", "#8f96a3"
+PITCH, LEFT, TOP, ROW = 76, 150, 56, 32
+SIDE = 500  # width of each half below the rows
+
+Drawn = tuple[list[str], float]  # elements, and the y where they end
+
+
+def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, title: str) -> str:
+    """Return the drawing, with the autoregressive run up to `step` (from 0)."""
+    width = max(LEFT + PITCH * story.n_steps, 2 * SIDE) + 20
+    parts, y = _rows(story, scope, step)
+    parts += [
+        _text(LEFT + (i + 0.5) * PITCH, TOP - 10, str(i + 1), "middle", size=10)
+        for i in range(story.n_steps)
+    ]
+    parts.append(
+        _box(LEFT + step * PITCH, TOP - 22, PITCH, y - TOP + 22, stroke=ACCENT, stroke_width=2)
+    )
+    if (d := story.divergence) is not None:
+        parts.append(
+            _box(
+                LEFT + d * PITCH + 3,
+                TOP - 19,
+                PITCH - 6,
+                y - TOP + 16,
+                stroke=DIFFERS,
+                stroke_dasharray="5 3",
+            )
+        )
+    left, left_end = _step(
+        10, y + 30, "Training, teacher-forced", story.parallel, step, story, scope, reading
+    )
+    right, right_end = _step(
+        10 + SIDE, y + 30, "Inference", story.serial, step, story, scope, reading
+    )
+    height = max(left_end, right_end) + 20
+    return svg.document(width, height, [_text(10, 22, title, weight=600), *parts, *left, *right])
+
+
+def _rows(story: Story, scope: Scope, step: int) -> Drawn:
+    tokenizer = scope.tokenizer
+    row = given_row(story, tokenizer)[story.n_opening - 1 :]
+    best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist(), story.n_text)
+    written = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
+    rows = [("given text", row[1:]), ("decoder reads", row[:-1]), ("model predicts", best)]
+    rows += [("inference reads", [row[0], *written][: len(written)]), ("and writes", written)]
+    parts, y = [], TOP
+    for i, (name, tokens) in enumerate(rows):
+        y += 14 if i == 3 else 0
+        parts.append(_text(10, y + 16, name))
+        for n, token in enumerate(tokens):
+            parts.append(_box(LEFT + n * PITCH + 6, y, PITCH - 12, 24, fill=PAPER, stroke=FRAME))
+            parts.append(_text(LEFT + (n + 0.5) * PITCH, y + 16, _short(token.text), "middle"))
+        y += ROW
+    return parts, y
+
+
+def _step(
+    x: float,
+    y: float,
+    name: str,
+    run: Run,
+    step: int,
+    story: Story,
+    scope: Scope,
+    reading: ShownAttention,
+) -> Drawn:
+    """Draw one run at a position, or at its last one if shorter: bars, then both attention rows."""
+    i = min(step, len(run) - 1)
+    parts = [
+        _text(
+            x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600
+        )
+    ]
+    ids = candidates(run)[i]
+    for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
+        y += 18
+        parts.append(
+            _text(
+                x + 84,
+                y,
+                _short(token_label(scope.tokenizer, token, first=i + story.n_text == 0).text),
+                "end",
+            )
+        )
+        fill = ACCENT if token == run.taken[i] else HATCH
+        parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
+        parts.append(_text(x + 296, y, f"{p:.3f}"))
+    opening = given_row(story, scope.tokenizer)[: story.n_opening]
+    keys = [*opening, *token_labels(scope.tokenizer, run.read[1 : i + 1], story.n_text)]
+    source = story.trace.attention[reading.cross].key_stream if reading.cross else ""
+    crossing = f"{reading.cross_name} to the {source}", reading.cross, source_labels(story, reading)
+    read = crossing, ("Self-attention", reading.self_attention, keys)
+    for what, site, tokens in read:
+        if not site:
+            continue
+        weights = run.weights(site, reading.head)[i].tolist()
+        drawn, y = _chips(
+            x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights
+        )
+        parts += drawn
+    return parts, y
+
+
+def _chips(x: float, y: float, what: str, tokens: list[str], weights: list[float]) -> Drawn:
+    parts, across, down = [_text(x, y, what)], 0.0, y + 8
+    for token, weight in zip(tokens, weights, strict=False):  # keys of the future have no token
+        wide = max(34, 8 * len(token) + 10)
+        if across + wide > SIDE - 30:
+            across, down = 0.0, down + 36
+        middle, ink = x + across + wide / 2 - 1, PAPER if weight > 0.45 else TEXT
+        parts.append(
+            _box(
+                x + across,
+                down,
+                wide - 3,
+                32,
+                fill=ramp(weight),
+                stroke="#d3d9e6",
+                title=repr(weight),
+            )
+        )
+        parts += [
+            _text(middle, down + 14, token, "middle", ink=ink),
+            _text(middle, down + 27, f"{weight:.2f}", "middle", 9, ink=ink),
+        ]
+        across += wide
+    return parts, down + 36
+
+
+def _short(token: str) -> str:
+    return token if len(token) <= 9 else f"{token[:4]}…{token[-4:]}"
+
+
+def _box(
+    x: float,
+    y: float,
+    wide: float,
+    tall: float,
+    fill: str = "none",
+    title: str = "",
+    **look: object,
+) -> str:
+    return svg.rectangle(x, y, wide, tall, fill, title, rx=3, **look)
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    anchor: str = "start",
+    size: int = 12,
+    weight: int = 400,
+    ink: str = TEXT,
+) -> str:
+    return svg.text(x, y, text, anchor, font_size=size, font_weight=weight, fill=ink)

@@ -1,25 +1,29 @@
-"""What the page Decoding shows of a run: both runs step by step, the beam as a tree, the checks."""
+"""The payloads of the page Decoding: both runs step by step, the beam as a tree, the checks."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from models.decoding.incremental import sees_ahead
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.runs.scope import Scope
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
-from viz_app.views.decoding.shown_attention import ShownAttention
 from viz_app.views.decoding.steps import stepper
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.story import ShownAttention, Story, reading, writing_sites
 
 
 @dataclass(frozen=True)
 class Place:
-    """The step; the forced (position, token) pairs in order; the node of the beam as (step, rank); all heads or one."""
+    """The state of the reading: step, forced (position, token) pairs, beam node (step, rank), and mean.
+
+    `mean` shows the mean over heads instead of one head.
+    """
 
     step: int = 0
     forced: tuple[tuple[int, int], ...] = ()
@@ -27,7 +31,7 @@ class Place:
     mean: bool = False
 
     def within(self, scope: Scope) -> "Place":
-        """Without forced tokens that this model does not have, or may not write."""
+        """Return the place without forced tokens that this model lacks or may not generate."""
         never = scope.config.pad_id, scope.config.start_id
         legal = tuple(
             (p, t)
@@ -39,8 +43,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page. The place belongs to the `given` tokens, a source or a prompt; `cleared` says that tokens
-    forced on others were let go."""
+    """The choices on the page.
+
+    The place belongs to the `given` tokens, a source or a prompt; `cleared` is True if tokens
+    forced on others were discarded.
+    """
 
     method: Method
     reading: ShownAttention
@@ -49,7 +56,7 @@ class Choices:
     cleared: bool = False
 
     def of(self, given: tuple[int, ...]) -> "Choices":
-        """The same for these tokens: for others nothing is forced any more, and they are read from the first step."""
+        """Return the choices for these tokens; for other tokens the place is reset."""
         if given == self.given:
             return self
         method, place = replace(self.method, forced=()), Place(mean=self.place.mean)
@@ -59,40 +66,61 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run; the note alone where a prompt leaves no room to go on."""
+    """Return the payloads of all components; only a note if the prompt leaves no room to generate."""
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
     choices = choices.of(given_ids(run))
-    written, both = story(run, choices)
-    step = min(choices.place.step, both.n_steps - 1)
+    written, runs = story(run, choices)
+    step = min(choices.place.step, runs.n_steps - 1)
     drawn = {
-        "written": _written(run, both),
-        "stepper": stepper(
-            both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)
+        "written": _written(run, runs),
+        "stepper": Scaled(
+            partial(
+                stepper,
+                runs,
+                run.scope,
+                choices.reading,
+                run.terms,
+                step,
+                _note(run, runs, choices),
+            )
         ),
         "checks": check_rows(
             check_runs(
-                both.parallel,
-                both.serial,
-                _uncached(run, both),
+                runs.parallel,
+                runs.serial,
+                _uncached(run, runs),
                 from_cache=run.scope.model.can_cache,
                 sees_ahead=sees_ahead(run.scope.model, run.spec.edits),
             )
         ),
     }
     if run.scope.model.continues:
-        drawn["note decoding"] = rows("explained")  # nothing to say, and no room kept for it
-    return drawn | ({"beam_tree": _beam_tree(run, written, both, choices)} if written.beam else {})
+        drawn["note decoding"] = rows("explained")  # an empty note that takes no space
+    return drawn | ({"beam_tree": _beam_tree(run, written, runs, choices)} if written.beam else {})
 
 
-def _written(run: CurrentRun, both: Story) -> dict:
-    """The headline: what was read and, where tokens are forced, where they lead."""
-    forced = (text.FORCED, run.scope.tokenizer.decode(both.serial.taken)) if both.free else None
+def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return these choices for another run: its own forced tokens, and an attention that its decoder has."""
+    names = [site.name for site in writing_sites(other.trace)]
+    shown = choices.reading
+    if not all(name in names for name in (shown.cross, shown.self_attention) if name) or not (
+        shown.cross or shown.self_attention
+    ):
+        shown = reading(other.trace, head=shown.head)
+    place = Place(choices.place.step, other.spec.forced, mean=choices.place.mean)
+    place = place.within(other.scope)
+    return Choices(replace(choices.method, forced=place.forced), shown, place, given_ids(other))
+
+
+def _written(run: CurrentRun, runs: Story) -> dict:
+    """Return the line above the page: what was read, and where forced tokens lead."""
+    forced = (text.FORCED, run.scope.tokenizer.decode(runs.serial.taken)) if runs.free else None
     return strip(run.trace, run.terms, run.stale, forced)
 
 
 def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
-    """What inference writes, and the whole of what the page tells."""
+    """Return the tokens that inference generates, and both runs."""
     given, n_opening = given_ids(run), _n_opening(run)
     method = choices.of(given).method
     written = cache.autoregression(run, given, method)
@@ -106,12 +134,12 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
         written.method,
         free,
         n_opening,
-        run.own.trace if run.own else None,
+        run.original.trace if run.original else None,
     )
 
 
 def given_ids(run: CurrentRun) -> tuple[int, ...]:
-    """The tokens that writing goes on from: a source, or a prompt without what follows it."""
+    """Return the tokens that generation starts from: a source, or a prompt without its continuation."""
     first = run.scope.model.fields[0]
     ids = run.trace.streams[first.stream].ids
     return (
@@ -127,12 +155,15 @@ def has_room(run: CurrentRun) -> bool:
 
 
 def _n_opening(run: CurrentRun) -> int:
-    """How many tokens stand on the written stream before the first that is written: <s>, or the prompt."""
+    """Return the number of tokens before the first generated one: 1 for <s>, or the prompt's length."""
     return len(given_ids(run)) if run.scope.model.continues else 1
 
 
 def _teacher_forced(run: CurrentRun, method: Method) -> Run:
-    """The given text, read at once; where a prompt stands alone, what the model itself goes on with, greedily."""
+    """Return the teacher-forced run over the given text.
+
+    Without a text after the prompt, it reads the model's own greedy continuation.
+    """
     n_opening, stream = _n_opening(run), run.trace.next_token.stream
     if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
         return of_trace(run.trace, n_opening - 1)
@@ -142,27 +173,27 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
     )
 
 
-def _uncached(run: CurrentRun, both: Story) -> Run:
-    """The written tokens read at once, without a cache: the given text's own run, where it is of the same tokens."""
-    if both.parallel.taken == both.serial.taken:
-        return both.parallel
-    return single_pass(run, both.serial.taken)
+def _uncached(run: CurrentRun, runs: Story) -> Run:
+    """Return an uncached pass over the generated tokens, reusing a run of the same tokens."""
+    if runs.parallel.taken == runs.serial.taken:
+        return runs.parallel
+    return single_pass(run, runs.serial.taken)
 
 
 def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
-    """One pass without a cache over tokens that are already there."""
+    """Return an uncached pass over given tokens."""
     return cache.single_pass(run, given_ids(run), tokens)
 
 
-def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
-    """What is forced, and what has become of it."""
+def _note(run: CurrentRun, runs: Story, choices: Choices) -> str:
+    """Return the sentences on forced tokens."""
     lines, forced = [], choices.place.forced
     if choices.cleared:
-        given = run.scope.model.fields[0].name
-        lines.append(f"The forced tokens belonged to another {given} and were let go.")
-    reached = [(p, t) for p, t in forced if p < len(both.serial)]
+        field = run.scope.model.fields[0].name
+        lines.append(f"The forced tokens belonged to another {field} and were let go.")
+    reached = [(p, t) for p, t in forced if p < len(runs.serial)]
     for position, token in reached:
-        name = token_label(run.scope.tokenizer, token, first=position + both.n_text == 0).text
+        name = token_label(run.scope.tokenizer, token, first=position + runs.n_text == 0).text
         ends = ", which ends the text" * (token in run.scope.model.end_ids)
         lines.append(f"Forced at position {position + 1}: {name}{ends}.")
     if len(reached) < len(forced):
@@ -170,14 +201,14 @@ def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
     return " ".join(lines)
 
 
-def _beam_tree(run: CurrentRun, written: Autoregression, both: Story, choices: Choices) -> bytes:
+def _beam_tree(run: CurrentRun, written: Autoregression, runs: Story, choices: Choices) -> bytes:
     node = beam.nearest(written.beam, choices.place.node)
     node_run = single_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
         written.beam,
         node,
         node_run,
-        both,
+        runs,
         run.scope,
         choices.reading,
         run.terms,

@@ -1,18 +1,17 @@
-"""Where the Decoding page stands: the step, the forced tokens, the beam node and the mean over heads, also in the URL.
+"""The session's place on the page Decoding: step, forced tokens, beam node and mean over heads.
 
-Positions are counted from 0 here and from 1 in the URL. Forced tokens belong to one source or prompt of one checkpoint; when
-it is edited or another checkpoint opened they are cleared, and the page says so.
+It is stored in the URL, where positions count from 1; here they count from 0. Forced tokens belong
+to one source or prompt of one checkpoint; they are cleared when that changes, and the page says so.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import streamlit as st
-
 from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
+from viz_app.session.remembered import recall, remember
 from viz_app.session.run_changes import FORCED, pairs
 from viz_app.views.decoding.payloads import Place
 
@@ -33,18 +32,18 @@ MEAN = Switch("heads", on="mean")
 
 
 def place(scope: Scope, given: tuple[int, ...]) -> Place:
-    """Where this session stands on these given tokens: a source, or a prompt."""
-    found = _place()
-    source, previous = (str(scope.path), given), st.session_state.get(_SOURCE)
-    st.session_state[_SOURCE] = source
+    """Return the session's place in these given tokens, a source or a prompt."""
+    current = _place()
+    source, previous = (str(scope.path), given), recall(_SOURCE)
+    remember(_SOURCE, source)
     if url_state.follows():
-        st.session_state[_CLEARED] = False
+        remember(_CLEARED, False)
     elif previous not in (None, source):
-        st.session_state[_CLEARED] = bool(found.forced)
-        found = Place(mean=found.mean)
-    found = found.within(scope)
-    keep(found, url_state.put_right)
-    return found
+        remember(_CLEARED, bool(current.forced))
+        current = Place(mean=current.mean)
+    current = current.within(scope)
+    keep(current, url_state.put_right)
+    return current
 
 
 def _place() -> Place:
@@ -53,7 +52,7 @@ def _place() -> Place:
 
 
 def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -> None:
-    """Remember it."""
+    """Store a place with `how`."""
     for parameter, value in (
         (STEP, place.step + 1),
         (FORCED, place.forced),
@@ -64,39 +63,42 @@ def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -
 
 
 def cleared() -> bool:
-    """Return True if forced tokens were let go because the source changed, and none has been forced since."""
-    return bool(st.session_state.get(_CLEARED))
+    """Return True if a change of the source cleared forced tokens and none was forced since."""
+    return bool(recall(_CLEARED))
 
 
 def go(position: int) -> None:
-    """The reader stands at this position."""
+    """Go to this position."""
     url_state.keep(STEP, max(0, position) + 1)
 
 
 def force(position: int, token: int) -> None:
-    """Take this token at this position and forget what was forced behind it; the same token again lets it go."""
-    old = _place()
-    before = tuple(pair for pair in old.forced if pair[0] < position)
-    again = (position, token) in old.forced
-    st.session_state[_CLEARED] = False
+    """Force this token and discard those forced after it; undo if it was forced already."""
+    current = _place()
+    before = tuple(pair for pair in current.forced if pair[0] < position)
+    is_forced = (position, token) in current.forced
+    remember(_CLEARED, False)
     keep(
         replace(
-            old, step=position, forced=before if again else (*before, (position, token)), node=None
+            current,
+            step=position,
+            forced=before if is_forced else (*before, (position, token)),
+            node=None,
         )
     )
 
 
 def let_go() -> None:
-    """No token is forced any more."""
-    st.session_state[_CLEARED] = False
+    """Discard all forced tokens."""
+    remember(_CLEARED, False)
     keep(replace(_place(), forced=(), node=None))
 
 
 def choose_node(step: int, rank: int) -> None:
-    """A node of the beam, both counted from 0."""
+    """Choose a node of the beam, both numbers from 0."""
     url_state.keep(NODE, (step, rank))
 
 
 def choose_mean(mean: bool) -> None:
-    """The mean over heads instead of one head."""
+    """Choose the mean over heads, or one head."""
     url_state.keep(MEAN, mean)

@@ -1,4 +1,4 @@
-"""Teacher-forced beside autoregressive, every step of both in one payload, so that stepping needs no server."""
+"""Both runs, every step of each in one payload, so that stepping needs no server."""
 
 import math
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.analysis.multiply_adds import count_multiply_adds, is_counted
+from models.decoding.multiply_adds import count_multiply_adds
 from models.decoding.runs import Run
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.cells import block_of, in_blocks
 from viz_app.drawing.difference import shared
+from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.decoding.shown_attention import ShownAttention, writing_sites
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.story import ShownAttention, Story, writing_sites
 
-CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
+CANDIDATES = 8  # bars at each step, besides the taken token if it is not among them
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
@@ -32,10 +32,15 @@ def stepper(
     terms: words.Terms,
     step: int,
     note: str = "",
+    extent: Extent = OWN,
 ) -> bytes:
-    """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
+    """Return the payload of the component `stepper`, whose scales cover `extent`.
+
+    `step` is the initial position from 0, `note` an additional sentence.
+    """
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
-    block = keys_in_a_block(story, reading)
+    block, work = keys_in_a_block(story, reading), _multiply_adds(story, scope)
+    scales = widened(extents := _extent(story, work), extent)
     header: dict[str, Any] = {
         **saving(file_name(trace, "decoding"), facts(trace)),
         "step": step,
@@ -54,9 +59,11 @@ def stepper(
         "sampling": story.method.how == "sample",
         "reading": reading.name,
         "cross": reading.cross_name,
-        "own": bool(reading.own),
+        "own": bool(reading.self_attention),
         "family": "recurrent" if story.serial.states else "attention",
-        "vectors": _vectors(story),
+        "vectors": _vectors(story, scales),
+        "extent": extents,
+        "most": scales.get("multiply-adds", 0),
         "sourceName": terms.of(trace.attention[reading.cross].key_stream).text
         if reading.cross
         else "",
@@ -65,14 +72,14 @@ def stepper(
         "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log(len(trace.next_token.logits[0])),
-        "work": _multiply_adds(story, scope),
+        "work": work,
         "unforceable": [scope.config.pad_id, scope.config.start_id],
     }
     return pack(header, **_arrays(story, reading, block))
 
 
 def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.ndarray]:
-    """What each of the two runs says and reads at every position."""
+    """Return the predictions and the attention of both runs at every position."""
     arrays = {}
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
         ids = candidates(run)
@@ -82,7 +89,7 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
         arrays[f"{name}_entropy"] = run.entropy.numpy()
         arrays |= {
             f"{name}_{part}": run.weights(site, reading.head, block).numpy()
-            for part, site in (("cross", reading.cross), ("self", reading.own))
+            for part, site in (("cross", reading.cross), ("self", reading.self_attention))
             if site
         }
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
@@ -92,26 +99,26 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
 
 
 def source_labels(story: Story, reading: ShownAttention) -> list[Label]:
-    """The tokens that the attention beside the decoder's own reads; none where there is no such attention."""
+    """Return the labels of the keys of the cross-attention; empty without one."""
     return (
         labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
     )
 
 
 def keys_in_a_block(story: Story, reading: ShownAttention) -> int:
-    """How many keys have one place in what is drawn of a row; 1 unless the texts are long."""
+    """Return the number of keys drawn as one cell; 1 unless the texts are long."""
     rows = [
         run.rows[site]
         for run in (story.parallel, story.serial)
-        for site in (reading.cross, reading.own)
+        for site in (reading.cross, reading.self_attention)
         if site
     ]
-    longest = max((one.n_key for one in rows), default=1)
+    longest = max((row.n_key for row in rows), default=1)
     return block_of(longest, longest)
 
 
 def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
-    """Labels of the blocks of what each run reads, where a row is drawn in blocks."""
+    """Return the labels of the key blocks of each run; empty without blocks."""
     if block == 1:
         return {}
     opening, written = (
@@ -122,8 +129,17 @@ def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
     return {name: _json(in_blocks(row, block)) for name, row in read.items()}
 
 
-def _vectors(story: Story) -> list[dict[str, Any]]:
-    """The vectors of a recurrent decoder at each step: their activation, what they are, and the scale both runs share."""
+def _extent(story: Story, work: dict[str, Any] | None) -> dict[str, float]:
+    """Return the largest magnitude of each activation in both runs, and the most multiply-adds of a step."""
+    vectors = {
+        name: max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))
+        for name in story.serial.states
+    }
+    return vectors | ({"multiply-adds": max(work["uncached"])} if work else {})
+
+
+def _vectors(story: Story, scales: Extent) -> list[dict[str, Any]]:
+    """Return name, title and shared scale of the vectors of a recurrent decoder."""
     titles = {
         "decoder.states": "State s(i) after this step",
         "decoder.contexts": "Context c(i), what it read",
@@ -132,16 +148,14 @@ def _vectors(story: Story) -> list[dict[str, Any]]:
         {
             "name": name,
             "title": titles[name],
-            "scale": max(
-                float(run.states[name].abs().max()) for run in (story.parallel, story.serial)
-            ),
+            "scale": scales[name],
         }
         for name in sorted(story.serial.states)
     ]
 
 
 def candidates(run: Run) -> torch.Tensor:
-    """(position, CANDIDATES + 1) token ids: the most probable first, then the token taken, if need be the next best."""
+    """Return (position, CANDIDATES + 1) token ids: the most probable, always including the taken one."""
     k = min(CANDIDATES + 1, run.log_probs.shape[1])
     ids = run.log_probs.topk(k).indices.clone()
     taken = torch.tensor(run.taken)
@@ -151,12 +165,12 @@ def candidates(run: Run) -> torch.Tensor:
 
 
 def drawn_from(story: Story) -> torch.Tensor:
-    """(position, vocab): the probabilities the token was drawn from, after temperature, top-k and top-p."""
+    """Return (position, vocab): the sampled distribution, after temperature, top-k and top-p."""
     return torch.stack([story.method.filtered(row) for row in story.serial.log_probs]).exp()
 
 
 def _rank(run: Run) -> torch.Tensor:
-    """How many tokens are more probable than the one taken, plus 1."""
+    """Return the rank of the taken token at each position, from 1."""
     taken = run.log_probs.gather(1, torch.tensor(run.taken)[:, None])
     return (run.log_probs > taken).sum(1) + 1
 
@@ -174,7 +188,7 @@ def _lane(run: Run, n_text: int, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The teacher's lane: what is given, what is read (the same shifted right), what is predicted."""
+    """Return the teacher-forced lane: the tokens given, read (shifted right) and predicted."""
     row = given_row(story, tokenizer)[story.n_opening - 1 :]
     best = story.parallel.log_probs.argmax(-1).tolist()
     return {
@@ -187,14 +201,14 @@ def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
-    """Labels of what the teacher-forced run reads, with its opening, and of the token it takes last."""
+    """Return the labels of the teacher-forced run: its opening, what it reads, and its last token."""
     typed, n_taken = labels(story.written_stream), len(story.parallel)
     beyond = story.parallel.taken[len(typed) - story.n_opening :]
     return [*typed, *token_labels(tokenizer, beyond, len(typed))][: story.n_opening + n_taken]
 
 
 def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The writer's lane: what was written, and what is read, which is the opening's last token and the same again."""
+    """Return the autoregressive lane: the tokens generated, and read (shifted right)."""
     written = token_labels(tokenizer, story.serial.taken, story.n_text)
     read = [given_row(story, tokenizer)[story.n_opening - 1], *written[:-1]]
     return {
@@ -206,31 +220,31 @@ def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """What is written with nothing forced, and which tokens of it and of the forced run stand in both."""
+    """Return the run without forced tokens, and which tokens it shares with the forced run."""
     if story.free is None:
         return None
     written = token_labels(tokenizer, story.free.taken, story.n_text)
-    by_itself, by_force = shared(story.free.taken, story.serial.taken)
+    shared_free, shared_forced = shared(story.free.taken, story.serial.taken)
     return {
         "written": _json(written),
         "taken": list(story.free.taken),
-        "shared": by_itself,
-        "sharedByForced": by_force,
+        "shared": shared_free,
+        "sharedByForced": shared_forced,
     }
 
 
 def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
-    """What is computed at each step; None of a model whose products are not known one by one."""
-    if not is_counted(scope.config):
-        return None
+    """Return the work of each step; None for a model whose work cannot be counted."""
     given_stream = scope.model.fields[0].stream
     n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
-    count = count_multiply_adds(scope.config, n_source, len(story.serial), story.n_opening)
-    given = count_multiply_adds(scope.config, n_source, len(story.parallel), story.n_opening)
+    count = count_multiply_adds(scope.model, n_source, len(story.serial), story.n_opening)
+    work = count_multiply_adds(scope.model, n_source, len(story.parallel), story.n_opening)
+    if count is None or work is None:
+        return None
     return {
         "cached": list(count.cached),
         "uncached": list(count.uncached),
-        "parallel": given.parallel,
+        "parallel": work.parallel,
         "layers": len({site.layer for site in writing_sites(story.trace) if site.role == "self"}),
         "source": n_source,
         "state": next(

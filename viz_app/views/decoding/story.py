@@ -1,17 +1,21 @@
-"""What the page Decoding tells: a given text and what the model writes, as two runs through the same decoder."""
+"""The two runs of the page Decoding, over a given text and the model's own, and the shown attention."""
 
 from dataclasses import dataclass
 
 from models.decoding.runs import Method, Run, first_divergence
 from models.tokenizers.base import Encoding
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
+from viz_app import words
 
 
 @dataclass(frozen=True)
 class Story:
-    """Everything the page tells of one source or prompt: both runs, and the run without forced tokens if some were forced.
-    Before the first step the decoder has been given `n_opening` tokens: <s>, or the prompt. `own` is the run of the unchanged
-    model, whose text a changed one was given; None if this is it."""
+    """Both runs for one source or prompt, and the run without forced tokens if some were forced.
+
+    `n_opening` is the number of tokens the decoder is given before its first step: 1 for <s>, or
+    the prompt's length. `unchanged` is the run of the unchanged model, whose output a changed model was
+    given; None if the model is unchanged.
+    """
 
     trace: Trace
     parallel: Run
@@ -19,24 +23,24 @@ class Story:
     method: Method
     free: Run | None = None
     n_opening: int = 1
-    own: Trace | None = None
+    unchanged: Trace | None = None
 
     @property
     def written_stream(self) -> Encoding:
-        """The typed text on the stream that the model writes; without one what it wrote itself, or a prompt alone."""
+        """The row of the written stream: the given text, else the model's own output, or a prompt alone."""
         return self.trace.streams[self.trace.next_token.stream]
 
     @property
     def writer(self) -> str:
-        """The model that wrote the given text, in the possessive; empty if the text was typed."""
-        typed = (self.own or self.trace).teacher_forced
+        """The model that wrote the given text, in the possessive; "" if the text was typed."""
+        typed = (self.unchanged or self.trace).teacher_forced
         if typed and len(self.written_stream.ids) > self.n_opening:
             return ""
-        return "the unchanged model's" if self.own else "the model's own"
+        return "the unchanged model's" if self.unchanged else "the model's own"
 
     @property
     def n_text(self) -> int:
-        """How many tokens of text stand before the first that is written."""
+        """The number of text tokens before the first generated one."""
         return sum(place is not None for place in self.written_stream.offsets[: self.n_opening])
 
     @property
@@ -46,3 +50,49 @@ class Story:
     @property
     def divergence(self) -> int | None:
         return first_divergence(self.parallel, self.serial)
+
+
+@dataclass(frozen=True)
+class ShownAttention:
+    """The shown attention: the names of a cross- and a self-attention site, "" where there is none.
+
+    `head` counts from 0, None is the mean over heads. `name` describes the selection, `cross_name`
+    the kind of the first.
+    """
+
+    cross: str = ""
+    self_attention: str = ""
+    head: int | None = None
+    name: str = ""
+    cross_name: str = ""
+
+
+def writing_sites(trace: Trace) -> list[AttentionSite]:
+    """Return the attention sites of the decoder."""
+    return [site for site in trace.attention.values() if site.stack == "decoder"]
+
+
+def reading(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAttention:
+    """Return the attention of a decoder layer (from 0).
+
+    A cross-attention without a layer number is shown with every layer.
+    """
+    sites = writing_sites(trace)
+    crossing = {site.layer: site for site in sites if site.role != "self"}
+    cross = crossing.get(layer) or next(iter(crossing.values()), None)
+    self_attention = next(
+        (site for site in sites if site.role == "self" and site.layer == layer), None
+    )
+    if cross is not None and words.is_alignment(cross):
+        return ShownAttention(cross.name, "", 0, "weights α of the context", "Alignment")
+    if not (shown := cross or self_attention):
+        return ShownAttention()
+    heads = f"mean over its {shown.n_heads} heads" if head is None else f"head {head + 1}"
+    cross_names = (cross.name, "Cross-attention") if cross else ("", "")
+    return ShownAttention(
+        cross_names[0],
+        self_attention.name if self_attention else "",
+        head,
+        f"decoder layer {layer + 1}, {heads}",
+        cross_names[1],
+    )

@@ -1,4 +1,4 @@
-"""What the page Decoding says of training and inference, by what the decoder is made of."""
+"""The wording of the page Decoding, by the decoder's architecture."""
 
 from models.architectures import Model
 from models.architectures.base import ORDER
@@ -66,7 +66,7 @@ _CLOSED = (
 
 
 def does_not_write(model: Model) -> str:
-    """Why nothing is decoded, and what to open instead."""
+    """Return why nothing is decoded, and what to open instead."""
     if any(field.kind == ORDER for field in model.fields):
         return _PREDICTS_IN_ORDER
     if model.continues:
@@ -74,32 +74,35 @@ def does_not_write(model: Model) -> str:
     return _DOES_NOT_WRITE.format(_BACKWARDS if model.stack == "decoder" else _BOTH_WAYS)
 
 
+NO_LAYERS = "This model's decoder has no layers, so there is no decoding to show."
+
+
 def answer(recurrent: bool) -> str:
-    """What training and inference do, in two sentences."""
+    """Return the page's answer: training and inference in a sentence."""
     return _ANSWER_RECURRENT if recurrent else _ANSWER
 
 
 def no_room(n_ctx: int) -> str:
-    """Why nothing is shown of a prompt that is as long as the model's context."""
+    """Return the message for a prompt as long as the model's context."""
     return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot go on. Shorten it to see the model write."
 
 
 def why(model: Model) -> str:
-    """Why training and inference go as they do, and what is kept between steps, in Markdown."""
+    """Explain, in Markdown, the order of training and inference, and what the cache keeps."""
     config, kinds = (
         model.config,
         [kind for kind in model.kinds if kind.query_stream == model.writes],
     )
     crosses = any(kind.key_stream != model.writes for kind in kinds)
     if not model.is_recurrent:
-        own = any(kind.key_stream == model.writes for kind in kinds)
-        hidden, kept = _READS_ITSELF if own else _READS_THE_SOURCE_ALONE
-        kept = kept.format(
+        reads_own_text = any(kind.key_stream == model.writes for kind in kinds)
+        hidden, kept_note = _READS_ITSELF if reads_own_text else _READS_THE_SOURCE_ALONE
+        kept_note = kept_note.format(
             source="; those of the source are the same at every step" if crosses else ""
         )
-        known, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
-        cache = _KEPT.format(kept=kept, step=step) if model.can_cache else _NOTHING_KEPT
-        return _WHY.format(known=known, hidden=hidden, cache=cache)
+        sentence, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
+        cache = _KEPT.format(kept=kept_note, step=step) if model.can_cache else _NOTHING_KEPT
+        return _WHY.format(known=sentence, hidden=hidden, cache=cache)
     if not crosses:
         return _WHY_RECURRENT.format(
             align="",

@@ -1,7 +1,8 @@
-"""Charts of the page "From RNN to attention": influence by distance, steps by distance, who waits for whom, forward time
-by length, score by sentence length."""
+"""Charts of the page From RNN to attention: influence, path lengths, schedules, forward times and scores."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -9,6 +10,7 @@ import plotly.graph_objects as go
 
 from models.analysis.jacobian_reach import LAYER_KINDS, Reach
 from models.analysis.layer_timing import LENGTHS, Timing
+from viz_app.drawing.extent import Extent, Scaled, scaled
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 from viz_app.drawing.look import Look
 
@@ -43,8 +45,15 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
     )
 
 
-def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> go.Figure:
-    """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis; `note` as in `framed`."""
+def fading(
+    reaches: Sequence[Reach],
+    look: Look,
+    title: str,
+    note: str = "",
+    ends: tuple[float, float] | None = None,
+) -> go.Figure:
+    """Draw the mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis that covers these `ends`; `note`
+    as in `framed`."""
     lines = []
     for reach in reaches:
         kind, rows = reach.choice.kind, [row for row in reach.norms_by_distance() if row[1] > 0]
@@ -56,7 +65,7 @@ def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> 
             "hovertemplate": f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>",
         })  # fmt: skip
     grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
-    log = {"type": "log", "autorange": True, "tickformat": "~g", "dtick": 1}
+    log = {"type": "log", "tickformat": "~g", "dtick": 1, **_log_range(ends)}
     x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
     y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
     return framed(
@@ -73,8 +82,32 @@ def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> 
     )
 
 
-def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
-    """The most steps that any pair at a distance needs, counted on each layer's graph; no point where no path leads."""
+def _log_range(ends: tuple[float, float] | None) -> dict[str, Any]:
+    """Return the range of a log axis, a little wider than its ends."""
+    if ends is None:
+        return {"autorange": True}
+    low, high = (math.log10(end) for end in ends)
+    beyond = 0.05 * max(high - low, 1.0)
+    return {"autorange": False, "range": [low - beyond, high + beyond]}
+
+
+def scaled_fading(reaches: Sequence[Reach], look: Look, title: str, note: str) -> Scaled:
+    """Return the picture `fading` on an axis from its least mean to its largest, or wider."""
+    means = [mean for reach in reaches for _, mean, _ in reach.norms_by_distance() if mean > 0]
+    # the least mean as its inverse, because a scale grows
+    extent = {"largest": max(means, default=1.0), "finest": 1 / min(means, default=1e-3)}
+
+    def draw(scales: Extent) -> go.Figure:
+        return fading(reaches, look, title, note, (1 / scales["finest"], scales["largest"]))
+
+    return scaled(extent, draw)
+
+
+def path_lengths(
+    reaches: Sequence[Reach], title: str, most: tuple[float, float] | None = None
+) -> alt.Chart:
+    """Draw the most steps that any pair at a distance needs, counted on each layer's graph; no point where no path leads. The axes
+    reach as far as the `most` distance and steps."""
     rows = []
     for reach in reaches:
         n = len(reach.steps)
@@ -86,6 +119,10 @@ def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
             if counted:  # of convolutions of width 1 no number joins two tokens
                 rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
+    of_distance, of_steps = (
+        alt.Scale() if most is None else alt.Scale(domain=[0, end], nice=True)
+        for end in most or (None, None)
+    )
     chart = (
         alt.Chart(pd.DataFrame(rows))
         .mark_line(point={"size": 26, "strokeDash": [1, 0]})
@@ -94,8 +131,11 @@ def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
                 "distance:Q",
                 title="distance |i − j| (tokens)",
                 axis=alt.Axis(format="d", tickMinStep=1),
+                scale=of_distance,
             ),
-            y=alt.Y("steps:Q", title="steps", axis=alt.Axis(format="d", tickMinStep=1)),
+            y=alt.Y(
+                "steps:Q", title="steps", axis=alt.Axis(format="d", tickMinStep=1), scale=of_steps
+            ),
             color=colour,
             strokeDash=dash,
             tooltip=["layer:N", "distance:Q", "steps:Q"],
@@ -104,8 +144,23 @@ def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
     return titled(chart, title, 330)
 
 
-def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
-    """Which positions each sequential step computes: a square is one position's vector."""
+def scaled_path_lengths(reaches: Sequence[Reach], title: str) -> Scaled:
+    """Return the picture `path_lengths` on axes that reach as far as its numbers, or further."""
+    steps = max(1, *(int(reach.steps.max()) for reach in reaches))
+    extent = {"distance": max(1, len(reaches[0].steps) - 1), "steps": steps}
+    return scaled(
+        extent, lambda most: path_lengths(reaches, title, (most["distance"], most["steps"]))
+    )
+
+
+def scaled_schedule(reaches: Sequence[Reach], title: str) -> Scaled:
+    """Return the picture `schedule` with room for its tokens, or for more."""
+    extent = {"tokens": len(reaches[0].steps)}
+    return scaled(extent, lambda most: schedule(reaches, title, int(most["tokens"])))
+
+
+def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
+    """Draw the positions that each sequential step computes, a square for each; with room for `most` tokens."""
     rows = [
         {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
         for reach in reaches
@@ -113,7 +168,7 @@ def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
         for token in tokens
     ]
     kinds = [reach.choice.kind for reach in reaches]
-    n = len(reaches[0].steps)
+    n = max(most, len(reaches[0].steps))
     square = max(2.0, 0.8 * SQUARE / n)
     chart = (
         alt.Chart(pd.DataFrame(rows))
@@ -147,7 +202,7 @@ def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
 
 
 def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
-    """Median forward time by length, both logarithmic; least and largest repetition as a bar through the point."""
+    """Return a chart of the median forward time by length, both logarithmic, with the range of repetitions."""
     rows = [
         {
             "layer": t.layer,
@@ -185,7 +240,7 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
 
 
 def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
-    """Score against source length, one line a checkpoint; a point stands over the middle of its bucket."""
+    """Return a chart of the score by source length, a line for each checkpoint, with points at the middle of buckets."""
     rows = [
         {
             "model": name,

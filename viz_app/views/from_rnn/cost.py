@@ -1,161 +1,183 @@
-"""What runs in parallel, and what it costs: the paper's Table 1 beside counts on this sentence and times on this machine."""
+"""The section Parallel and cost: the paper's Table 1 beside counts on the current text and measured times."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from time import perf_counter
+from collections.abc import Sequence
+from functools import partial
 
-import streamlit as st
 import torch
 
-from models.analysis.jacobian_reach import LAYER_KINDS
-from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
-from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import Choice, Whole
-from viz_app.session.url_state import bound, get
-from viz_app.ui import download, presented
-from viz_app.views.from_rnn import charts as charts
-from viz_app.views.from_rnn import cost_text
-from viz_app.views.from_rnn import files as files
-from viz_app.views.from_rnn.parts import WIDTH, Layers, layers
-
-SIZES = (16, 32, 64, 128, 256, 512)
-D, REPETITIONS = (
-    Choice("from-rnn-d", 128, False, SIZES),
-    Whole("from-rnn-repetitions", 7, low=1, high=25),
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CNN,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    Reach,
 )
-SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
-_MEASUREMENT = "from-rnn measured"
+from models.analysis.layer_timing import LENGTHS, Timing, growth
+from viz_app.controls.layer_choice import Layers, choose_layers
+from viz_app.controls.measuring import Presentation, measuring
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.from_rnn import charts, files
+from viz_app.views.from_rnn.reach import layer_reaches, layers_within
+from viz_app.views.page import Cell, Checks, Columns, Plot, Prose, View, Widget
+
+# Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
+TABLE_1 = {
+    RNN: ("O(n·d²)", "O(n)", "O(n)"),
+    BIDIRECTIONAL: ("O(n·d²)", "O(n)", "O(n)"),
+    CNN: ("O(k·n·d²)", "O(1)", "O(log_k n); contiguous O(n/k)"),
+    SELF_ATTENTION: ("O(n²·d)", "O(1)", "O(1)"),
+}
+RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
+TABLE_NOTE = (
+    "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et al. 2017, "
+    "Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions; that contiguous ones "
+    "need a stack of O(n/k) layers stands in §4. In bold: counted on this page's layers for this sentence, for the longest pair. "
+    "The CNN is contiguous: its sequential operations are its layers, and its path length is the number of layers that pair would "
+    "need, however many are stacked above."
+)
+UNMEASURED = (
+    f"Press the button: each layer then reads random vectors at {len(LENGTHS)} lengths, each twice the one before, from "
+    f"{LENGTHS[0]} to {LENGTHS[-1]:,} tokens, and the plot shows the median time. Both axes are logarithmic: where a line is "
+    "straight, time grows as a power of n, and the steeper the line, the higher the power. Where it is flat, the fixed cost of a "
+    "call outweighs the rest."
+)
 
 
-@dataclass
-class Measurement:
-    """A measurement under way or ended, with what it has found so far."""
-
-    name: str
-    settings: str
-    where: str
-    remaining: Iterator[Timing] | None
-    timings: list[Timing] = field(default_factory=list)
-
-    @property
-    def running(self) -> bool:
-        return self.remaining is not None
-
-    def advance(self, seconds: float) -> None:
-        """Measure for about so long."""
-        until = perf_counter() + seconds
-        while self.remaining is not None and perf_counter() < until:
-            timing = next(self.remaining, None)
-            if timing is None:
-                self.remaining = None
-            else:
-                self.timings.append(timing)
+def _within(layers: Layers, run: CurrentRun, other: CurrentRun) -> Layers:
+    return layers_within(layers, other)
 
 
-def cost(run: CurrentRun) -> None:
-    """Draw the section."""
-    four_layers = layers(run)
-    if four_layers is None:
-        return
-    st.markdown(cost_text.counted_and_timed(run.scope.device.type, torch.get_num_threads()))
-    left, right = st.columns([1.15, 1], gap="medium")
-    with left:
-        chart = charts.schedule(
-            four_layers.reaches, "Who must wait: the positions each sequential step computes"
-        )
-        st.altair_chart(presented(chart), width="content", key="from-rnn-schedule")
-    with right:
-        chart = charts.path_lengths(four_layers.reaches, "How many steps from one token to another")
-        st.altair_chart(presented(chart), key="from-rnn-paths")
-    _measuring(run, four_layers)
+def _reaches(layers: Layers) -> list[Reach]:
+    return [one.reach for one in layer_reaches(layers)]
 
 
-def _measuring(run: CurrentRun, four_layers: Layers) -> None:
-    """The button and its knobs; the times below run on by themselves."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
-        repetitions = st.slider(
-            "Repetitions",
-            REPETITIONS.low,
-            REPETITIONS.high,
-            width=200,
-            **bound(REPETITIONS, get(REPETITIONS)),
-        )
-        st.button(
-            "Measure on this machine",
-            key="from-rnn-measure",
-            type="primary",
-            icon=":material/timer:",
-            on_click=_begin,
-            args=(run, d, get(WIDTH), repetitions),
-        )
-        st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
-    measured: Measurement | None = st.session_state.get(_MEASUREMENT)
-    running = measured is not None and measured.running
-    st.fragment(_times, run_every=PAUSE if running else None)(four_layers)
+def _payloads(run: CurrentRun, layers: Layers) -> Pictures:
+    if layers.source is None:
+        return {}
+    reaches = _reaches(layers)
+    waits = "Who must wait: the positions each sequential step computes"
+    return {
+        "from-rnn-schedule": charts.scaled_schedule(reaches, waits),
+        "from-rnn-paths": charts.scaled_path_lengths(
+            reaches, "How many steps from one token to another"
+        ),
+    }
 
 
-def _begin(run: CurrentRun, d: int, width: int, repetitions: int) -> None:
-    device = run.scope.device
-    settings = (
-        f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
-        "pass to warm up"
+def _layout(run: CurrentRun, layers: Layers, drawn: Pictures) -> Sequence[Cell]:
+    """Place what is counted above; below it what is timed, which is the same for every run."""
+    if layers.source is None:
+        return [Checks()]
+    device, reaches = run.scope.device, _reaches(layers)
+    presentation = Presentation(
+        _times, _timed_text, partial(comparison_table, reaches), files.timings_csv
     )
-    name = f"d{d}.width{width}.median-of-{repetitions}"
-    st.session_state[_MEASUREMENT] = Measurement(
-        name, settings, machine(device), measure(d, width, repetitions, device)
+    plots = [Plot("from-rnn-schedule", fits=False)], [Plot("from-rnn-paths")]
+    return [
+        Prose(counted_and_timed(device.type, torch.get_num_threads())),
+        Columns((1.15, 1), plots, stack=True),
+        Widget(partial(measuring, device, layers.width, presentation)),
+        Checks(),
+    ]
+
+
+def _times(timings: Sequence[Timing]) -> charts.alt.Chart:
+    title = "Forward time of one layer against length, both logarithmic"
+    return charts.forward_times(timings, title)
+
+
+def _timed_text(timings: Sequence[Timing]) -> str:
+    return f"{growth_text(timings) if timings else UNMEASURED}\n\n{TABLE_NOTE}"
+
+
+def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
+    """Write Table 1 of the paper as Markdown, with the counts on this text and the measured growth."""
+    n = len(reaches[0].steps)
+    head = [
+        "layer",
+        "complexity per layer",
+        f"sequential operations (here, n = {n})",
+        f"maximum path length (here, n = {n})",
+        "measured growth",
+    ]
+    rows = []
+    for reach in reaches:
+        cost, sequential, path = TABLE_1[reach.choice.kind]
+        counted = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{_longest(reach)}**)"
+        rows.append([reach.choice.kind, cost, *counted, _slope(timings, reach.choice.kind)])
+    name, cost, sequential, path = RESTRICTED
+    rows.append([name, cost, sequential, path, "–"])
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _longest(reach: Reach) -> str:
+    """Return the most steps between any two tokens that a path joins; of convolutions of width 1 no stack joins two."""
+    alone = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
+    return "no path" if alone else str(int(reach.steps.max()))
+
+
+def _slope(timings: Sequence[Timing], kind: str) -> str:
+    slope = growth(timings, kind)
+    return f"n^{slope[2]:.2f}" if slope else "–"
+
+
+def counted_and_timed(device: str, threads: int) -> str:
+    """Say in Markdown which figures are counted and which are timed, what this device can do at once, and what another would
+    change."""
+    counted = (
+        "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures of the table. **Timed**, on "
+        "this machine: the plot of times and the measured growth, nothing else. "
     )
+    gpu = (
+        "the positions of one sequential step run at once, so the CNN's and self-attention's times stay nearly flat until the "
+        "device is full, while the RNN still takes its n steps one after the other"
+    )
+    if device != "cpu":
+        return f"{counted}This is a GPU ({device}): {gpu}."
+    if threads == 1:
+        here = "One CPU thread does one thing at a time: **nothing below runs in parallel**, and a layer that waits for nothing"
+        return f"{counted}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
+    here = f"The {threads} CPU threads share the large products inside a step; positions do not each get one."
+    return f"{counted}{here} On a GPU {gpu}."
 
 
-def _stop() -> None:
-    if (measured := st.session_state.get(_MEASUREMENT)) is not None:
-        measured.remaining = None
+def growth_text(timings: Sequence[Timing]) -> str:
+    """Put the slopes of the upper half into words."""
+    slopes = {kind: slope for kind in LAYER_KINDS if (slope := growth(timings, kind))}
+    if not slopes:
+        return "Two lengths in the upper half are needed before a slope can be fitted."
+    said = "; ".join(
+        f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})"
+        for kind, (shortest, longest, slope) in slopes.items()
+    )
+    lines = [
+        f"In the upper half of the lengths time grows as: {said}. With n^1, twice the tokens take twice the time; with n^2, four "
+        "times."
+    ]
+    last = max(t.n for t in timings)
+    there = {t.layer: t.median for t in timings if t.n == last}
+    if RNN in there and SELF_ATTENTION in there:
+        lines.append(f"At {last:,} tokens {_slower(there[RNN], there[SELF_ATTENTION])}.")
+    return " ".join(lines)
 
 
-def _times(four_layers: Layers) -> None:
-    """Progress, the plot, the table; measures a little each time it runs, until all is measured or it is stopped."""
-    measured: Measurement | None = st.session_state.get(_MEASUREMENT)
-    timings = measured.timings if measured else []
-    if measured is None:
-        st.progress(
-            0.0,
-            "Nothing is measured before the button is pressed: every time below is taken on this machine, then.",
-        )
-    elif measured.running:
-        measured.advance(SLICE)
-        if not measured.running:
-            st.rerun()  # so that nothing runs on by itself any more
-    if measured is not None:
-        whole = len(LENGTHS) * len(LAYER_KINDS)
-        state = (
-            "measuring"
-            if measured.running
-            else "done"
-            if len(timings) == whole
-            else "stopped; what was measured stays"
-        )
-        st.progress(
-            len(timings) / whole,
-            f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.settings}.",
-        )
-    left, right = st.columns([1.2, 1], gap="medium")
-    with left:
-        title = "Forward time of one layer against length, both logarithmic"
-        st.altair_chart(presented(charts.forward_times(timings, title)), key="from-rnn-times")
-    with right, st.container(key="explanation"):
-        st.markdown(cost_text.growth_text(timings) if timings else cost_text.UNMEASURED)
-        st.markdown(cost_text.TABLE_NOTE)
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            if timings:
-                name, about = (
-                    f"forward-times.{measured.name}.csv",
-                    {"timed": measured.settings, "machine": measured.where},
-                )
-                download(
-                    "The times, CSV",
-                    lambda: files.timings_csv(timings, measured.where),
-                    name,
-                    "text/csv",
-                    lambda: about,
-                )
-    st.markdown(cost_text.comparison_table(four_layers.reaches, timings))
+def _slower(rnn: float, attention: float) -> str:
+    """Compare two times."""
+    if max(rnn, attention) / min(rnn, attention) < 1.005:
+        return "the RNN and self-attention take the same time"
+    if rnn > attention:
+        return f"the RNN takes {rnn / attention:.3g} times as long as self-attention"
+    return f"self-attention takes {attention / rnn:.3g} times as long as the RNN"
+
+
+COST = View(
+    _payloads,
+    _layout,
+    choose=choose_layers,
+    within=_within,
+    is_live=lambda choices: False,
+    has_strip=False,
+)

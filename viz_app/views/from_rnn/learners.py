@@ -1,4 +1,4 @@
-"""How fast and how well models learn one task, from the records of their own checkpoints."""
+"""Learning curves and final scores of models of one task, from the records of their checkpoints."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,19 +35,20 @@ class Learner:
 
 
 def stages(scopes: Sequence[Scope]) -> list[Learner]:
-    """One model a stage on the way from the fixed vector to the Transformer, in that order; the longest trained of each."""
-    found: dict[int, tuple[str, Scope]] = {}
+    """Return one model for each stage from the fixed vector to the Transformer, in order: the longest trained."""
+    longest: dict[int, tuple[str, Scope]] = {}
     for scope in scopes:
         place = _stage(scope)
         if place and (
-            place[0] not in found or scope.training["step"] > found[place[0]][1].training["step"]
+            place[0] not in longest
+            or scope.training["step"] > longest[place[0]][1].training["step"]
         ):
-            found[place[0]] = (place[1], scope)
-    return [_learner(scope, what) for _, (what, scope) in sorted(found.items())]
+            longest[place[0]] = (place[1], scope)
+    return [_learner(scope, what) for _, (what, scope) in sorted(longest.items())]
 
 
 def similarities(scopes: Sequence[Scope]) -> list[Learner]:
-    """Transformers that differ in their similarity alone: those that share the recipe which most of them share."""
+    """Return the Transformers that differ only in their similarity: those with the most frequent recipe."""
     some = [
         scope
         for scope in scopes
@@ -65,7 +66,7 @@ def similarities(scopes: Sequence[Scope]) -> list[Learner]:
 
 
 def _stage(scope: Scope) -> tuple[int, str] | None:
-    """The place on the way and what stands there, by what the model declares of its layers; None for one beside the way."""
+    """Return the stage of a model by its layers, with a description; None if it is not one of the stages."""
     model = scope.model
     if not model.translates:
         return None
@@ -77,15 +78,15 @@ def _stage(scope: Scope) -> tuple[int, str] | None:
         return None
     if _feeds_forward(scope):
         return 7, "Transformer: residuals, LayerNorm, feed-forward too"
-    own = [part for part in model.sublayers if part.stack == "encoder"]
-    if not own:
+    encoder = [part for part in model.sublayers if part.stack == "encoder"]
+    if not encoder:
         return 2, "Attn(X, X′) alone"
-    if len(own) == 1:
+    if len(encoder) == 1:
         what, heads = "Attn(X, X), then Attn(X, X′)", scope.config.n_heads
         return (3, what) if heads == 1 else (4, f"{what}, {heads} heads")
-    if all(part.adds for part in own):
-        return 6, f"{len(own)} stacked, with residuals and LayerNorm"
-    return 5, f"{len(own)} self-attention layers stacked"
+    if all(part.adds for part in encoder):
+        return 6, f"{len(encoder)} stacked, with residuals and LayerNorm"
+    return 5, f"{len(encoder)} self-attention layers stacked"
 
 
 def _feeds_forward(scope: Scope) -> bool:
@@ -104,8 +105,7 @@ def _learner(scope: Scope, what: str) -> Learner:
 
 
 def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -> go.Figure:
-    """Percent right against training step, one line in a style of its own a model, named under the picture; `note` as in
-    `framed`."""
+    """Return a chart of the percentage right by training step, a line for each model; `note` as in `framed`."""
     lines = [
         {
             "type": "scatter", "mode": "lines+markers", "name": one.what,
@@ -139,7 +139,7 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
 
 
 def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFrame:
-    """A row a model; `outputs` is what each writes for the text at hand."""
+    """Return a row for each model; `outputs` are their answers to the current text."""
     rows = pd.DataFrame(
         {
             "Model": [one.what for one in learners],
@@ -158,7 +158,7 @@ def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFr
 
 
 def learning_csv(learners: Sequence[Learner]) -> str:
-    """A row a model and validated step."""
+    """Return a row for each model and validated step."""
     head = ["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"]
     rows = (
         [one.checkpoint, one.what, one.parameters, *point]

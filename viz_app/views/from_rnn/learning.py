@@ -1,78 +1,278 @@
-"""What each step from the fixed vector to the Transformer wins on one task, and what the similarity has to do with it."""
+"""The sections of checkpoints' training records: scores by sentence length, and learning curves on dates."""
 
-import streamlit as st
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import models
 from models import Scope
-from viz_app import ui
-from viz_app.drawing.look import look
-from viz_app.drawing.stamp import caption
+from viz_app import ui, words
+from viz_app.components.catalogue import PLAIN
+from viz_app.drawing.notes import rows
+from viz_app.drawing.stamp import Facts, caption
+from viz_app.input_bar.examples import examples
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
-from viz_app.sidebar.examples import examples
-from viz_app.ui import download
-from viz_app.views.from_rnn import learners as from_rnn_learners
-from viz_app.views.from_rnn import learners_text as say
+from viz_app.session.live import Pictures
+from viz_app.views.from_rnn import charts, files, learners
+from viz_app.views.from_rnn.learners import ENOUGH, Learner
+from viz_app.views.page import Cell, Columns, Explanation, File, Plot, Prose, Shown, Table, View
 
 TASK = "dates"
+COUNTED = ("Steps", "Parameters")
+STAGES = (
+    "The same task, dates as people write them → ISO, at every step of the way: one fixed vector; an alignment over all states; "
+    "attention with the recurrence taken away, alone, after self-attention, with several heads, stacked, stacked with residual "
+    "connections and LayerNorm; and the Transformer, whose layers each have a feed-forward part, and the decoder's each a "
+    "cross-attention. Stacked on nothing but itself, attention averages the source's positions until they are all but alike, so "
+    "that the decoder's queries get next to no gradient; later the decoder's states grow from layer to layer until softmax picks "
+    "a single key. Every row is a trained checkpoint of this app: pick it under *Model* to look inside."
+)
+NOT_SHIPPED = "No checkpoints of these models are installed."
+SCORED = (
+    "Every figure here is a **score**, measured once by writing each held-out sentence greedily, and kept in the checkpoint's "
+    "record. Nothing is timed: a GPU would write the same sentences sooner."
+)
+
+FIGURE_2 = (
+    "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of models with one fixed vector drop as "
+    "sentences grew longer; models with alignment held out better, and the one trained on sentences of up to 50 words did not drop "
+    "even there. The vector h(m) has the same size for three words as for thirty, while an alignment goes back to every word."
+)
 
 
-def stages(run: CurrentRun) -> None:
-    """One date through every stage, and how each learned."""
-    found = from_rnn_learners.stages(_shipped())
-    text = run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
-    st.markdown(say.STAGES)
-    st.text(say.stage_text(text, run.scope.task == TASK))
-    _show(
-        found,
-        [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in found],
-        "stages",
+# sentence length
+
+
+def _scopes() -> list[Scope]:
+    return [
+        scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"
+    ]
+
+
+def _records() -> dict[str, list[dict]]:
+    """Return the scores by length of the shipped models that have them."""
+    return {
+        scope.name: scores for scope in _scopes() if (scores := scope.training.get("by_length"))
+    }
+
+
+def _lengths(run: CurrentRun, choices: None) -> Pictures:
+    records = _records()
+    title = "Does a longer sentence lose more?"
+    return {"from-rnn-lengths": charts.by_length(records, title)} if records else {}
+
+
+def _lay_out_lengths(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    missing = [scope.name for scope in _scopes() if scope.name not in _records()]
+    chart = Columns((1.4, 1), ([Plot("from-rnn-lengths")], [Explanation()]))
+    scored = [Prose(SCORED), chart] if drawn else [Explanation()]
+    return [*([Prose(unrecorded(missing))] if missing else []), *scored]
+
+
+def _text_of_lengths(run: CurrentRun, choices: None) -> str:
+    if not (records := _records()):
+        return ""
+    steps = {scope.name: int(scope.training.get("step", 0)) for scope in _scopes()}
+    return f"{score_drop(records, steps)}\n\n{FIGURE_2}"
+
+
+def _files_of_lengths(run: CurrentRun, choices: None) -> Sequence[File]:
+    if not (records := _records()):
+        return []
+    name = f"{'.'.join(records)}.score-by-length.csv"
+    csv = lambda now: files.lengths_csv(_records())  # noqa: E731
+    return [File("These scores, CSV", csv, name, "text/csv", lambda now: {})]
+
+
+LENGTH = View(
+    _lengths,
+    _lay_out_lengths,
+    text=_text_of_lengths,
+    files=_files_of_lengths,
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
+
+
+def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
+    """Say how far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases
+    the buckets hold; and, from `steps`, whether the models were trained alike."""
+    lines = []
+    for name, buckets in records.items():
+        best, longest = (
+            max(buckets, key=lambda b: b["score"]),
+            max(buckets, key=lambda b: b["most"]),
+        )
+        where = (
+            f"{best['least']}–{best['most']} words",
+            f"{longest['least']}–{longest['most']} words",
+        )
+        if best is longest:
+            lines.append(
+                f"- **{name}** is best on its longest sentences, {where[1]}: {longest['score']:.1f}."
+            )
+        else:
+            fall = round(best["score"], 1) - round(
+                longest["score"], 1
+            )  # of the numbers as they are shown
+            lines.append(
+                f"- **{name}** loses {1 - longest['score'] / best['score']:.0%} of its best: {fall:.1f} BLEU, from "
+                f"{best['score']:.1f} ({where[0]}) to {longest['score']:.1f} ({where[1]}, {longest['cases']:,} cases)."
+            )
+    counts = [bucket["cases"] for buckets in records.values() for bucket in buckets]
+    sizes = f"Each point is a score over {min(counts):,} to {max(counts):,} cases; point at it to see how many."
+    unequal = words.unequal_training({name: steps[name] for name in records})
+    return "\n".join(lines) + "".join(f"\n\n{said}" for said in (sizes, unequal) if said)
+
+
+def unrecorded(names: Sequence[str]) -> str:
+    """Name the checkpoints without scores by length, and the commands that write them."""
+    commands = "\n".join(
+        f"    attnscope evaluate {name} --data tatoeba-eng-fra.tsv.gz --by-length --record"
+        for name in names
     )
+    return f"No scores by sentence length are recorded in {', '.join(names)}. This writes them into the checkpoint:\n\n{commands}"
 
 
-def similarities(run: CurrentRun) -> None:
-    """The same Transformer trained under each similarity."""
-    found = from_rnn_learners.similarities(_shipped())
-    if found:
-        st.markdown(say.similarities(found))
-    _show(found, [], "similarities")
+# dates
 
 
 def _shipped() -> list[Scope]:
     return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
 
 
-def _show(learners: list[from_rnn_learners.Learner], outputs: list[str], name: str) -> None:
-    if not learners:
-        st.markdown(say.NOT_SHIPPED)
-        return
-    st.markdown(say.fastest(learners))
-    about = {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in learners)}
-    counted = {
-        column: st.column_config.NumberColumn(format="localized")
-        for column in ("Steps", "Parameters")
+def _stages(run: CurrentRun, choices: None) -> Pictures:
+    """Make the table and the chart of one date through every stage, and how each learned."""
+    entries, text = learners.stages(_shipped()), _date(run)
+    outputs = [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in entries]
+    line = ("line", stage_text(text, run.scope.task == TASK))
+    return {"note from-rnn-stages": rows("explained", line), **_drawn(entries, outputs, "stages")}
+
+
+def _date(run: CurrentRun) -> str:
+    return run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
+
+
+def _similarities(run: CurrentRun, choices: None) -> Pictures:
+    return _drawn(learners.similarities(_shipped()), [], "similarities")
+
+
+def _drawn(entries: Sequence[Learner], outputs: Sequence[str], name: str) -> Pictures:
+    if not entries:
+        return {}
+    look, note = ui.page_look(), caption(_about(entries))
+    return {
+        f"from-rnn-{name}-table": learners.table(entries, outputs),
+        f"from-rnn-{name}": learners.chart(entries, look, "How fast each learns", note),
     }
-    st.dataframe(
-        from_rnn_learners.table(learners, outputs),
-        hide_index=True,
-        key=f"from-rnn-{name}-table",
-        column_config=counted,
+
+
+def _lay_out_stages(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    text = Shown(PLAIN, "note from-rnn-stages")
+    return [Prose(STAGES), text, *_learned(learners.stages(_shipped()), "stages")]
+
+
+def _lay_out_similarities(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    entries = learners.similarities(_shipped())
+    return [*[Prose(similarities(entries))][: len(entries)], *_learned(entries, "similarities")]
+
+
+def _learned(entries: Sequence[Learner], name: str) -> list[Cell]:
+    if not entries:
+        return [Prose(NOT_SHIPPED), Explanation()]
+    return [
+        Prose(fastest(entries)),
+        Table(f"from-rnn-{name}-table", COUNTED),
+        Plot(f"from-rnn-{name}", f"{TASK}.learning-{name}"),
+        Explanation(),
+    ]
+
+
+def _files_of(
+    find: Callable[[Sequence[Scope]], list[Learner]], run: CurrentRun, choices: None
+) -> Sequence[File]:
+    entries = find(_shipped())
+    if not entries:
+        return []
+    csv = lambda now: learners.learning_csv(entries)  # noqa: E731
+    name = f"{TASK}.learning-{find.__name__}.csv"
+    return [File("These curves, CSV", csv, name, "text/csv", lambda now: _about(entries))]
+
+
+def _about(entries: Sequence[Learner]) -> Facts:
+    return {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in entries)}
+
+
+STAGES_ON_DATES = View(
+    _stages,
+    _lay_out_stages,
+    files=partial(_files_of, learners.stages),
+    is_live=lambda choices: False,
+    has_strip=False,
+)
+SIMILARITIES = View(
+    _similarities,
+    _lay_out_similarities,
+    files=partial(_files_of, learners.similarities),
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
+
+
+def stage_text(text: str, is_typed: bool) -> str:
+    """Say which date the rows answer, and where it comes from."""
+    return (
+        f"Every model reads: {text}"
+        if is_typed
+        else f"Every model reads the example: {text} (pick a dates model to type your own)"
     )
-    figure = from_rnn_learners.chart(
-        learners, look(st.context.theme.type), "How fast each learns", caption(about)
+
+
+def similarities(learners: Sequence[Learner]) -> str:
+    """Compare the similarities, with the numbers of their records."""
+    steps, sizes = sorted({one.steps for one in learners}), [one.parameters for one in learners]
+    trained = (
+        f"for {steps[0]:,} steps each"
+        if len(steps) == 1
+        else f"for {steps[0]:,} to {steps[-1]:,} steps"
+        if steps
+        else ""
     )
-    st.plotly_chart(
-        ui.presented(figure),
-        theme=None,
-        key=f"from-rnn-{name}",
-        config=ui.camera(f"{TASK}.learning-{name}"),
+    size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
+    return (
+        f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, under each "
+        "similarity: dot $q \\cdot k$, scaled dot $q \\cdot k / \\sqrt{d}$, cosine $t \\cos(q, k)$, general $q M \\cdot k$, "
+        "additive $v \\cdot \\tanh(W q + U k)$. What differs is "
+        f"the similarity and what it learns besides: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, "
+        "U and v are drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
+        "app. On *Inside a head* the similarity can be swapped on a model that was trained with another."
     )
-    with st.container(horizontal=True, gap="small", key="downloads"):
-        file = f"{TASK}.learning-{name}.csv"
-        download(
-            "These curves, CSV",
-            lambda: from_rnn_learners.learning_csv(learners),
-            file,
-            "text/csv",
-            lambda: about,
+
+
+def fastest(learners: Sequence[Learner]) -> str:
+    """Say which models learned first and which last, from their records, and if they were trained alike."""
+    learned = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
+    never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
+    said = []
+    first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
+    last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
+    if first and first == last:
+        said.append(
+            f"All that were right on {ENOUGH:.0f} % of the validation dates were first found so at the same validated "
+            f"step, {learned[0].learned_at:,}; the curves tell them apart."
         )
+    elif first:
+        said.append(
+            f"First found right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
+            f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}."
+        )
+    if never:
+        said.append(f"Not reached within their training: {', '.join(never)}.")
+    unequal = words.unequal_training({f"**{one.what}**": one.steps for one in learners})
+    return " ".join([*said, unequal] if unequal else said)
+
+
+def _bold(entries: Sequence[str]) -> str:
+    return ", ".join(f"**{what}**" for what in entries)

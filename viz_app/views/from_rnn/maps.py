@@ -1,4 +1,4 @@
-"""Payloads of the component `maps`: Jacobian norms of several layers, and two alignments of one pair with what parts them."""
+"""Payloads of the component `maps`: Jacobian norms of several layers, and two alignments with their divergence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import torch
 from models.analysis.divergence import MOST, jensen_shannon
 from models.analysis.jacobian_reach import Reach
 from models.tokenizers.base import Encoding
+from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
@@ -33,21 +34,30 @@ class LayerReach:
 
 
 def influence(
-    layers: Sequence[LayerReach], source: Encoding, scale: str, saved: Mapping[str, str]
+    layers: Sequence[LayerReach],
+    source: Encoding,
+    scale: str,
+    saved: Mapping[str, str],
+    extent: Extent = OWN,
 ) -> bytes:
-    """‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of SCALES,
-    `saved` what `drawing.stamp.saving` gives.
+    """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of
+    SCALES, `saved` what `drawing.stamp.saving` returns; the scales cover `extent`.
 
-    Raises ValueError for another scale."""
+    Raises:
+        ValueError: there is no such scale.
+    """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
     tokens = [label.as_json() for label in labels(source)]
     name, drawn = SCALES[scale]
-    largest = [float(layer.reach.norms.max()) for layer in layers]
-    shared = max(largest)
+    largest = {layer.reach.choice.kind: float(layer.reach.norms.max()) for layer in layers}
+    shared = max(largest.values(), default=0.0)
+    scales = dict.fromkeys(largest, shared) if scale == "one" else largest
+    tops = widened(scales, extent)
+    both = "; one scale for both runs" if extent else ""
     arrays, maps = {}, []
-    for i, (layer, own) in enumerate(zip(layers, largest, strict=True)):
-        top = shared if scale == "one" else own
+    for i, layer in enumerate(layers):
+        top = tops[layer.reach.choice.kind]
         arrays[f"map{i}"] = layer.reach.norms.numpy()
         maps.append({
             "title": _title(layer.reach), "note": f"{layer.weights}. {_white(layer.reach, top)}", "array": f"map{i}",
@@ -55,14 +65,15 @@ def influence(
             "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way",
         })  # fmt: skip
     header = {
-        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]})", **saved,
+        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]}{both})", **saved,
+        "extent": scales,
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
     }  # fmt: skip
     return pack(header, **arrays)
 
 
 def _white(reach: Reach, top: float) -> str:
-    """What white means in this picture, and in how many cells of those that can be reached."""
+    """Return the meaning of white in this picture, and the number of reachable cells that are white."""
     faint = int((reach.reaches & (reach.norms < FAINTEST * top)).sum())
     return f"White: a way, but under {100 * FAINTEST:g} % of {top:.2g} comes through ({faint} of {int(reach.reaches.sum())} pairs)"
 
@@ -78,7 +89,7 @@ def _title(reach: Reach) -> str:
 
 @dataclass(frozen=True)
 class AlignmentMap:
-    """One model's weights from each target step to each source token, (m, n), and whose they are."""
+    """One model's weights (m, n) from each target step to each source token, with its title."""
 
     title: str
     note: str
@@ -88,7 +99,7 @@ class AlignmentMap:
 def alignments(
     pair: Sequence[AlignmentMap], source: Encoding, target: Encoding, saved: Mapping[str, str]
 ) -> bytes:
-    """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
+    """Return two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
     maps: list[dict[str, Any]] = [
         {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",
          "says": "attention weight, one scale"}

@@ -2,50 +2,50 @@
 
 from collections.abc import Callable
 
-import streamlit as st
-
-from viz_app import ui
-from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
-from viz_app.views.from_rnn import text as say
-from viz_app.views.from_rnn.cost import cost
-from viz_app.views.from_rnn.learning import similarities, stages
-from viz_app.views.from_rnn.length import length
-from viz_app.views.from_rnn.pair import pair
-from viz_app.views.from_rnn.reach import reach
-from viz_app.views.from_rnn.three import three
+from viz_app.views.from_rnn import pair
+from viz_app.views.from_rnn.cost import COST
+from viz_app.views.from_rnn.learning import LENGTH, SIMILARITIES, STAGES_ON_DATES
+from viz_app.views.from_rnn.reach import REACH
+from viz_app.views.from_rnn.three import THREE
+from viz_app.views.page import Find, Page, View
 
-SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
-    "Three models": three,
-    "What reaches what": reach,
-    "Parallel and cost": cost,
-    "Sentence length": length,
-    "Two alignments": pair,
-    "Stages, on dates": stages,
-    "Similarities": similarities,
+QUESTION = "From RNN to attention: what changed?"
+ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
+
+NO_SOURCE = (
+    "**This section compares how an encoder reads a source.** The model that is open does not read one text to write "
+    "another. Open **eng-fra**, **eng-fra-bahdanau** or one of the date models for it; the sections on sentence "
+    "length, stages and similarities stand as they are."
+)
+
+
+def _of_source(find: Callable[[CurrentRun], View | str]) -> Find:
+    """Return a section that needs an encoder of a source, or two texts."""
+
+    def find_view(run: CurrentRun) -> View | str:
+        is_translation = run.scope.model.translates and "source" in run.trace.streams
+        return find(run) if is_translation else NO_SOURCE
+
+    return find_view
+
+
+SECTIONS: dict[str, Find] = {
+    "Three models": _of_source(lambda run: THREE),
+    "What reaches what": _of_source(lambda run: REACH),
+    "Parallel and cost": _of_source(lambda run: COST),
+    "Sentence length": lambda run: LENGTH,
+    "Two alignments": _of_source(pair.find),
+    "Stages, on dates": lambda run: STAGES_ON_DATES,
+    "Similarities": lambda run: SIMILARITIES,
 }
-OF_A_SOURCE = (
-    "Three models",
-    "What reaches what",
-    "Parallel and cost",
-    "Two alignments",
-)  # they need an encoder, or two texts
 SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
-
-
-def from_rnn(run: CurrentRun) -> None:
-    """Draw the page."""
-    ui.headline(say.QUESTION, say.ANSWER)
-    section = st.segmented_control(
-        "Section",
-        list(SECTIONS),
-        required=True,
-        label_visibility="collapsed",
-        **url_state.bound(SECTION, url_state.get(SECTION)),
-    )
-    if not run.scope.model.translates and section in OF_A_SOURCE:
-        ui.run_strip(run.trace, run.terms, run.stale)
-        st.markdown(say.NO_SOURCE)
-        return
-    SECTIONS[section](run)
+FROM_RNN = Page(
+    "From RNN to attention",
+    QUESTION,
+    lambda run: ANSWER,
+    SECTIONS,
+    SECTION,
+    shows_changes=False,
+)

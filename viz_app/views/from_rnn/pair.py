@@ -1,123 +1,139 @@
-"""The same pair, two alignments: Bahdanau's, and one cross-attention head of a Transformer."""
+"""The section Two alignments: one pair under Bahdanau's alignment and one cross-attention head of a Transformer."""
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-import streamlit as st
+import torch
+from torch import Tensor
 
 from models import Scope
+from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
-from viz_app import ui, which_head, words
+from viz_app import words
 from viz_app.components.catalogue import MAPS
-from viz_app.components.mounting import show
+from viz_app.controls.which_head import one_of, row
 from viz_app.drawing.labels import labels, step_labels
+from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts, saving
-from viz_app.session import cache, reference_models
+from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
-from viz_app.session.url_state import bound, one_of
-from viz_app.ui import download
-from viz_app.views.from_rnn import files as files
-from viz_app.views.from_rnn import maps as draw
-from viz_app.views.from_rnn import pair_maps as heads
-from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn import files
+from viz_app.views.from_rnn.maps import AlignmentMap, alignments
+from viz_app.views.page import Cell, File, Foot, Shown, View
 
 NEAREST = "nearest"  # the head of all layers that is least apart from the alignment
 LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 _HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
+DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
+
+JENSEN_SHANNON = (
+    r"$\mathrm{JS}(p, q) = H\left(\frac{p + q}{2}\right) - \frac{H(p) + H(q)}{2}$ with $H(p) = -\sum p \log_2 p$, in bits "
+    "(Lin 1991): 0 where both rows are the same, 1 "
+    "where no source token has weight in both. Both models read the same target, token by token (teacher forcing), so the rows "
+    "stand for the same step."
+)
 
 
-def pair(run: CurrentRun) -> None:
-    """Draw the section."""
-    found = [
-        reference_models.one_that(run, suits) for suits in (heads.has_alignment, heads.has_heads)
-    ]
-    ui.run_strip(run.trace, run.terms, run.stale)
-    if None in found:
-        st.markdown(
-            say.no_pair(
-                reference_models.named(run.scope.task), found[0] is not None, found[1] is not None
-            )
+@dataclass(frozen=True)
+class Choices:
+    """The Transformer's layer, from 1, or NEAREST, and its head, from 1."""
+
+    layer: str | int
+    head: int
+
+
+@dataclass(frozen=True)
+class PairView:
+    """One pair under both models: the run's own, and one that suits it."""
+
+    run: CurrentRun
+    choices: Choices = Choices(NEAREST, 1)
+
+    @cached_property
+    def scopes(self) -> list[Scope | None]:
+        """The model with an alignment and the one with heads; None for a missing one."""
+        return [reference_models.one_that(self.run, suits) for suits in (has_alignment, has_heads)]
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """The run's pair under each model, teacher-forced on the run's target."""
+        return [_read(scope, self.run) for scope in self.scopes if scope is not None]
+
+    @cached_property
+    def sites(self) -> list[AttentionSite]:
+        return cross(self.traces[1])
+
+    @cached_property
+    def head(self) -> tuple[AttentionSite, int]:
+        """The chosen head, at first the one nearest to the alignment."""
+        if self.choices.layer != NEAREST:
+            return self.sites[self.choices.layer - 1], self.choices.head - 1
+        site, head = nearest(cross(self.traces[0])[0].weights(0), self.sites)
+        return self.sites[site], head
+
+    @cached_property
+    def maps(self) -> list[AlignmentMap]:
+        site, head = self.head
+        formulas = (
+            "α_i = softmax(v·tanh(W s_{i−1} + U h_j))",
+            f"softmax({site.similarity.formula})",
         )
-        return
-    traces = [_read(scope, run) for scope in found]
-    if not heads.same_rows(*traces):
-        st.markdown(say.DIFFERENT_ROWS)
-        return
-    _draw(found, traces)
+        notes = [provenance(*pair) for pair in zip(self.scopes, formulas, strict=True)]
+        title = f"Cross-attention, layer {site.layer + 1}, head {head + 1}"
+        return [
+            AlignmentMap("Bahdanau's alignment", notes[0], cross(self.traces[0])[0].weights(0)),
+            AlignmentMap(title, notes[1], site.weights(head)),
+        ]
+
+    @cached_property
+    def apart(self) -> Tensor:
+        """The divergence at every step."""
+        return jensen_shannon(*(one.weights for one in self.maps))
+
+    @property
+    def file(self) -> str:
+        (first, second), (site, head) = self.traces, self.head
+        parts = f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"
+        return file_name(first, "and", file_name(second, *parts))
+
+    @property
+    def about(self) -> Facts:
+        """Both runs and their models."""
+        return {
+            f"{name} ({place})": fact
+            for place, trace in zip(("first", "second"), self.traces, strict=True)
+            for name, fact in facts(trace).items()
+        }
 
 
 def _read(scope: Scope, run: CurrentRun) -> Trace:
-    """The shown pair under this model, teacher-forced on the shown target."""
     if scope is run.scope:
         return run.trace
     return cache.given_trace(scope, run.trace.streams["source"].text, run.trace.streams["target"])
 
 
-def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
-    first, second = traces
-    alignment = heads.cross(first)[0].weights(0)
-    site, head = _chosen(heads.cross(second), heads.nearest(alignment, heads.cross(second)))
-    two = [
-        draw.AlignmentMap(
-            "Bahdanau's alignment",
-            say.provenance(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"),
-            alignment,
-        ),
-        draw.AlignmentMap(
-            f"Cross-attention, layer {site.layer + 1}, head {head + 1}",
-            say.provenance(scopes[1], f"softmax({site.similarity.formula})"),
-            site.weights(head),
-        ),
-    ]
-    apart = jensen_shannon(two[0].weights, two[1].weights)
-    name = file_name(
-        first,
-        "and",
-        file_name(second, f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"),
-    )
-    source, target, saved = (
-        first.streams["source"],
-        first.streams["target"],
-        saving(name, _both(first, second)),
-    )
-    show(MAPS, draw.alignments(two, source, target, saved), key="from-rnn-pair")
-    steps = [label.text for label in step_labels(target, is_closed=True)]
-    left, right = st.columns(2, gap="medium")
-    with left, st.container(key="explanation"):
-        unequal = words.unequal_training(
-            {scope.name: int(scope.training.get("step", 0)) for scope in scopes}
-        )
-        st.markdown(
-            say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal)
-        )
-        st.markdown(say.JENSEN_SHANNON)
-        tokens = [label.text for label in labels(source)]
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            about = partial(_both, first, second)
-            make = partial(files.alignments_csv, two, tokens, steps, apart)
-            download("Both alignments, CSV", make, f"{name}.csv", "text/csv", about)
-    with right:
-        ui.checks_panel(ui.check_rows(heads.checks(traces, two, apart)), "")
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of a pair that both models read as the same tokens, or else the reason why it cannot be shown."""
+    view = PairView(run)
+    if None in view.scopes:
+        there = [scope is not None for scope in view.scopes]
+        return no_pair(reference_models.named(run.scope.task), *there)
+    return PAIR if same_rows(*view.traces) else DIFFERENT_ROWS
 
 
-def _both(first: Trace, second: Trace) -> Facts:
-    """What is to be known of both runs."""
-    return {
-        f"{name} ({place})": said
-        for place, run in (("first", first), ("second", second))
-        for name, said in facts(run).items()
-    }
-
-
-def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
-    """The head picked, at first the one nearest to the alignment."""
+def _choose(run: CurrentRun) -> Choices:
+    sites = PairView(run).sites
     layers, heads = [NEAREST, *range(1, len(sites) + 1)], list(range(1, sites[0].n_heads + 1))
-    layer, head = one_of(LAYER, layers, NEAREST), one_of(HEAD, heads, 1)
-    of_layer, of_head = bound(LAYER, layer), bound(HEAD, head)
-    with which_head.row():
-        which_head.one_of(
+    layer = url_state.one_of(LAYER, layers, NEAREST)
+    head = url_state.one_of(HEAD, heads, 1)
+    of_layer, of_head = url_state.bound(LAYER, layer), url_state.bound(HEAD, head)
+    with row():
+        one_of(
             "Transformer's layer",
             of_layer["key"],
             layers,
@@ -126,7 +142,174 @@ def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[Atten
             lambda o: "nearest head" if o == NEAREST else str(o),
             help=_HELP,
         )
-        which_head.one_of(
-            "Head", of_head["key"], heads, head, of_head["on_change"], disabled=layer == NEAREST
+        is_found = layer == NEAREST
+        one_of("Head", of_head["key"], heads, head, of_head["on_change"], disabled=is_found)
+    return Choices(layer, head)
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    sites = PairView(other).sites
+    if choices.layer == NEAREST or choices.layer > len(sites):
+        return replace(choices, layer=NEAREST)
+    return replace(choices, head=min(choices.head, sites[0].n_heads))
+
+
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    view = PairView(run, choices)
+    streams = view.traces[0].streams
+    source, target = streams["source"], streams["target"]
+    picture = alignments(view.maps, source, target, saving(view.file, view.about))
+    return {
+        "from-rnn-pair": picture,
+        "checks": check_rows(checks(view.traces, view.maps, view.apart)),
+    }
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    return [Shown(MAPS, "from-rnn-pair"), Foot((1, 1))]
+
+
+def _text(run: CurrentRun, choices: Choices) -> str:
+    view = PairView(run, choices)
+    steps = {scope.name: int(scope.training.get("step", 0)) for scope in view.scopes}
+    unequal, apart = words.unequal_training(steps), view.apart
+    said = divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal)
+    return f"{said}\n\n{JENSEN_SHANNON}"
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def numbers(now: CurrentRun) -> str:
+        view = PairView(now, choices)
+        streams = view.traces[0].streams
+        tokens = [label.text for label in labels(streams["source"])]
+        steps = [label.text for label in step_labels(streams["target"], is_closed=True)]
+        return files.alignments_csv(view.maps, tokens, steps, view.apart)
+
+    def about(now: CurrentRun) -> Facts:
+        return PairView(now, choices).about
+
+    name = f"{PairView(run, choices).file}.csv"
+    return [File("Both alignments, CSV", numbers, name, "text/csv", about)]
+
+
+def has_alignment(scope: Scope) -> bool:
+    """Return True if it is recurrent with Bahdanau's alignment."""
+    return any(kind.role == "alignment" for kind in scope.model.kinds)
+
+
+def has_heads(scope: Scope) -> bool:
+    """Return True if it is a Transformer with cross-attention."""
+    roles = [(kind.stack, kind.role) for kind in scope.model.kinds]
+    return not scope.model.is_recurrent and {("decoder", "self"), ("decoder", "cross")} <= set(
+        roles
+    )
+
+
+def cross(trace: Trace) -> list[AttentionSite]:
+    """Return the cross-attentions, first layer first."""
+    return sorted(
+        (site for site in trace.attention.values() if site.role != "self"),
+        key=lambda site: site.layer,
+    )
+
+
+def same_rows(first: Trace, second: Trace) -> bool:
+    """Return True if both runs have the same tokens, source and target."""
+    return all(
+        first.streams[name].tokens == second.streams[name].tokens for name in ("source", "target")
+    )
+
+
+def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
+    """Return (place in sites, head) with the least mean divergence from the alignment over all steps."""
+    each = [
+        [jensen_shannon(site.weights(head), alignment).mean() for head in range(site.n_heads)]
+        for site in sites
+    ]
+    apart = torch.tensor(each)  # (site, head)
+    return tuple(divmod(int(apart.argmin()), apart.shape[1]))
+
+
+def checks(
+    traces: Sequence[Trace], pair: Sequence[AlignmentMap], divergence: Tensor
+) -> list[Check]:
+    """Check that rows sum to 1, and the divergence by its other definition, through the Kullback–Leibler divergence.
+
+    Float32: log-ratios of small weights cost some digits."""
+    rows = max(float((one.weights.sum(-1) - 1).abs().max()) for one in pair)
+    p, q = (one.weights.double() for one in pair)
+    half = (p + q) / 2
+    again = (
+        sum((torch.xlogy(one, one) - torch.xlogy(one, half)).sum(-1) for one in (p, q))
+        / 2
+        / torch.log(torch.tensor(2.0))
+    )
+    gap = float((divergence - again).abs().max())
+    same = sum(
+        a != b
+        for a, b in zip(
+            traces[0].streams["target"].ids, traces[1].streams["target"].ids, strict=True
         )
-    return (sites[nearest[0]], nearest[1]) if layer == NEAREST else (sites[layer - 1], head - 1)
+    )
+    return [
+        Check(
+            "rows sum to 1",
+            rows,
+            1e-5,
+            "Each row of weights sums to 1; largest difference in both pictures",
+        ),
+        Check(
+            "both read the same target",
+            float(same),
+            0.0,
+            "Target tokens that differ between the two runs",
+        ),
+        Check(
+            "the divergence, by its other definition",
+            gap,
+            1e-5,
+            "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits",
+        ),
+    ]
+
+
+def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
+    """Name the missing one of the two models."""
+    wanted = [
+        text
+        for text, there in (
+            ("one with Bahdanau's alignment", has_alignment),
+            ("a Transformer with cross-attention", has_heads),
+        )
+        if not there
+    ]
+    searched = f" (looked for: {', '.join(names)})" if names else ""
+    return f"Two trained models of this task are needed, with the same tokens. Missing: {' and '.join(wanted)}{searched}."
+
+
+def provenance(scope: Scope, formula: str) -> str:
+    """Name the model and the formula of a row, above a picture."""
+    steps = words.steps(scope.training)
+    trained = f"trained for {steps}" if steps else words.untrained(scope.training)
+    return f"{scope.name}, {trained}: {formula}"
+
+
+def divergence(mean: float, step: int, largest: float, unequal: str = "") -> str:
+    """Put the divergence into words; the token of the step is in the picture, not in Markdown, because it is text from outside.
+    `unequal` says, where it is so, that the two models were not trained alike."""
+    return (
+        f"On average the two rows are **{mean:.2f} bits** apart. They differ most at step {step + 1}, by {largest:.2f} bits; "
+        f"the bars show which token that is.{f' {unequal}' if unequal else ''}"
+    )
+
+
+PAIR = View(
+    _payloads,
+    _layout,
+    choose=_choose,
+    within=_within,
+    text=_text,
+    files=_files,
+    trained=lambda run: "",
+    is_live=lambda choices: False,
+)

@@ -1,85 +1,303 @@
-"""What can reach what: the Jacobian norms of four layers over the sidebar's sentence."""
+"""The section What reaches what: Jacobian norms of four layers over the current text."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-import streamlit as st
-
+from models import InputError, Scope
+from models.analysis.checks import Check
+from models.analysis.jacobian_reach import (
+    BIDIRECTIONAL,
+    CNN,
+    D_NEW,
+    LAYER_KINDS,
+    RNN,
+    SELF_ATTENTION,
+    LayerChoice,
+    Reach,
+    has_layer,
+)
 from viz_app import ui, words
 from viz_app.components.catalogue import MAPS
-from viz_app.components.mounting import show
+from viz_app.controls import pick
+from viz_app.controls.layer_choice import LONGEST, Layers, choose_layers, short_source, too_long
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
-from viz_app.drawing.look import look
+from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, facts, of_model, saving
+from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
-from viz_app.session.url_state import bound, get
-from viz_app.ui import download
-from viz_app.views.from_rnn import charts as charts
-from viz_app.views.from_rnn import files as files
-from viz_app.views.from_rnn import maps as draw
-from viz_app.views.from_rnn import reach_text
-from viz_app.views.from_rnn.parts import layers
+from viz_app.views.from_rnn import charts, files
+from viz_app.views.from_rnn.maps import SCALES, LayerReach, influence
+from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Plot, Shown, View
 
-SCALE = Choice("from-rnn-scale", "root", options=tuple(draw.SCALES))
+SCALE = Choice("from-rnn-scale", "root", options=tuple(SCALES))
+HOW = (
+    r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian: how strongly the "
+    "output at one place, all its numbers together, responds to a small change of the input at another. Every cell is a true "
+    "derivative, taken at this sentence. "
+    "Norms depend on the scale of the weights, so compare shapes between layers rather than heights."
+)
 
 
-def reach(run: CurrentRun) -> None:
-    """Draw the section."""
-    four_layers = layers(run)
-    scale = st.segmented_control(
-        "Colour scale",
-        list(draw.SCALES),
-        required=True,
-        format_func=lambda one: draw.SCALES[one][0],
-        **bound(SCALE, get(SCALE)),
+@dataclass(frozen=True)
+class Choices:
+    """The layers, and the colour scale of their maps."""
+
+    layers: Layers
+    scale: str
+
+
+def layer_reaches(layers: Layers) -> list[LayerReach]:
+    """Measure each kind of layer over the chosen source: a trained one where its run's model, or a shipped one of its task, has
+    one."""
+    return [_layer_reach(layers, kind) for kind in LAYER_KINDS]
+
+
+def _layer_reach(layers: Layers, kind: str) -> LayerReach:
+    run = layers.run
+    trained = kind != CNN and reference_models.one_that(
+        run, lambda scope: has_layer(scope.model, kind)
     )
-    if four_layers is None:
-        return
+    seed = None if trained else layers.seed
+    choice, scope = LayerChoice(kind, seed, layers.width, layers.depth), trained or run.scope
+    return LayerReach(cache.reach(scope, layers.source.ids, choice), weights(scope, choice))
+
+
+def layers_within(layers: Layers, other: CurrentRun) -> Layers:
+    """Return the same layers over the other run's source.
+
+    Raises:
+        InputError: it is too long.
+    """
+    if short_source(other) is None:
+        n = len(other.trace.streams["source"].ids)
+        raise InputError(too_long(n, LONGEST), other.scope.model.fields[0].name)
+    return Layers(layers.width, layers.depth, layers.seed, other)
+
+
+def _choose(run: CurrentRun) -> Choices:
+    layers = choose_layers(run)
+    scale = pick.one("Colour scale", SCALE, list(SCALES), lambda scale: SCALES[scale][0])
+    return Choices(layers, scale)
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    return Choices(layers_within(choices.layers, other), choices.scale)
+
+
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    source = choices.layers.source
+    if source is None:
+        return {}
+    layers = layer_reaches(choices.layers)
+    reaches = [one.reach for one in layers]
+    saved = saving(file_name(run.trace, "what-reaches-what"), facts(run.trace))
+    title = "Influence by distance: mean over the pairs that a layer can reach"
+    note = caption(of_model(run.trace, "source"))
+    return {
+        "from-rnn-maps": Scaled(partial(influence, layers, source, choices.scale, saved)),
+        "from-rnn-fading": charts.scaled_fading(reaches, ui.page_look(), title, note),
+        "checks": check_rows(checks(reaches)),
+    }
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    name = f"{file_name(run.trace, 'what-reaches-what')}.by-distance"
+    left = [Plot("from-rnn-fading", name), Checks()]
+    return [Shown(MAPS, "from-rnn-maps"), Columns((1.15, 1), (left, [Explanation()]), stack=True)]
+
+
+def _text(run: CurrentRun, choices: Choices) -> str:
+    if choices.layers.source is None:
+        return ""
+    layers = layer_reaches(choices.layers)
+    return f"{explanation([one.reach for one in layers])}\n\n{HOW}"
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    layers = choices.layers
+    if layers.source is None:
+        return []
+    tokens = [label.text for label in labels(layers.source)]
+
+    def norms(now: CurrentRun) -> str:
+        return files.influence_csv(layer_reaches(layers), tokens)
+
+    def arrays(now: CurrentRun) -> bytes:
+        return files.influence_npz(layer_reaches(layers), tokens)
+
+    def by_distance(now: CurrentRun) -> str:
+        return files.distance_csv(layer_reaches(layers))
+
     name = file_name(run.trace, "what-reaches-what")
-    about = partial(facts, run.trace)
-    show(
-        MAPS,
-        draw.influence(four_layers.layers, four_layers.source, scale, saving(name, about())),
-        key="from-rnn-maps",
+    return [
+        File("The norms, CSV", norms, f"{name}.csv", "text/csv"),
+        File("The norms, npz", arrays, f"{name}.npz"),
+        File("By distance, CSV", by_distance, f"{name}.by-distance.csv", "text/csv"),
+    ]
+
+
+def weights(scope: Scope, choice: LayerChoice) -> str:
+    """Name a layer's weights, above its picture."""
+    if choice.seed is not None:
+        sizes = {
+            RNN: f"tanh, {D_NEW} states",
+            BIDIRECTIONAL: f"tanh, {D_NEW} states each way",
+            CNN: f"tanh, {D_NEW} channels",
+        }
+        what = f" ({sizes[choice.kind]})" if choice.kind in sizes else ""
+        always = " as any CNN here" if choice.kind == CNN else ""
+        return f"random weights, seed {choice.seed}: untrained{always}{what}, on the embeddings of {scope.name}"
+    model, config = scope.model, scope.config
+    trained = (
+        f"trained, {scope.name} encoder"
+        if scope.training.get("step")
+        else f"{scope.name} encoder, {words.untrained(scope.training)}"
     )
-    left, right = st.columns([1.15, 1], gap="medium")
-    with left:
-        title = "Influence by distance: mean over the pairs that a layer can reach"
-        note = caption(of_model(run.trace, "source"))
-        figure = charts.fading(four_layers.reaches, look(st.context.theme.type), title, note)
-        st.plotly_chart(
-            ui.presented(figure),
-            theme=None,
-            key="from-rnn-fading",
-            config=ui.camera(f"{name}.by-distance"),
-        )
-        ui.checks_panel(
-            ui.check_rows(reach_text.checks(four_layers.reaches)),
-            words.training_summary(run.scope.training),
-        )
-    with right, st.container(key="explanation"):
-        st.markdown(reach_text.explanation(four_layers.reaches))
-        st.markdown(reach_text.HOW)
-        tokens, reached = [label.text for label in labels(four_layers.source)], four_layers.layers
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            download(
-                "The norms, CSV",
-                lambda: files.influence_csv(reached, tokens),
-                f"{name}.csv",
-                "text/csv",
-                about,
-            )
-            download(
-                "The norms, npz",
-                lambda: files.influence_npz(reached, tokens),
-                f"{name}.npz",
-                about=about,
-            )
-            download(
-                "By distance, CSV",
-                lambda: files.distance_csv(reached),
-                f"{name}.by-distance.csv",
-                "text/csv",
-                about,
-            )
+    if model.is_recurrent:
+        side = "forward direction" if choice.kind == RNN else "both directions"
+        cell = "GRU" if config.cell == "gru" else "tanh"
+        return f"{trained}, {side} ({cell}, {config.d_hidden} states each)"
+    return f"{trained}, layer 1 ({config.n_heads} heads, without residual and LayerNorm)"
+
+
+def explanation(reaches: Sequence[Reach]) -> str:
+    """Explain each picture, as a list in Markdown."""
+    says = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
+    return "\n".join(
+        f"- **{reach.choice.kind}.** {says[reach.choice.kind](reach)}" for reach in reaches
+    )
+
+
+def _rnn(reach: Reach) -> str:
+    return (
+        "Lower-triangular: an output sees its own token and those before it; all to the right is exactly 0. "
+        f"{_along(reach, -1, 'Backwards from an output')}"
+    )
+
+
+def _bidirectional(reach: Reach) -> str:
+    """Compare what the forward direction carries, left of the diagonal, with the backward one, right of it."""
+    sides = (
+        _along(reach, -1, "Left of the diagonal, read forwards"),
+        _along(reach, 1, "Right of it, read backwards"),
+    )
+    return " ".join(
+        [
+            "Full: one direction fills what the other leaves empty.",
+            *(side for side in sides if side),
+        ]
+    )
+
+
+def _cnn(reach: Reach) -> str:
+    n, choice = len(reach.norms), reach.choice
+    field = choice.depth * (choice.width - 1) + 1
+    beyond = n * n - int(reach.reaches.sum())
+    sees = (
+        f"{choice.depth} layers of width {choice.width} see"
+        if choice.depth > 1
+        else f"1 layer of width {choice.width} sees"
+    )
+    outside = (
+        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot see them."
+        if beyond
+        else f"That covers all {n * n} pairs of this sentence."
+    )
+    return f"A band: {sees} depth·(width − 1) + 1 = {field} token{'s' * (field > 1)}, centred on the output's own. {outside}"
+
+
+def _attention(reach: Reach) -> str:
+    """Compare the influence of tokens by their distance, those before and after apart."""
+    others = [entry for entry in reach.by_offset() if entry[0]]
+    if not others:
+        return "Full."
+    least, most = min(others, key=lambda entry: entry[1]), max(others, key=lambda entry: entry[1])
+    source = (
+        "Distance may still count, because the inputs x hold the position vectors."
+        if reach.positioned
+        else "It is not told where tokens stand, so what differs with the distance comes from these tokens alone."
+    )
+    said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})"
+    said += f" and least to {_where(least[0])} ({_mean(least)})." if most != least else "."
+    return f"Full: every pair is one step apart, and nothing has to pass through the tokens between. {source} {said}"
+
+
+def _where(offset: int) -> str:
+    """Name a token by its distance before or after the output's own."""
+    side = "before" if offset < 0 else "after"
+    return (
+        f"the token just {side} its own"
+        if abs(offset) == 1
+        else f"the token {abs(offset)} places {side} its own"
+    )
+
+
+def _mean(entry: tuple[int, float, int]) -> str:
+    _, mean, pairs = entry
+    return f"{mean:.2g}, {'one pair' if pairs == 1 else f'mean of {pairs} pairs'}"
+
+
+def _along(reach: Reach, side: int, where: str) -> str:
+    """Compare the influence of the nearest and the furthest token of one side, −1 before and 1 after; empty for too few."""
+    entries = [entry for entry in reach.by_offset() if entry[0] * side > 0 and entry[1] > 0]
+    if len(entries) < 2:
+        return ""
+    near, far = sorted(entries, key=lambda entry: abs(entry[0]))[:: len(entries) - 1]
+    ratio = near[1] / far[1]
+    how = f"{_times(ratio)} weaker" if ratio >= 1 else f"{_times(1 / ratio)} stronger"
+    return (
+        f"{where}, the influence at distance {abs(far[0])} ({_mean(far)}) is {how} than at distance {abs(near[0])} "
+        f"({_mean(near)}); it passes through every state between."
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.3g} times"
+
+
+def checks(reaches: Sequence[Reach]) -> list[Check]:
+    """Check what must hold of the pictures.
+
+    Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of the values."""
+    leak = max(reach.leak for reach in reaches)
+    output, autograd = (
+        max(reach.output_gap for reach in reaches),
+        max(reach.autograd_gap for reach in reaches),
+    )
+    return [
+        Check(
+            "what cannot be reached is 0",
+            leak,
+            0.0,
+            "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i",
+        ),
+        Check(
+            "the layers are the models' own",
+            output,
+            1e-5,
+            "Largest difference of any y from the models' own pass, relative",
+        ),
+        Check(
+            "the norms are autograd's",
+            autograd,
+            1e-4,
+            "First tokens through plain autograd; largest difference, relative",
+        ),
+    ]
+
+
+REACH = View(
+    _payloads,
+    _layout,
+    choose=_choose,
+    within=_within,
+    text=_text,
+    files=_files,
+    is_live=lambda choices: False,
+    has_strip=False,
+)

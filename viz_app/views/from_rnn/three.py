@@ -1,23 +1,36 @@
-"""One text through three trained models of the same data: what a fixed vector loses, and the vector itself."""
+"""The section Three models: one text through three models of the same data, and the effect of a fixed vector."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
-import streamlit as st
 import torch
 
-from models import Scope
+from models import Scope, Trace
 from models.analysis.fixed_vector import check_fixed_vector, fixed_vector
+from models.architectures import Model
+from models.layers.sublayers import FEED_FORWARD
+from models.percent import percent
 from models.tokenizers.base import SPECIALS
-from viz_app import ui, words
-from viz_app.components.catalogue import VERSIONS
-from viz_app.components.mounting import show
+from viz_app import words
+from viz_app.components.catalogue import PLAIN, VERSIONS
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
+from viz_app.drawing.notes import check_rows, small_print
+from viz_app.input_bar.examples import references
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
-from viz_app.sidebar.examples import references
-from viz_app.views.from_rnn import versions as draw
-from viz_app.views.from_rnn import versions_text as say
-from viz_app.views.from_rnn.pair_maps import cross, has_alignment
+from viz_app.session.live import Pictures
+from viz_app.views.from_rnn.pair import cross, has_alignment
+from viz_app.views.from_rnn.versions import N_OTHERS, Bottleneck, Version, nearest, versions
+from viz_app.views.page import Cell, Foot, Shown, View
+
+FIXED_VECTOR, ALIGNMENT, NO_RECURRENCE = (
+    "RNN, one fixed vector",
+    "RNN with Bahdanau's alignment",
+    "Attention without recurrence",
+)
+TYPED, KNOWN = "the text you typed for it", "it should say"
 
 
 def attends_without_recurrence(scope: Scope) -> bool:
@@ -31,77 +44,170 @@ def has_fixed_vector(scope: Scope) -> bool:
 
 
 ABILITIES: dict[str, Callable[[Scope], bool]] = {
-    say.FIXED_VECTOR: has_fixed_vector,
-    say.ALIGNMENT: has_alignment,
-    say.NO_RECURRENCE: attends_without_recurrence,
+    FIXED_VECTOR: has_fixed_vector,
+    ALIGNMENT: has_alignment,
+    NO_RECURRENCE: attends_without_recurrence,
 }
 
 
-def three(run: CurrentRun) -> None:
-    """Draw the section."""
-    source = run.trace.streams["source"]
-    found = {title: reference_models.of_same_data(run, suits) for title, suits in ABILITIES.items()}
-    there = {title: scope for title, scope in found.items() if scope is not None}
-    if len(there) < len(found):
-        ui.note(
-            st.empty(),
-            say.missing([title for title in found if title not in there]),
-            key="from-rnn-three",
-        )
-    traces = {title: cache.trace(scope, (source.text, "")) for title, scope in there.items()}
-    whose = {
-        title: words.training_brief(scope.name, scope.training) for title, scope in there.items()
-    }
-    written = [
-        draw.Version(_title(title, scope), whose[title], traces[title].output)
-        for title, scope in there.items()
-    ]
-    typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
-    reference = typed or draw.nearest(references(source.text), written)
-    fixed = there.get(say.FIXED_VECTOR)
-    neck = None if fixed is None else _bottleneck(fixed, run)
-    show(
-        VERSIONS,
-        draw.versions(source.text, written, reference, say.TYPED if typed else say.KNOWN, neck),
-        key="from-rnn-versions",
-    )
-    if neck is None:
-        return
-    left, right = st.columns(2, gap="medium")
-    with left, st.container(key="explanation"):
-        st.markdown(say.found(neck.change.tolist(), neck.rewritten))
-        third = traces.get(say.NO_RECURRENCE)
-        sites = [] if third is None else cross(third)
-        heads = max((site.n_heads for site in sites), default=0)
-        st.markdown(say.why(say.ALIGNMENT in there, heads, len(sites)))
-    with right:
-        checks = check_fixed_vector(fixed.model, cache.trace(fixed, (source.text, "")))
-        ui.checks_panel(ui.check_rows(checks), words.training_summary(fixed.training))
+@dataclass(frozen=True)
+class ThreeModels:
+    """The models of a run's data by their kind, and each with the run's source."""
 
+    run: CurrentRun
 
-def _title(kind: str, scope: Scope) -> str:
-    return say.attention_title(scope.model) if kind == say.NO_RECURRENCE else kind
+    @cached_property
+    def scopes(self) -> dict[str, Scope]:
+        candidates = {
+            kind: reference_models.of_same_data(self.run, ABILITIES[kind]) for kind in ABILITIES
+        }
+        return {kind: scope for kind, scope in candidates.items() if scope is not None}
 
+    @property
+    def source(self) -> str:
+        return self.run.trace.streams["source"].text
 
-def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:
-    """The vector of the shown text, and what each of its tokens changes of it."""
-    trace = cache.trace(scope, (run.trace.streams["source"].text, ""))
-    row = trace.streams["source"]
-    places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
-    others, named = other_tokens(scope), labels(row)
-    change = cache.vector_changes(scope, row.ids, places, others)
-    least = places[int(change.argmin())]
-    return draw.Bottleneck(
-        scope.name,
-        fixed_vector(scope.model, trace),
-        [named[i] for i in places],
-        change,
-        cache.rewritten(scope, row.ids, least, others),
-    )
+    @property
+    def fixed(self) -> Scope | None:
+        """The model that writes from one vector."""
+        return self.scopes.get(FIXED_VECTOR)
+
+    def trace(self, kind: str) -> Trace:
+        """Return what the model of this kind makes of the source."""
+        return cache.trace(self.scopes[kind], (self.source, ""))
+
+    @cached_property
+    def bottleneck(self) -> Bottleneck | None:
+        """The vector of the source, and how much each of its tokens changes it."""
+        scope = self.fixed
+        if scope is None:
+            return None
+        trace = self.trace(FIXED_VECTOR)
+        row = trace.streams["source"]
+        places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
+        others, named = other_tokens(scope), labels(row)
+        change = cache.vector_changes(scope, row.ids, places, others)
+        least = places[int(change.argmin())]
+        rewritten = cache.rewritten(scope, row.ids, least, others)
+        tokens = [named[i] for i in places]
+        return Bottleneck(scope.name, fixed_vector(scope.model, trace), tokens, change, rewritten)
 
 
 def other_tokens(scope: Scope) -> tuple[int, ...]:
-    """The same few of a model's tokens whatever is typed, none of them a special one."""
+    """Return the same few of a model's tokens whatever is typed, none of them a special one."""
     n = scope.config.vocab_size - len(SPECIALS)
-    drawn = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: say.N_OTHERS]
+    drawn = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:N_OTHERS]
     return tuple((drawn + len(SPECIALS)).tolist())
+
+
+def _payloads(run: CurrentRun, choices: None) -> Pictures:
+    three = ThreeModels(run)
+    drawn: Pictures = {}
+    if absent := [kind for kind in ABILITIES if kind not in three.scopes]:
+        drawn["note from-rnn-three"] = small_print(missing(absent))
+    texts = [
+        Version(
+            _title(kind, scope),
+            words.training_brief(scope.name, scope.training),
+            three.trace(kind).output,
+        )
+        for kind, scope in three.scopes.items()
+    ]
+    typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
+    reference = typed or nearest(references(three.source), texts)
+    named = TYPED if typed else KNOWN
+    drawn["from-rnn-versions"] = Scaled(
+        partial(versions, three.source, texts, reference, named, three.bottleneck)
+    )
+    if three.fixed is not None:
+        checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))
+        drawn["checks"] = check_rows(checks)
+    return drawn
+
+
+def _title(kind: str, scope: Scope) -> str:
+    return attention_title(scope.model) if kind == NO_RECURRENCE else kind
+
+
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    return [
+        Shown(PLAIN, "note from-rnn-three"),
+        Shown(VERSIONS, "from-rnn-versions"),
+        Foot((1, 1)),
+    ]
+
+
+def _text(run: CurrentRun, choices: None) -> str:
+    three = ThreeModels(run)
+    if (neck := three.bottleneck) is None:
+        return ""
+    sites = cross(three.trace(NO_RECURRENCE)) if NO_RECURRENCE in three.scopes else []
+    heads = max((site.n_heads for site in sites), default=0)
+    reason = why(ALIGNMENT in three.scopes, heads, len(sites))
+    return f"{loss(neck.change.tolist(), neck.rewritten)}\n\n{reason}"
+
+
+def _trained(run: CurrentRun) -> str:
+    fixed = ThreeModels(run).fixed
+    return "" if fixed is None else words.training_summary(fixed.training)
+
+
+def loss(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
+    """Compare, in Markdown, how much the first token, the last and the least telling one change the vector; and say in
+    how many trials with that one replaced the text came out different."""
+    first, last, least = changes[0], changes[-1], min(changes)
+    place = list(changes).index(least) + 1
+    return (
+        f"Changing the **first** token changes h(m) by {percent(first)} of its length, the **last** by {percent(last)}, and token "
+        f"{place} of {len(changes)} least: by {percent(least)}. With that one replaced, the model wrote another text in "
+        f"**{rewritten[0]} of {rewritten[1]}** trials."
+    )
+
+
+def attention_title(model: Model) -> str:
+    """Name a model that attends without recurrence, by the parts its layers have."""
+    if not any(kind.role == "self" for kind in model.kinds):
+        return "Cross-attention alone, without recurrence"
+    if any(sublayer.role == FEED_FORWARD for sublayer in model.sublayers):
+        return "Self-attention, as in the Transformer"
+    if not model.sublayers:  # the parts of its layers are not known
+        return "Self-attention, without recurrence"
+    added = all(sublayer.adds for sublayer in model.sublayers)
+    return f"Self-attention, without {'' if added else 'residual connections or '}feed-forward"
+
+
+_WHY = (
+    "**Why it loses.** The decoder of the first model never sees the source again: with every other number of the encoder set to 0 "
+    "it says the same (see the check)."
+)
+
+
+def why(aligns: bool, heads: int, layers: int) -> str:
+    """Explain what the first model lacks and the others have: whether there is one with an alignment, and in how many heads and
+    layers the third attends to the source (0 where there is no third model)."""
+    parts = []
+    if aligns:
+        parts.append("The second keeps all states h(j) and chooses among them anew at every step")
+    if heads:
+        name = "third" if aligns else "model without recurrence"
+        third = f"the {name} chooses among the vectors of all tokens"
+        where = f"{heads} head{'s' * (heads != 1)}"
+        where += f" of each of {layers} layers" if layers != 1 else " of one layer"
+        parts.append(f"{third}, in {where}")
+    text = "; ".join(parts)
+    return f"{_WHY} {text[0].upper()}{text[1:]}." if text else _WHY
+
+
+def missing(names: Sequence[str]) -> str:
+    """Name the kinds of model that are missing."""
+    return f"For this task, on the same data and tokens, there is no trained model of this kind: {', '.join(names)}."
+
+
+THREE = View(
+    _payloads,
+    _layout,
+    text=_text,
+    trained=_trained,
+    is_live=lambda choices: False,
+    has_strip=False,
+)

@@ -1,5 +1,5 @@
-"""What three models write for one text: what each lost and what it invented, against a reference or against each other, and the
-payload that shows it above the one vector that the first of them has to write from."""
+"""The texts of three models side by side: the pieces that each lost and invented, against a reference or against each other, above
+the one vector that the first of them writes from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,19 @@ import numpy as np
 from torch import Tensor
 
 from viz_app.drawing.difference import shared
+from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
-from viz_app.views.from_rnn import versions_text as say
+
+N_OTHERS = 24  # tokens that each token of the source becomes in turn
+BOTTLENECK = "The bottleneck: all that the first of them is given of the text"
+VECTOR = "h(m)"
+BARS = f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
 
 
 @dataclass(frozen=True)
 class Version:
-    """What one model writes: what kind of model it is, whose weights these are, and its text."""
+    """The text of one model, with its kind and its weights' name."""
 
     title: str
     owner: str
@@ -24,7 +29,7 @@ class Version:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """One text in pieces, each with whether it stands in none of the texts it was held against, and what all of those have and it
+    """A text in pieces, each with True if it is in none of the texts it was held against, and what all of those have and it
     has not."""
 
     pieces: list[tuple[str, bool]]
@@ -45,7 +50,7 @@ class Bottleneck:
 
 
 def pieces(text: str, whole: bool) -> list[str]:
-    """The words of a text, or its characters."""
+    """Return the words of a text, or its characters."""
     return text.split() if whole else list(text.strip())
 
 
@@ -55,20 +60,20 @@ def in_words(*texts: str) -> bool:
 
 
 def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], list[bool]]:
-    """Which pieces of each stand in the other too, in one order; a word is the same in capitals and before a full stop."""
+    """Return the pieces of each that are in the other too, in one order; a word is the same in capitals and before a full stop."""
     return shared(
         *([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second))
     )
 
 
 def mark(text: str, others: Sequence[str]) -> MarkedText:
-    """A text held against others: a reference, or what the other models write."""
+    """Compare a text with others: a reference, or those of the other models."""
     whole = in_words(text, *others)
-    own, rows = pieces(text, whole), [pieces(other, whole) for other in others]
+    marked, rows = pieces(text, whole), [pieces(other, whole) for other in others]
     if not rows:
-        return MarkedText([(piece, False) for piece in own], [])
-    compared = [common(own, row) for row in rows]
-    invented = [not any(there[i] for there, _ in compared) for i in range(len(own))]
+        return MarkedText([(piece, False) for piece in marked], [])
+    compared = [common(marked, row) for row in rows]
+    invented = [not any(there[i] for there, _ in compared) for i in range(len(marked))]
     first, (_, kept) = rows[0], compared[0]
     everywhere = [all(common(first, row)[0][i] for row in rows[1:]) for i in range(len(first))]
     lost = [
@@ -76,11 +81,11 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
         for piece, there, all_have in zip(first, kept, everywhere, strict=True)
         if all_have and not there
     ]
-    return MarkedText(list(zip(own, invented, strict=True)), lost)
+    return MarkedText(list(zip(marked, invented, strict=True)), lost)
 
 
 def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
-    """The reference that these texts have most pieces in common with; "" where there is none."""
+    """Return the reference that these texts have most pieces in common with; "" where there is none."""
 
     def agreeing(reference: str) -> int:
         whole = in_words(reference)
@@ -91,14 +96,49 @@ def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
     return max(references, key=agreeing, default="")
 
 
+def _bottleneck(whose: str, n: int) -> str:
+    """Say what the vector is."""
+    return f"The encoder of {whose} reads everything, and hands on {n} numbers, the same {n} for three words as for thirty."
+
+
+def _legend(has_reference: bool, n_texts: int) -> str:
+    """Say how differences are marked, and against what; empty where there is nothing to compare a text with."""
+    if not has_reference and n_texts < 2:
+        return ""
+    against = (
+        "what it should say"
+        if has_reference
+        else "what the others write, because what it should say is not known"
+    )
+    return (
+        f"Compared with {against}: underlined, what it has beyond that (invented); struck through, what it lacks (lost). Other "
+        "words for the same thing are marked too."
+    )
+
+
+def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
+    """Return the sentence that introduces the pieces one text lost."""
+    if lost:
+        return "Lost: "
+    if invented:
+        return "Nothing lost."
+    return (
+        "Word for word what it should say."
+        if has_reference
+        else "Nothing that the others do not have."
+    )
+
+
 def versions(
     source: str,
     outputs: Sequence[Version],
     reference: str,
     named: str,
     bottleneck: Bottleneck | None,
+    extent: Extent = OWN,
 ) -> bytes:
-    """The payload of the component `versions`; `named` is what the reference is called."""
+    """Return the payload of the component `versions`; `named` is what the reference is called. The scales of the bottleneck cover
+    `extent`."""
     cards = []
     for one in outputs:
         others = [reference] if reference else [other.text for other in outputs if other is not one]
@@ -110,7 +150,7 @@ def versions(
                 "words": [list(piece) for piece in text.pieces],
                 "lost": text.lost,
                 "gap": " " if in_words(one.text, *others) else "",
-                "verdict": say.verdict(
+                "verdict": verdict(
                     bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)
                 )
                 if others
@@ -121,20 +161,24 @@ def versions(
         "source": source,
         "reference": {"name": named, "text": reference} if reference else None,
         "cards": cards,
-        "legend": say.legend(bool(reference), len(outputs)),
+        "legend": _legend(bool(reference), len(outputs)),
         "bottleneck": None,
     }
     if bottleneck is None:
-        return pack(header)
+        return pack(header | {"extent": {}})
     vector, change = (
         values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change)
     )
+    own = {"vector": float(np.abs(vector).max()), "change": float(change.max())}
+    scales = widened(own, extent)
+    header["extent"] = own
     header["bottleneck"] = {
-        "title": say.BOTTLENECK,
-        "note": say.bottleneck(bottleneck.owner, len(vector)),
-        "vector": say.VECTOR,
-        "bars": say.BARS,
-        "scale": float(np.abs(vector).max()),
+        "title": BOTTLENECK,
+        "note": _bottleneck(bottleneck.owner, len(vector)),
+        "vector": VECTOR,
+        "bars": BARS,
+        "scale": scales["vector"],
+        "largest": scales["change"],
         "labels": [label.as_json() for label in bottleneck.labels],
     }
     return pack(header, vector=vector, change=change)

@@ -1,5 +1,6 @@
-"""One weight of a head, and the payloads of the browser components that show how it comes about."""
+"""The payloads of one weight of a head: its walk, and the sum of the heads."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import provenance
+from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import Label, axes_labels, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.stamp import facts, saving
@@ -23,22 +25,25 @@ from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.columns import peak
 from viz_app.views.inside.scene import Scene, Stage
 
-SHOWN_KEYS = 12  # rows of the walk, kept free for shorter inputs; longer ones show the strongest
-TELLING = (
-    0.6  # a first query worth walking: its strongest weight is about this, neither settled nor flat
-)
+# rows of the walk, also reserved for shorter inputs; longer ones show the strongest keys
+SHOWN_KEYS = 12
+TYPICAL_PEAK = 0.6  # strongest weight of a good first query, neither saturated nor flat
 
 
 def chosen_cell(
     trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None
 ) -> Cell:
-    """The chosen weight; where a token is not chosen or no longer there, a telling query and its strongest key."""
+    """Return the chosen weight.
+
+    By default the query is one with a typical peak on an ordinary word, and the key its strongest
+    one.
+    """
     if query is None or not 0 <= query < site.n_query:
-        is_there = key is not None and 0 <= key < site.n_key
-        query = _strongest_reader(site, head, key) if is_there else _telling(trace, site, head)
+        has_key = key is not None and 0 <= key < site.n_key
+        query = _strongest_reader(site, head, key) if has_key else _typical_query(trace, site, head)
     if key is None or not 0 <= key < site.n_key:
-        rows, place = slice_with(site, query)
-        key = int(site.weights(head, rows=rows)[place].argmax())
+        rows, row = slice_with(site, query)
+        key = int(site.weights(head, rows=rows)[row].argmax())
     return Cell(site, head, query, key)
 
 
@@ -49,7 +54,7 @@ def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
     )
 
 
-def _telling(trace: Trace, site: AttentionSite, head: int) -> int:
+def _typical_query(trace: Trace, site: AttentionSite, head: int) -> int:
     site = site.read("q", "k")
     strongest, best = map(
         torch.cat,
@@ -58,26 +63,42 @@ def _telling(trace: Trace, site: AttentionSite, head: int) -> int:
     query, key = (
         torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site)
     )
-    return int(((strongest - TELLING).abs() + (~query).float() + (~key[best]).float()).argmin())
+    return int(
+        ((strongest - TYPICAL_PEAK).abs() + (~query).float() + (~key[best]).float()).argmin()
+    )
 
 
 def _is_word(label: Label) -> bool:
-    """Neither a special token nor a sign."""
+    """Return True if a label is neither a special token nor punctuation."""
     return not label.special and any(c.isalnum() for c in label.text)
 
 
-def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
-    """The payload of the component `walk`: every stage of one weight, for the strongest keys; it starts at this `stage`."""
+def walk(
+    trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0, extent: Extent = OWN
+) -> bytes:
+    """Return the payload of the component `walk`: every stage of one weight, for the strongest keys.
+
+    It starts at this `stage`, and its scales cover `extent`.
+    """
     w = cell.walk
-    every = None if words.is_alignment(cell.site) else head_sum.heads(trace, cell.site, cell.query)
+    head_sums = (
+        None if words.is_alignment(cell.site) else head_sum.heads(trace, cell.site, cell.query)
+    )
     rows = shown_keys(w, cell.key)
     query, key = axes_labels(trace, cell.site)
-    others = torch.ones(len(w.weights), dtype=torch.bool)
-    others[rows] = False
-    arrays, told = inside_columns.arrays(cell.site, w, rows), stages(trace, cell, terms, every)
+    hidden_keys = torch.ones(len(w.weights), dtype=torch.bool)
+    hidden_keys[rows] = False
+    arrays, stops = (
+        inside_columns.arrays(cell.site, w, rows),
+        stages(trace, cell, terms, head_sums),
+    )
+    scale = inside_columns.scales(cell.site, arrays) | (
+        _head_scales(head_sums) if head_sums else {}
+    )
+    extents, scale = scale, widened(scale, extent)
     columns, used = (
-        inside_columns.columns(cell.site, arrays),
-        {column for stage in told for column in stage.columns},
+        inside_columns.columns(cell.site, arrays, scale),
+        {column for stage in stops for column in stage.columns},
     )
     header: dict[str, Any] = {
         "site": cell.site.name,
@@ -95,12 +116,12 @@ def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
             key[cell.key],
             float(w.weights[cell.key]),
         ),
-        "stages": [asdict(s) for s in told],
+        "stages": [asdict(s) for s in stops],
         "columns": {
             name: inside_columns.as_json(column) for name, column in columns.items() if name in used
         },
         "links": [
-            [name, title, next(i for i, s in enumerate(told) if name in s.columns)]
+            [name, title, next(i for i, s in enumerate(stops) if name in s.columns)]
             for name, title in inside_columns.links(cell.site)
         ],
         "queryLabel": labels(trace.axes(cell.site)[0])[
@@ -109,98 +130,145 @@ def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": blocked_by(cell, rows),
         "n_keys": len(w.weights),
-        "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
+        "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[hidden_keys].sum())),
         **saving(
             provenance.head_name(
                 trace, cell.site, cell.head, f"query{cell.query + 1}", f"key{cell.key + 1}"
             ),
             facts(trace),
         ),
-        **(_head_scales(every) if every else {"n_heads": 0}),
+        "extent": extents,
+        **(_heads_header(head_sums, scale) if head_sums else {"n_heads": 0}),
     }
-    arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
+    arrays |= {
+        "rest": w.parts[hidden_keys].sum(0),
+        **(_head_arrays(head_sums) if head_sums else {}),
+    }
     return pack(header, **{name: array.numpy() for name, array in arrays.items()})
 
 
 def heads_file(trace: Trace, cell: Cell) -> str:
-    """What a file of all heads at the chosen query is called."""
+    """Return the name of a file of all heads at the chosen query."""
     return provenance.file_name(
         trace, provenance.site_name(cell.site), "heads", f"query{cell.query + 1}"
     )
 
 
-def heads(trace: Trace, cell: Cell, terms: words.Terms) -> bytes:
-    """The payload of the component `heads`: what each head adds at the chosen query."""
-    every = head_sum.heads(trace, cell.site, cell.query)
+def heads(trace: Trace, cell: Cell, terms: words.Terms, extent: Extent = OWN) -> bytes:
+    """Return the payload of the component `heads`: what each head adds at the chosen query.
+
+    Its scales cover `extent`.
+    """
+    head_sums = head_sum.heads(trace, cell.site, cell.query)
     query, _ = axes_labels(trace, cell.site)
     lengths = head_sum.added_norms(cell.site)
+    extents = _head_scales(head_sums) | {"at each token": peak(lengths)}
+    scale = widened(extents, extent)
     header = {
         "site": cell.site.name,
         "head": cell.head,
         "query": cell.query,
         **saving(heads_file(trace, cell), facts(trace)),
         "title": inside_text.heads_title(cell.site, terms, query[cell.query]),
-        "sentence": inside_text.heads_sentence(every, labels(trace.axes(cell.site)[0])[cell.query]),
+        "sentence": inside_text.heads_sentence(
+            head_sums, labels(trace.axes(cell.site)[0])[cell.query]
+        ),
         "queries": [label.as_json() for label in query],
-        "longest": peak(lengths),
-        **_head_scales(every),
+        "longest": scale["at each token"],
+        "extent": extents,
+        **_heads_header(head_sums, scale),
     }
-    cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
-    arrays = {**_head_arrays(every), **cosines, "between": every.between, "lengths": lengths}
+    cosines = {"along_total": head_sums.along_total, "along_residual": head_sums.along_residual}
+    arrays = {
+        **_head_arrays(head_sums),
+        **cosines,
+        "between": head_sums.between,
+        "lengths": lengths,
+    }
     return pack(
         header, **{name: array.numpy() for name, array in arrays.items() if array is not None}
     )
 
 
-def shown_keys(w: Walk, key: int) -> list[int]:
-    """Up to SHOWN_KEYS keys, in order: all, or the strongest (of equals the first) and always the chosen one."""
-    order = torch.argsort(w.weights, descending=True, stable=True).tolist()
-    kept = order[:SHOWN_KEYS]
-    return sorted(kept if key in kept else [*kept[:-1], key])
+def shown_keys(walk: Walk, key: int) -> list[int]:
+    """Return up to SHOWN_KEYS keys in order: the strongest, and always the chosen one.
+
+    Ties go to the first key.
+    """
+    order = torch.argsort(walk.weights, descending=True, stable=True).tolist()
+    strongest = order[:SHOWN_KEYS]
+    return sorted(strongest if key in strongest else [*strongest[:-1], key])
 
 
-def stages(trace: Trace, cell: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
-    """The stages of this weight's walk."""
+def stages(
+    trace: Trace, cell: Cell, terms: words.Terms, head_sums: Heads | None = None
+) -> list[Stage]:
+    """Return the stages of this weight's walk."""
     query, key = map(labels, trace.axes(cell.site))
     blocked: dict[str, int] = {}
     for names in blocked_by(cell, range(len(cell.walk.weights))):
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
-    if every is None and not words.is_alignment(cell.site):
-        every = head_sum.heads(trace, cell.site, cell.query)
+    if head_sums is None and not words.is_alignment(cell.site):
+        head_sums = head_sum.heads(trace, cell.site, cell.query)
     return inside_stages.stages(
         Scene(
-            cell.site, cell.walk, every, cell.key, query[cell.query], key[cell.key], blocked, terms
+            cell.site,
+            cell.walk,
+            head_sums,
+            cell.key,
+            query[cell.query],
+            key[cell.key],
+            blocked,
+            terms,
         )
     )
 
 
-def _numbered(label: Label, place: int | None) -> list:
-    """The label, with its place from 0 in front where rows are left out: a text may hold a token many times."""
+def _numbered(label: Label, position: int | None) -> list:
+    """Return the label as JSON, preceded by its position if some keys are not shown.
+
+    A text may contain a token many times.
+    """
     text, *rest = label.as_json()
-    return [text if place is None else f"{place} {text}", *rest]
+    return [text if position is None else f"{position} {text}", *rest]
 
 
-def _head_arrays(every: Heads) -> dict[str, Tensor]:
-    foot = {} if every.bias is None else {"bias": every.bias}
-    foot |= {"total": every.total}
-    foot |= {} if every.residual is None else {"residual": every.residual}
-    sizes = torch.cat(
-        [every.norms, torch.stack([value.norm() for value in foot.values()])]
-    )  # of each row of the table
-    return {"head_out": every.head_out, "added": every.added, **foot, "sizes": sizes}
+def _head_arrays(head_sums: Heads) -> dict[str, Tensor]:
+    foot = {} if head_sums.bias is None else {"bias": head_sums.bias}
+    foot |= {"total": head_sums.total}
+    foot |= {} if head_sums.residual is None else {"residual": head_sums.residual}
+    # the norm of each row of the table
+    sizes = torch.cat([head_sums.norms, torch.stack([value.norm() for value in foot.values()])])
+    return {"head_out": head_sums.head_out, "added": head_sums.added, **foot, "sizes": sizes}
 
 
-def _head_scales(every: Heads) -> dict[str, Any]:
-    """Colour scales of the heads' table: one for the heads' results, one for all that is added up, the stream has its own."""
-    together = torch.cat(
-        [every.added.flatten(), every.total, *([] if every.bias is None else [every.bias])]
+def _head_scales(head_sums: Heads) -> dict[str, float]:
+    """Return the scales of the heads' table.
+
+    One is shared by the heads' results, one by everything that is added up, one is for the residual
+    stream, and one for the lengths of these vectors.
+    """
+    summands = torch.cat(
+        [
+            head_sums.added.flatten(),
+            head_sums.total,
+            *([] if head_sums.bias is None else [head_sums.bias]),
+        ]
     )
-    scales = {"head_out": peak(every.head_out), "added": peak(together)}
-    scales |= {} if every.residual is None else {"residual": peak(every.residual)}
+    scales = {"head_out": peak(head_sums.head_out), "added": peak(summands)}
+    scales |= {} if head_sums.residual is None else {"residual": peak(head_sums.residual)}
+    return scales | {"length": peak(_head_arrays(head_sums)["sizes"])}
+
+
+def _heads_header(head_sums: Heads, scales: Mapping[str, float]) -> dict[str, Any]:
     return {
-        "n_heads": len(every.added),
-        "d_model": len(every.total),
-        "d_head": every.head_out.shape[1],
-        "headScales": scales,
+        "n_heads": len(head_sums.added),
+        "d_model": len(head_sums.total),
+        "d_head": head_sums.head_out.shape[1],
+        "headScales": {
+            name: scales[name]
+            for name in ("head_out", "added", "residual", "length")
+            if name in scales
+        },
     }

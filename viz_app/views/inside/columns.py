@@ -1,5 +1,6 @@
-"""The columns of the walk's table for any similarity: what stands in each, on which colour scale, and how a number came about."""
+"""The columns of the walk's table for any similarity: values, scales, and how they are computed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,15 +12,17 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
 
-Why = tuple[
-    str | dict[str, str], ...
-]  # text, and numbers: {"top" | "row" | "key": array} is its number under the pointer
+# text, and numbers: {"top" | "row" | "key": array} is replaced by the array's number under the pointer
+Why = tuple[str | dict[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of vectors ("strip"), of numbers or of weights. `array` holds its rows, a row a key; `names` is what the
-    query's own row and a key's row are called; columns of one `family` belong together number by number."""
+    """A column of vectors (kind "strip"), numbers ("number") or weights ("weight").
+
+    `array` names its values, with a row for each key; `names` are the display names of the query's
+    own row and of a key's row; columns of one `family` correspond number by number.
+    """
 
     title: str
     note: str
@@ -31,37 +34,37 @@ class Column:
     why: Why = field(default=())
 
 
-def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
-    """What the columns are made of, for the keys in `rows`."""
+def arrays(site: AttentionSite, walk: Walk, rows: list[int]) -> dict[str, Tensor]:
+    """Return the arrays of all columns, for the keys in `rows`."""
     values = {
-        "a": w.a,
-        "memory": w.memory[rows],
-        "q": w.q,
-        "k": w.k[rows],
-        "v": w.v[rows],
-        "compared_q": w.comparison.q,
-        "compared_k": w.comparison.k[rows],
-        "products": w.comparison.elementwise[rows],
-        "terms": w.comparison.terms[rows],
-        "scores": w.scores[rows],
-        "masked": w.masked[rows],
-        "weights": w.weights[rows],
-        "parts": w.parts[rows],
-        "b": w.b,
+        "a": walk.a,
+        "memory": walk.memory[rows],
+        "q": walk.q,
+        "k": walk.k[rows],
+        "v": walk.v[rows],
+        "compared_q": walk.comparison.q,
+        "compared_k": walk.comparison.k[rows],
+        "products": walk.comparison.elementwise[rows],
+        "terms": walk.comparison.terms[rows],
+        "scores": walk.scores[rows],
+        "masked": walk.masked[rows],
+        "weights": walk.weights[rows],
+        "parts": walk.parts[rows],
+        "b": walk.b,
     }
-    more = {
-        "scaled dot": {"raw": w.raw[rows]},
+    by_similarity = {
+        "scaled dot": {"raw": walk.raw[rows]},
         "additive": {"learned_v": site.similarity.learned.get("v")},
     }
-    named = {products_of(term.name): term.products[rows] for term in w.named_terms}
-    named |= {name: scores[rows] for name, scores in named_scores(w).items()}
-    return values | more.get(site.similarity.name, {}) | named
+    named = {products_of(term.name): term.products[rows] for term in walk.named_terms}
+    named |= {name: scores[rows] for name, scores in named_scores(walk).items()}
+    return values | by_similarity.get(site.similarity.name, {}) | named
 
 
-def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]:
-    """Every column that a stage of this site's walk may show, by its id."""
-    alignment, name = words.is_alignment(site), site.similarity.name
-    together = {  # things compared share a scale
+def scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
+    """Return the largest magnitude on each colour scale of the walk; compared vectors share one."""
+    name = site.similarity.name
+    shared = {  # scale → the arrays that share it
         "a": ("a", "memory"),
         "k": ("q", "k"),
         "sides": ("compared_q", "compared_k"),
@@ -70,11 +73,27 @@ def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]
         "scores": ("raw",) if name == "scaled dot" else ("scores",),
         "v": ("v", "b"),
     }
-    scale = {column: max(peak(values[array]) for array in of) for column, of in together.items()}
+    if site.terms:
+        names = [term.name for term in site.terms]
+        shared["named"] = (CONTENT, *names, "scores")
+        shared["named terms"] = ("terms", *map(products_of, names))
+    return {
+        column: max(peak(values[array]) for array in members) for column, members in shared.items()
+    }
+
+
+def columns(
+    site: AttentionSite, values: dict[str, Tensor], scale: Mapping[str, float]
+) -> dict[str, Column]:
+    """Return every column that a stage of this site's walk may show, by its id.
+
+    `scale` is the result of `scales`.
+    """
+    alignment = words.is_alignment(site)
     value = "h" if alignment else "v"
-    arrives = ("s (top), h", ("s", "h")) if alignment else ("a", ("a", "a"))
-    found = {
-        "a": Column(arrives[0], _sizes(values, "a", "memory", scale["a"]), "strip", "memory", scale["a"], arrives[1]),
+    first_column = ("s (top), h", ("s", "h")) if alignment else ("a", ("a", "a"))
+    by_id = {
+        "a": Column(first_column[0], _sizes(values, "a", "memory", scale["a"]), "strip", "memory", scale["a"], first_column[1]),
         **_comparison(site, values, scale),
         "masked": Column("+ mask", "", "number", "masked", scale["scores"]),
         "weights": Column("softmax", "weight, 0 to 1", "weight", "weights"),
@@ -82,20 +101,18 @@ def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
     }  # fmt: skip
-    return found | _named(site, values, found["terms"])
+    return by_id | _named(site, values, by_id["terms"], scale)
 
 
 def _comparison(
-    site: AttentionSite, values: dict[str, Tensor], scale: dict[str, float]
+    site: AttentionSite, values: dict[str, Tensor], scale: Mapping[str, float]
 ) -> dict[str, Column]:
-    """The columns in which q meets k, from both vectors to the score."""
+    """Return the columns in which query and key are compared, from both vectors to the score."""
     name = site.similarity.name
     left, right = ("W s", "U h") if words.is_alignment(site) else _sides(name)
     d, d_terms = len(values["q"]), len(values["compared_q"])
-    mixed = name in (
-        "general",
-        "additive",
-    )  # then a number of q has no one number that it turns into
+    # whether a matrix mixes the numbers of q, so that none of them corresponds to a single term
+    mixed = name in ("general", "additive")
     q, k = {"top": "compared_q"}, {"row": "compared_k"}
     times: Why = (f"= {left} ", q, f" × {right} ", k)
     of_term: dict[str, Why] = {
@@ -124,21 +141,22 @@ def _comparison(
     }  # fmt: skip
 
 
-def _named(site: AttentionSite, values: dict[str, Tensor], terms: Column) -> dict[str, Column]:
-    """Where a score has named terms: each as a strip and as the number that it sums to, and these added up, on one scale; `terms`
-    is the similarity's strip."""
+def _named(
+    site: AttentionSite, values: dict[str, Tensor], terms: Column, scales: Mapping[str, float]
+) -> dict[str, Column]:
+    """Return the columns of a score with named terms: each term's strip and sum, and the total.
+
+    They share one scale; `terms` is the similarity's own strip.
+    """
     if not site.terms:
         return {}
     names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
-    scale = max(peak(values[name]) for name in (*names, "scores"))
-    strips = max(
-        peak(values[array]) for array in ("terms", *(products_of(name) for name in names[1:]))
-    )
+    scale, strips = scales["named"], scales["named terms"]
     note = f"sums to the {CONTENT} term, ±{_brief(strips)}"
-    found = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
+    by_id = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
     for term in site.terms:
         array = products_of(term.name)
-        found[array] = Column(
+        by_id[array] = Column(
             f"{term.name}, number by number",
             f"sums to the {term.name} term, ±{_brief(strips)}",
             "strip",
@@ -148,31 +166,31 @@ def _named(site: AttentionSite, values: dict[str, Tensor], terms: Column) -> dic
         )
     n_products = {name: values[products_of(name)].shape[1] for name in names[1:]}
     sums = {name: (f"the sum of {n} numbers",) for name, n in n_products.items()}
-    found |= {
+    by_id |= {
         name: Column(name, "its sum", "number", name, scale, why=why) for name, why in sums.items()
     }
-    first: Why = (
+    content_why: Why = (
         ("= ", {"key": "raw"}, f" / √{d}")
         if site.similarity.name == "scaled dot"
         else ("the sum of its products",)
     )
-    found[CONTENT] = Column(
+    by_id[CONTENT] = Column(
         CONTENT,
         f"÷ {d**0.5:.2f}" if "raw" in values else "its sum",
         "number",
         CONTENT,
         scale,
-        why=first,
+        why=content_why,
     )
     why = [part for name in names for part in (f" + {name} ", {"key": name})]
     why[0] = f"= {CONTENT} "
-    found["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
-    found["masked"] = Column("+ mask", "", "number", "masked", scale)
-    return found
+    by_id["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
+    by_id["masked"] = Column("+ mask", "", "number", "masked", scale)
+    return by_id
 
 
 def links(site: AttentionSite) -> list[tuple[str, str]]:
-    """(array, what it is called) of the numbers from the first sum to the share."""
+    """Return (array, display name) of the numbers from the first sum to the weight."""
     named = [
         (CONTENT, "÷ √dₖ"),
         *((term.name, f"+ {term.name}") for term in site.terms),
@@ -189,7 +207,7 @@ def links(site: AttentionSite) -> list[tuple[str, str]]:
 
 
 def _t(site: AttentionSite) -> float:
-    """What a cosine is multiplied by; 1 where there is none."""
+    """Return the factor of a cosine similarity; 1 for other similarities."""
     return (
         float(site.similarity.learned["log_t"].exp()) if site.similarity.name == "cosine" else 1.0
     )
@@ -200,7 +218,7 @@ def _score(site: AttentionSite) -> str:
 
 
 def _sides(name: str) -> tuple[str, str]:
-    """What a query and a key are compared as."""
+    """Return the display names of the compared forms of query and key."""
     return {"cosine": ("q̂", "k̂"), "general": ("q·M", "k"), "additive": ("W q", "U k")}.get(
         name, ("q", "k")
     )
@@ -219,15 +237,15 @@ def _sizes(values: dict[str, Tensor], top: str, rows: str, scale: float) -> str:
 
 
 def _brief(value: float) -> str:
-    """As `brief` in components/walk/signed.js."""
+    """Format a number as `brief` in components/walk/signed.js does."""
     return f"{value:.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def peak(values: Tensor) -> float:
-    """The largest absolute value, as a float32."""
+    """Return the largest absolute value, as a float32."""
     return float(np.float32(values.abs().max())) if values.numel() else 0.0
 
 
 def as_json(column: Column) -> dict[str, Any]:
-    """For the component."""
+    """Return a column's fields for the component."""
     return {**vars(column), "names": list(column.names), "why": list(column.why)}

@@ -1,4 +1,4 @@
-"""Files to take away from "Inside a head". The numbers are the model's own, every digit kept."""
+"""The downloads of the page Inside a head, at full float32 precision."""
 
 import numpy as np
 
@@ -15,29 +15,31 @@ from viz_app.views.inside.scaling import bars, curves
 
 
 def walk_csv(trace: Trace, cell: Cell) -> str:
-    """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
-    weight·v, number by number; under the scaled dot product q·k too. Where a score has named terms, each of them and its
-    numbers."""
-    w, names = cell.walk, labels(trace.axes(cell.site)[1])
-    raw = {"q·k": w.raw} if cell.site.similarity.name == "scaled dot" else {}
-    sums = {f"{name} term": scores for name, scores in named_scores(w).items()}
+    """Return a row for each key, shown or not: score, mask, weight, and their summands.
+
+    These are the numbers that sum to the score and those of weight·v; under the scaled dot product
+    q·k is included, and each named term with its numbers.
+    """
+    walk, names = cell.walk, labels(trace.axes(cell.site)[1])
+    raw = {"q·k": walk.raw} if cell.site.similarity.name == "scaled dot" else {}
+    sums = {f"{name} term": scores for name, scores in named_scores(walk).items()}
     products = {
-        "term": w.comparison.terms,
-        **{f"{term.name} term": term.products for term in w.named_terms},
-        "weight·v": w.parts,
+        "term": walk.comparison.terms,
+        **{f"{term.name} term": term.products for term in walk.named_terms},
+        "weight·v": walk.parts,
     }
     heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
-    for product, of in products.items():
-        heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
+    for product, values in products.items():
+        heading += [f"{product} {d + 1}" for d in range(values.shape[1])]
     rows = [
         [
             f"{j} {names[j].text}",
-            *(of[j] for of in (*raw.values(), *sums.values())),
-            w.scores[j],
-            int(w.allowed[j]),
-            w.masked[j],
-            w.weights[j],
-            *(number for of in products.values() for number in of[j]),
+            *(values[j] for values in (*raw.values(), *sums.values())),
+            walk.scores[j],
+            int(walk.allowed[j]),
+            walk.masked[j],
+            walk.weights[j],
+            *(number for values in products.values() for number in values[j]),
         ]
         for j in range(len(names))
     ]
@@ -45,43 +47,56 @@ def walk_csv(trace: Trace, cell: Cell) -> str:
 
 
 def walk_npz(trace: Trace, cell: Cell) -> bytes:
-    """Every vector and number of the walk under its name (a, memory, q, k, v, compared_q, compared_k, met, terms, scores, …
-    b), all keys, what the similarity has learned, and the tokens; where there is W_O, every head's part and the output."""
-    w = cell.walk
+    """Return every array of the walk under its name, for all keys, with the tokens.
+
+    The names are a, memory, q, k, v, compared_q, compared_k, met, terms, scores … b, and learned_…
+    for parameters of the similarity; where there is W_O, also every head's part and the output.
+    """
+    walk = cell.walk
     query, key = trace.axes(cell.site)
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
-    arrays = {name: getattr(w, name).numpy() for name in names}
-    one = w.comparison
+    arrays = {name: getattr(walk, name).numpy() for name in names}
+    comparison = walk.comparison
     compared = {
-        "compared_q": one.q,
-        "compared_k": one.k,
-        "met": one.elementwise,
-        "terms": one.terms,
+        "compared_q": comparison.q,
+        "compared_k": comparison.k,
+        "met": comparison.elementwise,
+        "terms": comparison.terms,
     }
-    compared |= {f"{term.name}_terms": term.products for term in w.named_terms}
-    compared |= {f"{name}_scores": scores for name, scores in named_scores(w).items()}
-    more = compared | {
+    compared |= {f"{term.name}_terms": term.products for term in walk.named_terms}
+    compared |= {f"{name}_scores": scores for name, scores in named_scores(walk).items()}
+    extra = compared | {
         f"learned_{name}": value for name, value in cell.site.similarity.learned.items()
     }
     if cell.site.projections:
-        every = head_sum.heads(trace, cell.site, cell.query)
-        more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
-        more |= {"output": every.total} | ({} if every.bias is None else {"bias": every.bias})
-        more |= {} if every.residual is None else {"residual": every.residual}
-    arrays |= {name: value.numpy() for name, value in more.items()}
+        head_sums = head_sum.heads(trace, cell.site, cell.query)
+        extra |= {
+            "added": walk.added,
+            "head_out": head_sums.head_out,
+            "heads_added": head_sums.added,
+        }
+        extra |= {"output": head_sums.total} | (
+            {} if head_sums.bias is None else {"bias": head_sums.bias}
+        )
+        extra |= {} if head_sums.residual is None else {"residual": head_sums.residual}
+    arrays |= {name: value.numpy() for name, value in extra.items()}
     return npz_file(
         arrays
         | {
             "query_tokens": texts(labels(query)),
             "key_tokens": texts(labels(key)),
-            "query": np.array(w.query),
+            "query": np.array(walk.query),
         }
     )
 
 
 def matrices_npz(cell: Cell) -> bytes:
-    """x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added, a token a row; and where it may read.
-    Of a long text the part round the chosen weight, whose `first` query and key are counted from 0."""
+    """Return the matrices of the head, with a row for each token, and its mask.
+
+    They are x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added. Of a
+    long text it is the part around the chosen weight; `first` holds its first query and key, from
+    0.
+    """
     arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
     rows, columns = around(cell.site, (cell.query, cell.key))
     first = {"first": np.array([rows.start, columns.start])} if is_long(cell.site) else {}
@@ -95,8 +110,7 @@ def matrices_npz(cell: Cell) -> bytes:
 
 
 def scaling_csv(trace: Trace, cell: Cell) -> str:
-    """Entropy and the gradient's norm, by the scores and by q·k, for each divisor; then the weights with and without the division
-    for each key shown."""
+    """Return entropy and gradient norms for each divisor, then the shown weights with and without √d_k."""
     rows = [
         ["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
         for c in curves(cell)
@@ -115,17 +129,34 @@ def scaling_csv(trace: Trace, cell: Cell) -> str:
 
 
 def heads_csv(trace: Trace, cell: Cell) -> str:
-    """A row a head at the chosen query: length, cosine with the output and with the stream, then the vector it adds."""
-    every = head_sum.heads(trace, cell.site, cell.query)
-    cosines = {"cosine with output": every.along_total}
-    cosines |= {} if every.residual is None else {"cosine with stream": every.along_residual}
-    heading = ["head", "length", *cosines, *(f"added {d}" for d in range(1, len(every.total) + 1))]
+    """Return a row for each head at the chosen query: length, cosines, and the vector it adds.
+
+    The cosines are those with the output and with the residual stream.
+    """
+    head_sums = head_sum.heads(trace, cell.site, cell.query)
+    cosines = {"cosine with output": head_sums.along_total}
+    cosines |= (
+        {} if head_sums.residual is None else {"cosine with stream": head_sums.along_residual}
+    )
+    heading = [
+        "head",
+        "length",
+        *cosines,
+        *(f"added {d}" for d in range(1, len(head_sums.total) + 1)),
+    ]
     rows = [
-        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]]
+        [
+            h + 1,
+            head_sums.norms[h],
+            *(cosine[h] for cosine in cosines.values()),
+            *head_sums.added[h],
+        ]
         for h in range(cell.site.n_heads)
     ]
-    foot = ({} if every.bias is None else {"bias": every.bias}) | {"output": every.total}
-    foot |= {} if every.residual is None else {"stream": every.residual}
+    foot = ({} if head_sums.bias is None else {"bias": head_sums.bias}) | {
+        "output": head_sums.total
+    }
+    foot |= {} if head_sums.residual is None else {"stream": head_sums.residual}
     rows += [[name, value.norm(), *[""] * len(cosines), *value] for name, value in foot.items()]
     return _table(heading, rows)
 
@@ -135,5 +166,5 @@ def _table(heading: list[str], rows: list[list]) -> str:
 
 
 def _exact(value) -> str:
-    """The shortest decimal that names exactly this float32."""
+    """Return the shortest decimal that names exactly this float32."""
     return str(np.float32(value)) if hasattr(value, "item") else str(value)

@@ -15,6 +15,7 @@ from models.analysis.score_terms import sides
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import around, is_long
+from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
@@ -24,14 +25,25 @@ from viz_app.drawing.weight_cell import Cell
 from viz_app.views.inside.named_terms import CONTENT
 
 
-def matrices(trace: Trace, cell: Cell, terms: words.Terms, convention: str = "rows") -> bytes:
-    """The payload of the component `matrices`. Raises ValueError for a convention other than rows and columns."""
+def matrices(
+    trace: Trace,
+    cell: Cell,
+    terms: words.Terms,
+    convention: str = "rows",
+    extent: Extent = OWN,
+) -> bytes:
+    """Return the payload of the component `matrices`, whose scales cover `extent`.
+
+    Raises:
+        ValueError: the convention is neither rows nor columns.
+    """
     if convention not in ("rows", "columns"):
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
     site, head, values = cell.site, cell.head, numbers(cell)
     rows, columns = part = around(site, (cell.query, cell.key))
-    if one := _reads_itself(site) and rows == columns:
-        del values["memory"]  # the same vectors as x: sent once
+    if is_shared := _reads_itself(site) and rows == columns:
+        del values["memory"]  # the same vectors as x, sent once
+    extents = {name: float(v.abs().max()) for name, v in values.items()}
     query, key = (row[shown] for row, shown in zip(axes_labels(trace, site), part, strict=True))
     header: dict[str, Any] = {
         "site": site.name,
@@ -48,8 +60,9 @@ def matrices(trace: Trace, cell: Cell, terms: words.Terms, convention: str = "ro
             "key": [label.as_json() for label in key],
         },
         "masks": [layer.name for layer in site.mask.layers],
-        "matrices": _matrices(site, values),
-        "equations": equations(site, convention, one),
+        "extent": extents,
+        "matrices": _matrices(site, values, widened(extents, extent)),
+        "equations": equations(site, convention, is_shared),
     }
     blocked = blocked_bits(site, head, rows)[:, columns].contiguous()
     return pack(
@@ -60,7 +73,7 @@ def matrices(trace: Trace, cell: Cell, terms: words.Terms, convention: str = "ro
 
 
 def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
-    """What is shown of a long text and what is not; "" of one that is there as a whole."""
+    """Return which part of a long text is shown; "" if the whole text is."""
     if not is_long(site):
         return ""
     queries = f"queries {rows.start} to {rows.stop - 1} of {site.n_query}"
@@ -69,30 +82,36 @@ def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
 
 
 def numbers(cell: Cell) -> dict[str, Tensor]:
-    """Every matrix of the head, a token a row, of a long text the part round the chosen weight: x, memory, W_Q … W_O (the head's
-    blocks), q, k, v, scores, weights, b, added, what the similarity has learned, and what it makes of q and k (compared_q,
-    compared_k). An alignment has no x, memory, v (they are its q, k and k), no projections and nothing added."""
+    """Return every matrix of the head, with a row for each token.
+
+    They are x, memory, W_Q … W_O (the head's blocks), q, k, v, scores, weights, b, added, the
+    similarity's parameters, and the compared forms of q and k (compared_q, compared_k). An
+    alignment has no x, memory and v (they are its q, k and k), no projections and nothing added. Of
+    a long text it is the part around the chosen weight.
+    """
     site, head = cell.site, cell.head
     rows, columns = around(site, (cell.query, cell.key))
     q, k, b = site.q[0, head, rows], site.k[0, head, columns], site.head_out(head, rows=rows)
-    scores, weights = (made(head, rows=rows)[:, columns] for made in (site.scores, site.weights))
-    found = {"q": q, "k": k, "scores": scores, "weights": weights, "b": b}
+    scores, weights = (read(head, rows=rows)[:, columns] for read in (site.scores, site.weights))
+    arrays = {"q": q, "k": k, "scores": scores, "weights": weights, "b": b}
     if site.terms:
         queries = torch.arange(site.n_query)[rows]
-        found |= {CONTENT: site.similarity(q, k)}
-        found |= {
+        arrays |= {CONTENT: site.similarity(q, k)}
+        arrays |= {
             term.name: term.scores(head, queries, site.n_key)[:, columns] for term in site.terms
         }
     if site.similarity.name not in ("dot", "scaled dot"):
-        made = dict(zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True))
-        found |= made | {
+        compared = dict(
+            zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True)
+        )
+        arrays |= compared | {
             f"learned_{name}": value for name, value in site.similarity.learned.items()
         }
     if words.is_alignment(site):
-        return found
+        return arrays
     blocks = {name: head_walk.block(site, name, head)[0] for name in ("W_Q", "W_K", "W_V", "W_O")}
     return (
-        found
+        arrays
         | blocks
         | {
             "x": site.x[0, rows],
@@ -106,8 +125,11 @@ def numbers(cell: Cell) -> dict[str, Tensor]:
 def equations(
     site: AttentionSite, convention: str, one: bool | None = None
 ) -> list[dict[str, Any]]:
-    """The products in order. A term is a sign, or a matrix with its name; `transposed` is against the row convention's. `one`: the
-    vectors that queries, keys and values are made of are one matrix, as in a text that reads itself."""
+    """Return the products in order, as terms: signs, and matrices with their names.
+
+    `transposed` is relative to the row convention. `one` is True if queries, keys and values are
+    made of the same matrix, as in self-attention.
+    """
     write = _Writer(convention == "rows")
     if words.is_alignment(site):
         names = {"q": "S", "k": "H", "v": "H", "scores": "E", "b": "C"}
@@ -149,7 +171,10 @@ def equations(
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes products in one of the two conventions: by columns everything is transposed, so the factors change places."""
+    """A writer of products in one of the two conventions.
+
+    With tokens as columns everything is transposed, so the factors change places.
+    """
 
     by_rows: bool
 
@@ -190,7 +215,7 @@ class _Writer:
     def learned(
         self, title: str, array: str, source: str, matrix: str, transposed: bool
     ) -> dict[str, Any]:
-        """Queries or keys through a matrix of the similarity."""
+        """Return the product of queries or keys with a matrix of the similarity."""
         turned = f"{matrix}^{{T}}" if transposed == self.by_rows else matrix
         name = f"{source} {turned}" if self.by_rows else f"{turned} {source}"
         return self.product(
@@ -204,7 +229,7 @@ class _Writer:
 
 
 def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
-    """The equations that lead from Q and K to the scores, by similarity."""
+    """Return the equations from Q and K to the scores."""
     if site.terms:
         parts = [_term(name, name) for name in (CONTENT, *(term.name for term in site.terms))]
         sums = [sign for part in parts for sign in (part, "+")][:-1]
@@ -222,7 +247,7 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
 def _similarity_equations(
     site: AttentionSite, write: _Writer, names: dict[str, str], result: str
 ) -> list[dict[str, Any]]:
-    """The equations of the similarity, which end in this array."""
+    """Return the equations of the similarity, which end in the array `result`."""
     q, k, a = names["q"], names["k"], names["scores"]
     scores, name = _term(result, a), site.similarity.name
     title, turned = "Every query with every key:", f"{k}^{{T}}"
@@ -242,7 +267,7 @@ def _similarity_equations(
         terms = [first, "+", second, "→ tanh, · v =", scores]
         return [left, right, {"title": title, "formula": formula, "size": "large", "terms": terms}]
     if name == "cosine":
-        shorter = [
+        normalised = [
             {"title": says, "formula": formula, "size": "small",
              "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
             for says, formula, array, whole, unit in (
@@ -250,7 +275,7 @@ def _similarity_equations(
             )
         ]  # fmt: skip
         return [
-            *shorter,
+            *normalised,
             write.product(
                 title,
                 f"{a} = t Q̂ K̂^{{T}}",
@@ -306,16 +331,20 @@ def _has_bias(site: AttentionSite, name: str) -> bool:
     return site.projections[f"W_{name}"][1] is not None
 
 
-def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """For each matrix: its array, shape, what its axes are, its colour scale, and what it is in words."""
-    peak = {name: float(v.abs().max()) for name, v in values.items()}
+def _matrices(
+    site: AttentionSite, values: dict[str, Tensor], peak: Extent
+) -> dict[str, dict[str, Any]]:
+    """Return, for each matrix, its array, shape, axes, colour scale and description.
+
+    `peak` holds the largest magnitude of each array.
+    """
 
     def scale(*names: str) -> float:
         return max(peak.get(name, 0.0) for name in names)
 
     rows, key_rows, alignment = "query", "key", words.is_alignment(site)
     projections, score = ("W_Q", "W_K", "W_V"), words.formula(site)
-    made = (
+    origins = (
         {"q": "", "k": ""}
         if alignment
         else {
@@ -324,7 +353,7 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
         }
     )
     parts = [CONTENT, *(term.name for term in site.terms)] if site.terms else []
-    described = {
+    descriptions = {
         "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
         "memory": (
             "vectors of the tokens that are read",
@@ -341,15 +370,15 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
             "states before each step" if alignment else "queries",
             (rows, "number"),
             scale("q", "k"),
-            made["q"],
+            origins["q"],
         ),
         "k": (
             "states of the encoder" if alignment else "keys",
             (key_rows, "number"),
             scale("q", "k"),
-            made["k"],
+            origins["k"],
         ),
-        "v": ("values", (key_rows, "number"), scale("v", "b"), made.get("v", "")),
+        "v": ("values", (key_rows, "number"), scale("v", "b"), origins.get("v", "")),
         "learned_M": (
             "weights M of the similarity",
             ("input", "number"),
@@ -406,6 +435,6 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
             "masked": name == "weights",
             "pick": name in ("scores", "weights", *parts),
         }
-        for name, (says, axes, scale_of, how) in described.items()
+        for name, (says, axes, scale_of, how) in descriptions.items()
         if name in values
     }

@@ -1,152 +1,227 @@
-"""Inside a head: how one weight comes about, step by step, as matrices, with and without √d_k, and as one of many heads."""
+"""Inside a head: how does this one weight come about? From two tokens' vectors to the number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-
+from models.analysis.head_measures import MEASURES
 from models.trace import Trace
-from viz_app import ui, words
+from viz_app import words
 from viz_app.components.catalogue import CHOICE, HEADS, MATRICES, SEVERAL, WALK
-from viz_app.components.mounting import show
-from viz_app.controls import similarity_text
-from viz_app.controls.no_attention import no_attention
-from viz_app.controls.similarity import note_similarity
+from viz_app.controls import pick, similarity_text, which_head
+from viz_app.controls.similarity import choose_similarity
 from viz_app.drawing import provenance
-from viz_app.drawing.stamp import facts
+from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import FileContent
 from viz_app.drawing.weight_cell import Cell
-from viz_app.session import live
+from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.focus import pick_head
+from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Several, Whole
+from viz_app.views import page
+from viz_app.views.encoder_states import ENCODER_STATES
 from viz_app.views.inside import files, scaling, text
 from viz_app.views.inside.cell import heads_file
-from viz_app.views.inside.controls import (
-    choose,
-    choose_head,
-    choose_measure,
-    choose_weight,
-    hold_query,
-    keep_stage,
-)
 from viz_app.views.inside.payloads import (
     DRAWN_BY_STREAMLIT,
     Choices,
     head_group,
     payloads,
     selection,
+    within,
 )
-from viz_app.views.inside.several import measures_csv
+from viz_app.views.inside.several import FIRST, MOST, measures_csv, toggle
+from viz_app.views.page import Columns, File, Foot, Page, Plot, Prose, Row, Shown, View, Widget
+
+VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
+KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
+DRAWN_HEADS, MEASURE = (
+    Several("inside-heads", most=MOST),
+    Choice("inside-measure", FIRST, options=tuple(MEASURES)),
+)
+WIDER = 290  # width in px of a control beside the tokens
 
 
-def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """Draw the page; returns how its pictures are made of another run."""
-    ui.headline(
-        "Inside a head: how does this one weight come about?",
-        "From two tokens' vectors to the number, with this model's own values.",
-    )
-    if not run.trace.attention:
-        return no_attention(run, st.container())
-    ui.run_strip(run.trace, run.terms, run.stale)
-    if why := text.not_walked(run.trace):
-        with st.container(key="explanation"):
-            st.markdown(why)
-        return None
-    choices, tokens = choose(run)
-    _lay_out(payloads(run, choices), run, choices, tokens)
-    return None if choices.view == DRAWN_BY_STREAMLIT else partial(payloads, choices=choices)
-
-
-def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGenerator) -> None:
-    cell = selection(run, choices)
-    site, view = cell.site, choices.view
-    note_similarity(drawn)
-    if "choice" in drawn:
-        with tokens:
-            show(CHOICE, drawn["choice"], on_choose=choose_weight)
-    if view == "walk":
-        show(WALK, drawn["walk"], on_choose=choose_weight, on_stage=keep_stage)
-    elif view == "matrices":
-        show(MATRICES, drawn["matrices"], on_choose=choose_weight)
-    elif view == "several":
-        show(
-            SEVERAL,
-            drawn["several"],
-            on_head=partial(choose_head, choices),
-            on_measure=choose_measure,
-            on_query=hold_query,
+def choose(run: CurrentRun) -> Choices:
+    """Draw the row of controls and return the choices of this page and of those it shares."""
+    several = url_state.get(VIEW) == "several"
+    site, focus = chosen_focus(run.trace)
+    kinds = dict(by_kind(run.trace))
+    with which_head.row():
+        which_head.which_head(
+            kinds,
+            run.trace.attention[focus.site],
+            focus.head,
+            partial(_move, site.kind),
+            heads=not several,
         )
-    elif view == "heads":
-        show(HEADS, drawn["heads"], on_pick=lambda head: pick_head(site.name, head))
-    else:
-        _scaling(run.trace, cell)
-    left, right = st.columns(2, gap="medium")
-    with left, st.container(key="explanation"):
-        unlike = words.departures(run.scope.config) if view == "walk" else ""
-        place = words.kind_title(site) if view == "several" else words.place(site, cell.head)
-        explanation = f"**{place}.** {text.explain(view, site, run.terms)}"
-        st.markdown("\n\n".join(part for part in (explanation, text.missing(site), unlike) if part))
-        _downloads(cell, choices)
-    with right:
-        ui.checks_panel(drawn["checks"], similarity_text.trained(run))
+        view = _pick("Show", VIEW, text.views(site, sum(s.n_heads for s in kinds[site.kind])))
+        if view == "several":  # no tokens to choose, so there is no row beside them
+            choose_similarity(run)
+    conventions = list(text.conventions(site))
+    lock = int(focus.lock[1:]) if focus.lock else None
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
+    return Choices(
+        view,
+        url_state.one_of(CONVENTION, conventions, conventions[0])
+        if view == "matrices"
+        else conventions[0],
+        site.name,
+        focus.head,
+        query,
+        key,
+        url_state.get(STAGE) if view == "walk" else 0,
+        *((url_state.get(DRAWN_HEADS), url_state.get(MEASURE)) if view == "several" else ()),
+    )
 
 
-def _scaling(trace: Trace, cell: Cell) -> None:
-    dark = st.context.theme.type == "dark"
-    curves = {
-        "entropy": ("How evenly attention is spread", "entropy (nats)"),
-        "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
+def choose_method(run: CurrentRun, choices: Choices) -> None:
+    """Draw the less frequent choices: the similarity, and the convention of the matrices."""
+    choose_similarity(run)
+    if choices.view == "matrices":
+        conventions = text.conventions(run.trace.attention[choices.site])
+        named, chosen = conventions.__getitem__, choices.convention
+        pick.one_of_many("Convention", CONVENTION, conventions, chosen, named, width=WIDER)
+
+
+def _move(kind: str, site: str, head: int) -> None:
+    """Choose a head. The key and the drawn heads are reset for a head of another `kind`."""
+    if live.session().shown.trace.attention[site].kind != kind:
+        url_state.keep(KEY, None)
+        url_state.keep(DRAWN_HEADS, None)
+    pick_head(site, head)
+
+
+def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
+    """Choose one option by its id, which is stored in the URL; initially the first."""
+    return pick.one(label, choice, list(names), names.__getitem__)
+
+
+def choose_weight(query: int, key: int) -> None:
+    """Choose another weight; a negative key means the strongest."""
+    lock_token(f"q{query}")
+    url_state.keep(KEY, key if key >= 0 else None)
+
+
+def choose_head(choices: Choices, number: int) -> None:
+    """Add a head's lines, or remove them if they are drawn."""
+    url_state.keep(
+        DRAWN_HEADS, toggle(head_group(live.session().shown, choices).drawn_heads, number)
+    )
+
+
+def choose_measure(name: str) -> None:
+    """Order the heads by this measure."""
+    url_state.keep(MEASURE, name)
+
+
+def hold_query(query: int) -> None:
+    """Draw the lines of this token only, or with a negative number of all tokens."""
+    lock_token(f"q{query}" if query >= 0 else "")
+
+
+def keep_stage(stage: int) -> None:
+    """Store the stage at which the walk rests."""
+    url_state.keep(STAGE, stage)
+
+
+def _find(run: CurrentRun) -> View | str:
+    """Return the view of this run, or why its attention cannot be explained."""
+    if not run.trace.attention:
+        return ENCODER_STATES
+    return text.not_walked(run.trace) or ONE_WEIGHT
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[page.Cell]:
+    """Lay out the tokens, the less frequent choices beside them, and the chosen view."""
+    weight = {"on_choose": choose_weight}
+    several = {
+        "on_head": partial(choose_head, choices),
+        "on_measure": choose_measure,
+        "on_query": hold_query,
     }
-    st.markdown(scaling.sentence(cell))
-    left, right = st.columns([1.25, 1], gap="medium")
-    with left:
-        st.altair_chart(ui.presented(scaling.weights_chart(trace, cell, dark)), key="inside-bars")
-        st.markdown(scaling.table(cell))
-    with right:
-        for field, (title, unit) in curves.items():
-            chart = scaling.curve_chart(cell, field, title, unit, dark)
-            st.altair_chart(ui.presented(chart), key=f"inside-{field}")
+    method = Widget(partial(choose_method, run, choices))
+    tokens = (
+        []
+        if choices.view == "several"
+        else [Row("inside-tokens", [Shown(CHOICE, choose=weight), method])]
+    )
+    return [
+        *tokens,
+        Shown(WALK, choose={**weight, "on_stage": keep_stage}),
+        Shown(MATRICES, choose=weight),
+        Shown(SEVERAL, choose=several),
+        Shown(HEADS, choose={"on_pick": lambda head: pick_head(choices.site, head)}),
+        *(_scaling(selection(run, choices)) if choices.view == DRAWN_BY_STREAMLIT else []),
+        Foot((1, 1)),
+    ]
 
 
-def _downloads(cell: Cell, choices: Choices) -> None:
-    """The numbers of the picture that stands there when a file is asked for. Pictures have their own button."""
-    session = live.session()
+def _scaling(cell: Cell) -> list[page.Cell]:
+    bars = [Plot("inside-bars"), Prose(scaling.table(cell))]
+    curves = [Plot(f"inside-{field}") for field in scaling.CURVES]
+    return [Prose(scaling.sentence(cell)), Columns((1.25, 1), (bars, curves))]
 
-    def of(make: Callable[[Trace, Cell], str | bytes]) -> Callable[[], str | bytes]:
-        def made() -> str | bytes:
-            return make(session.shown.trace, selection(session.shown, choices))
 
-        return made
+def _text(run: CurrentRun, choices: Choices) -> str:
+    site = run.trace.attention[choices.site]
+    several = choices.view == "several"
+    place = words.kind_title(site) if several else words.place(site, choices.head)
+    explanation = f"**{place}.** {text.explain(choices.view, site, run.terms)}"
+    departures = words.departures(run.scope.config) if choices.view == "walk" else ""
+    return "\n\n".join(part for part in (explanation, text.missing(site), departures) if part)
 
-    trace = session.shown.trace
-    head = provenance.head_name(trace, cell.site, cell.head)
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    """Return the downloads of the view's numbers; pictures have their own button."""
+    csv = "text/csv"
+    if choices.view == "several":
+        kind = run.trace.attention[choices.site].kind
+        name = f"{provenance.file_name(run.trace, kind, 'measures')}.csv"
+        return [
+            File("All measures, CSV", lambda now: measures_csv(head_group(now, choices)), name, csv)
+        ]
+
+    def of_cell(make: Callable[[Trace, Cell], FileContent]) -> Callable[[CurrentRun], FileContent]:
+        return lambda now: make(now.trace, selection(now, choices))
+
+    cell = selection(run, choices)
+    head = provenance.head_name(run.trace, cell.site, cell.head)
     name = f"{head}.query{cell.query + 1}"
-    npz, csv = "application/octet-stream", "text/csv"
-    offered = {
+    matrices = of_cell(lambda _, cell: files.matrices_npz(cell))
+    return {
         "walk": [
-            ("This walk, CSV", of(files.walk_csv), f"{name}.csv", csv),
-            ("This walk, npz", of(files.walk_npz), f"{name}.npz", npz),
+            File("This walk, CSV", of_cell(files.walk_csv), f"{name}.csv", csv),
+            File("This walk, npz", of_cell(files.walk_npz), f"{name}.npz"),
         ],
-        "matrices": [
-            (
-                "The matrices, npz",
-                of(lambda _, cell: files.matrices_npz(cell)),
-                f"{head}.matrices.npz",
-                npz,
-            )
+        "matrices": [File("The matrices, npz", matrices, f"{head}.matrices.npz")],
+        "scaling": [
+            File("These numbers, CSV", of_cell(files.scaling_csv), f"{name}.scaling.csv", csv)
         ],
-        "scaling": [("These numbers, CSV", of(files.scaling_csv), f"{name}.scaling.csv", csv)],
-        "several": [
-            (
-                "All measures, CSV",
-                lambda: measures_csv(head_group(session.shown, choices)),
-                f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv",
+        "heads": [
+            File(
+                "The heads, CSV",
+                of_cell(files.heads_csv),
+                f"{heads_file(run.trace, cell)}.csv",
                 csv,
             )
         ],
-        "heads": [("The heads, CSV", of(files.heads_csv), f"{heads_file(trace, cell)}.csv", csv)],
     }[choices.view]
-    with st.container(horizontal=True, gap="small", key="downloads"):
-        for label, make, file, mime in offered:
-            ui.download(label, make, file, mime, lambda: facts(session.shown.trace))
+
+
+ONE_WEIGHT = View(
+    payloads,
+    _layout,
+    choose=choose,
+    within=within,
+    text=_text,
+    files=_files,
+    trained=similarity_text.trained,
+    is_live=lambda choices: choices.view != DRAWN_BY_STREAMLIT,
+)
+INSIDE = Page(
+    "Inside a head",
+    "Inside a head: how does this one weight come about?",
+    lambda run: "From two tokens' vectors to the number, with this model's own values.",
+    {"": _find},
+)

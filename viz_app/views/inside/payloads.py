@@ -1,6 +1,6 @@
-"""What the page Inside a head shows of a run: the tokens to choose, the walk, the matrices or the heads, and the checks."""
+"""The payloads of the page Inside a head: tokens, walk, matrices or heads, and the checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from models.analysis import walk_checks
@@ -8,23 +8,28 @@ from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from viz_app import words
 from viz_app.controls import similarity_text
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.weight_cell import Cell, token_choice
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
-from viz_app.views.inside import matrices
+from viz_app.views.inside import matrices, scaling
 from viz_app.views.inside.several import FIRST, HeadGroup, several
 
-DRAWN_BY_STREAMLIT = "scaling"  # the view that is charts, and has no payload
+DRAWN_BY_STREAMLIT = "scaling"  # the view made of charts, without a payload
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices on the page: the view and its convention; the site and the
-    head; the query and the key, None where a telling one is to be found; the stage where the walk begins; which of several heads
-    by their numbers, None for the first by the measure, and the measure."""
+    """The choices on the page.
+
+    They are the view and its convention; the site and the head; the query and the key, None for
+    default ones; the stage at which the walk starts; the numbers of the heads whose lines are
+    drawn, None for the first ones by the measure, and the measure.
+    """
 
     view: str
     convention: str
@@ -38,26 +43,31 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run."""
+    """Return the payloads of all components of the page."""
     if choices.view == "several":
-        return _of_several(run, choices)
+        return _several_heads(run, choices)
     cell = selection(run, choices)
     trace, terms = run.trace, run.terms
-    views = {
-        "walk": lambda: cells.walk(trace, cell, terms, choices.stage),
-        "matrices": lambda: matrices.matrices(trace, cell, terms, choices.convention),
-        "heads": lambda: cells.heads(trace, cell, terms),
+    draw = {
+        "walk": partial(cells.walk, trace, cell, terms, choices.stage),
+        "matrices": partial(matrices.matrices, trace, cell, terms, choices.convention),
+        "heads": partial(cells.heads, trace, cell, terms),
     }
+    drawn: Pictures = {}
+    if choices.view in draw:
+        drawn = {choices.view: Scaled(draw[choices.view])}
+    elif choices.view == DRAWN_BY_STREAMLIT:
+        drawn = scaling.charts(trace, cell)
     return {
         **similarity_text.note(run, choices.site, choices.head),
         "choice": token_choice(trace, cell, terms),
-        **({choices.view: views[choices.view]()} if choices.view in views else {}),
+        **drawn,
         "checks": check_rows(_checks(trace, cell)),
     }
 
 
 def _checks(trace: Trace, cell: Cell) -> list[Check]:
-    """Of a head that can be walked each step; of another what must hold of its weights."""
+    """Return the checks of every step if the head can be walked through, else those of its weights."""
     walked = cell.site.projections or words.is_alignment(cell.site)
     return (
         walk_checks.check_walk(trace, cell.site, cell.query, cell.head)
@@ -66,7 +76,7 @@ def _checks(trace: Trace, cell: Cell) -> list[Check]:
     )
 
 
-def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
+def _several_heads(run: CurrentRun, choices: Choices) -> Pictures:
     group = head_group(run, choices)
     sites = dict.fromkeys(group.heads[n][0].name for n in group.drawn_heads)
     query = (
@@ -87,12 +97,22 @@ def _checks_of(trace: Trace, name: str) -> list[Check]:
     return cache.trace_finding(trace, ("checks", name), lambda: check_site(trace.attention[name]))
 
 
-def _worst(of_each_site: list[list[Check]]) -> list[Check]:
-    """Of each claim the site that comes nearest to its limit or passes it furthest; NaN before all."""
+def _worst(by_site: list[list[Check]]) -> list[Check]:
+    """Return, for each check, its worst result over the sites; failures and NaN come first."""
     return [
-        max(same, key=lambda check: (not check.passed, check.value))
-        for same in zip(*of_each_site, strict=True)
+        max(results, key=lambda check: (not check.passed, check.value))
+        for results in zip(*by_site, strict=True)
     ]
+
+
+def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return the choices for another run: the same site and weight, or its sharpest head."""
+    focus = Focus(choices.site, choices.head).within(other.trace)
+    chosen = replace(choices, site=focus.site, head=focus.head)
+    if focus.site != choices.site or choices.view == "several":
+        return chosen
+    cell = selection(run, choices)
+    return replace(chosen, query=cell.query, key=cell.key)
 
 
 def head_group(run: CurrentRun, choices: Choices) -> HeadGroup:

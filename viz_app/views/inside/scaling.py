@@ -1,7 +1,8 @@
-"""What dividing by √d_k does: the softmax of one query with and without it, and entropy and gradient for any divisor."""
+"""The effect of dividing by √d_k: softmax with and without it, entropy and gradient by divisor."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import torch
@@ -12,27 +13,27 @@ from models.analysis.softmax import Scaling
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.colours import ACCENT
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.frame import titled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.weight_cell import Cell
+from viz_app.ui import is_dark
 from viz_app.views.inside.cell import shown_keys
 
-WITHOUT = (
-    "#c8590b"  # the softmax without the division; with it, the accent that weights have everywhere
-)
+WITHOUT = "#c8590b"  # the softmax without the division; with it, the accent colour of weights
 WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
-HOLLOW = "26"  # of FF: how opaque a bar of the softmax without the division is
-DASHES = [
-    [9, 3],
-    [2, 2],
-]  # the rules with the division and without: told apart without colours, too
+HOLLOW = "26"  # alpha (of FF) of the bars without the division
+DASHES = [[9, 3], [2, 2]]  # rules with and without the division, so that they differ without colour
 POINTS = 41  # divisors on a curve
 
 
 @dataclass(frozen=True)
 class ScalingComparison:
-    """One head's softmax with the model's divisor √d_k and with divisor 1: row `query`, and the mean over all rows that may
-    read anything. `spread` is the standard deviation of the scores over the open cells."""
+    """A head's softmax with the model's divisor √d_k and with divisor 1.
+
+    It holds the row of the query, and the mean over all rows that may read anything. `spread` is
+    the standard deviation of the scores over the open cells. Pairs are (with, without).
+    """
 
     root: float
     n_open: int
@@ -45,32 +46,35 @@ class ScalingComparison:
 
 
 def compare(cell: Cell) -> ScalingComparison:
-    """The numbers of the page, with first, without second."""
+    """Return the comparison for this query."""
     site, root = cell.site, math.sqrt(cell.site.d_head)
     raw, allowed = softmax.raw_scores(site, cell.head), site.allowed(head=cell.head)
     added = softmax.undivided_scores(site, cell.head)
-    every = [softmax.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
-    one = [
+    all_rows = [softmax.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
+    this_row = [
         softmax.scaling(raw[cell.query], allowed[cell.query], divisor, added[cell.query])
         for divisor in (root, 1.0)
     ]
     rows = allowed.any(-1)
-    spread = [_spread(s.scores[allowed]) for s in every]
+    spread = [_spread(s.scores[allowed]) for s in all_rows]
     return ScalingComparison(
         root,
         int(allowed[cell.query].sum()),
-        *one,
+        *this_row,
         tuple(spread),
         *(
-            tuple(_mean(getattr(s, name)[rows]) for s in every)
+            tuple(_mean(getattr(s, name)[rows]) for s in all_rows)
             for name in ("entropy", "gradient", "product_gradient")
         ),
     )
 
 
 def curves(cell: Cell) -> list[dict[str, float]]:
-    """Of the chosen query's softmax, for divisors from ¼ to 4·√d_k evenly on a log scale: entropy (nats), and the norm of its
-    gradient by the scores and by q·k."""
+    """Return entropy (nats) and gradient norms of the query's softmax for a range of divisors.
+
+    The divisors go from ¼ to 4·√d_k, evenly on a log scale; the gradients are by the scores and by
+    q·k.
+    """
     site = cell.site
     raw, allowed = (
         softmax.raw_scores(site, cell.head)[cell.query],
@@ -78,20 +82,20 @@ def curves(cell: Cell) -> list[dict[str, float]]:
     )
     added = softmax.undivided_scores(site, cell.head)[cell.query]
     ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
-    found = [
+    points = [
         softmax.scaling(raw, allowed, float(d), added)
         for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()
     ]
     fields = ("entropy", "gradient", "product_gradient")
     return [
         {"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}}
-        for s in found
+        for s in points
     ]
 
 
 def bars(trace: Trace, cell: Cell) -> list[dict]:
-    """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
-    c = compare(cell)
+    """Return the query's weights with and without √d_k, two rows for each of the shown keys."""
+    comparison = compare(cell)
     names = labels(trace.axes(cell.site)[1])
     return [
         {
@@ -101,12 +105,36 @@ def bars(trace: Trace, cell: Cell) -> list[dict]:
             "weight": float(scaling.weights[j]),
         }
         for j in shown_keys(cell.walk, cell.key)
-        for name, scaling in ((_with(cell.site), c.with_root), ("without", c.without_root))
+        for name, scaling in (
+            (_with(cell.site), comparison.with_root),
+            ("without", comparison.without_root),
+        )
     ]
 
 
+CURVES = {
+    "entropy": ("How evenly attention is spread", "entropy (nats)"),
+    "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
+}
+
+
+def charts(trace: Trace, cell: Cell) -> dict[str, Any]:
+    """Return the charts of the page by name; the curves of several runs share the higher limit."""
+    dark = is_dark()
+
+    def curve(field: str, title: str, unit: str) -> Scaled:
+        highest = max(point[field] for point in curves(cell))
+        return Scaled(
+            lambda extent: curve_chart(cell, field, title, unit, dark, extent.get(field)),
+            lambda _: {field: highest},
+        )
+
+    drawn = {f"inside-{field}": curve(field, *named) for field, named in CURVES.items()}
+    return {"inside-bars": weights_chart(trace, cell, dark), **drawn}
+
+
 def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
-    """Bars: the softmax with the division, filled, and without, hollow."""
+    """Return the bar chart of the softmax with the division (filled) and without (hollow)."""
     colours = _colours(cell.site, dark)
     chart = (
         alt.Chart(alt.Data(values=bars(trace, cell)))
@@ -120,10 +148,10 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
             ),
             xOffset=alt.XOffset("softmax:N", sort=[_with(cell.site), "without"]),
             y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
-            fill=_told_by(
+            fill=_encoded(
                 alt.Fill, _scale(cell.site, [colours.range[0], colours.range[1] + HOLLOW])
             ),
-            stroke=_told_by(alt.Stroke, colours),
+            stroke=_encoded(alt.Stroke, colours),
             tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
         )
     )
@@ -131,9 +159,13 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
 
 
 def curve_chart(
-    cell: Cell, field: str, title: str, unit: str, dark: bool = False
+    cell: Cell, field: str, title: str, unit: str, dark: bool = False, top: float | None = None
 ) -> alt.LayerChart:
-    """`field` of `curves` against the divisor, with √d_k and 1 marked."""
+    """Draw a `field` of `curves` against the divisor, with √d_k and 1 marked.
+
+    The y axis ends at `top`, by default at the largest value.
+    """
+    height = alt.Scale(zero=True) if top is None else alt.Scale(domain=[0, top])
     root = math.sqrt(cell.site.d_head)
     ink = ACCENT_DARK if dark else ACCENT
     marks = [{"divisor": root, "softmax": _with(cell.site)}, {"divisor": 1.0, "softmax": "without"}]
@@ -147,7 +179,7 @@ def curve_chart(
                 title="divisor of q·k",
                 axis=alt.Axis(values=[0.25, 0.5, 1, 2, 4, 8, 16, 32], format="~g"),
             ),
-            y=alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(zero=True)),
+            y=alt.Y(f"{field}:Q", title=unit, scale=height),
             tooltip=[
                 alt.Tooltip("divisor:Q", format=".3g"),
                 alt.Tooltip(f"{field}:Q", format=".4g"),
@@ -159,19 +191,19 @@ def curve_chart(
         .mark_rule(strokeWidth=2)
         .encode(
             x="divisor:Q",
-            color=_told_by(alt.Color, _colours(cell.site, dark)),
-            strokeDash=_told_by(alt.StrokeDash, _scale(cell.site, DASHES)),
+            color=_encoded(alt.Color, _colours(cell.site, dark)),
+            strokeDash=_encoded(alt.StrokeDash, _scale(cell.site, DASHES)),
         )
     )
     return titled(line + rules, title, 270)
 
 
 def sentence(cell: Cell) -> str:
-    """What the numbers come to, in words; only what these numbers show."""
-    c = compare(cell)
-    if c.n_open <= 1:
+    """Describe the effect of the division on this query and head."""
+    comparison = compare(cell)
+    if comparison.n_open <= 1:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
-    with_root, without = c.with_root, c.without_root
+    with_root, without = comparison.with_root, comparison.without_root
     divided = [term.name for term in cell.site.terms if term.divisor]
     means = (
         f"Here q·k stands for all that is divided: content, {words.listed(divided)}. "
@@ -179,17 +211,17 @@ def sentence(cell: Cell) -> str:
         else ""
     )
     return means + (
-        f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
+        f"Without the division the scores would lie {comparison.root:.3g} times as far apart, and the strongest weight here would be "
         f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
         f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "
         "1/√dₖ would stand between (chain rule): when q·k moves, the weights would answer "
-        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(c)} "
+        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(comparison)} "
         "(These are the trained vectors; training without the division would have made others.)"
     )
 
 
 def _answer(now: float | Tensor, then: float | Tensor) -> str:
-    """How many times as strong the second is."""
+    """Describe a ratio of gradients: "only 0.5 times as strongly"."""
     change = float(then) / max(float(now), 1e-12)
     if change < 0.0005:
         return "hardly at all"
@@ -199,7 +231,7 @@ def _answer(now: float | Tensor, then: float | Tensor) -> str:
 
 
 def _moral(c: ScalingComparison) -> str:
-    """What the means over the head's queries say of the paper's reason for dividing, which is the gradient of softmax."""
+    """Compare the head's mean gradients with the paper's reason for dividing."""
     softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
     if now == then == 0:
         return "Every query of this head is so settled that no gradient is left to measure, with the division or without."
@@ -217,18 +249,20 @@ def _moral(c: ScalingComparison) -> str:
 
 
 def table(cell: Cell) -> str:
-    """The numbers with and without the division, as a Markdown table."""
-    c = compare(cell)
-    both = (c.with_root, c.without_root)
+    """Return the numbers with and without the division as a Markdown table."""
+    comparison = compare(cell)
+    both = (comparison.with_root, comparison.without_root)
     rows = {
         "strongest weight of this query": [float(s.weights.max()) for s in both],
-        f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in both],
+        f"entropy of this query, nats (at most ln {comparison.n_open})": [
+            float(s.entropy) for s in both
+        ],
         "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in both],
         "the same by q·k, ÷ the divisor": [float(s.product_gradient) for s in both],
-        "mean entropy of the head's queries": c.mean_entropy,
-        "mean gradient of the head's queries": c.mean_gradient,
-        "the same by q·k, ÷ the divisor, mean": c.mean_product_gradient,
-        "spread of the head's scores (standard deviation)": c.spread,
+        "mean entropy of the head's queries": comparison.mean_entropy,
+        "mean gradient of the head's queries": comparison.mean_gradient,
+        "the same by q·k, ÷ the divisor, mean": comparison.mean_product_gradient,
+        "spread of the head's scores (standard deviation)": comparison.spread,
     }
     lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
     return "\n".join([f"| | ÷ √{cell.site.d_head} | without |", "|---|--:|--:|", *lines])
@@ -244,12 +278,12 @@ def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
 
 
 def _scale(site: AttentionSite, both: list) -> alt.Scale:
-    """What stands for the softmax with the division, and what for the one without."""
+    """Return an ordinal scale for the softmax with the division and the one without."""
     return alt.Scale(domain=[_with(site), "without"], range=both)
 
 
-def _told_by(channel: type, scale: alt.Scale) -> alt.SchemaBase:
-    """The two softmaxes in one channel; those of a chart share one legend."""
+def _encoded(channel: type, scale: alt.Scale) -> alt.SchemaBase:
+    """Encode the two softmaxes in a channel; all channels of a chart share one legend."""
     return channel(
         "softmax:N", title=None, scale=scale, legend=alt.Legend(orient="top", offset=6, padding=0)
     )

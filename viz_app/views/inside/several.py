@@ -1,4 +1,4 @@
-"""Several heads of one kind of attention at once: their lines, and all heads in the order of what they measurably do."""
+"""Several heads of one kind of attention: their lines, and all heads ranked by a measure."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
-SHOWN, MOST = 3, 4  # heads drawn where none is chosen, and at most: more lines are a grey weave
-BLOCKS = 64  # of a long text's tokens a side: lines between more of them hide each other
+SHOWN, MOST = 3, 4  # heads drawn by default and at most: with more, lines cannot be told apart
+BLOCKS = 64  # blocks a side of a long text: with more, lines hide each other
 FIRST = next(iter(MEASURES))
 
 
@@ -30,14 +30,17 @@ Keep = Callable[[Hashable, Callable[[], Value]], Value]
 
 
 def compute_anew(what: Hashable, make: Callable[[], Value]) -> Value:
-    """The `Keep` that keeps nothing."""
+    """Compute a finding without caching it (the default `Keep`)."""
     return make()
 
 
 @dataclass(frozen=True)
 class HeadGroup:
-    """The heads of one kind in all its layers, by layer and head: `chosen` are the numbers, from 0, of those whose lines are drawn,
-    None for the first by the `measure`. `keep` gives what was worked out of this run under a name, or has it made."""
+    """The heads of one kind in all its layers, numbered from 0 by layer and head.
+
+    `chosen` are the numbers of the heads whose lines are drawn, None for the first ones by the
+    `measure`. `keep` caches a finding of this run under a key.
+    """
 
     trace: Trace
     kind: str
@@ -56,19 +59,21 @@ class HeadGroup:
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor | None]:
-        """Each measure of every head; None where it cannot be taken of this text."""
+        """Each measure of every head; None if it is not defined for this text."""
         return self.keep(("measures", self.kind), self._measure)
 
     def _measure(self) -> dict[str, torch.Tensor | None]:
-        each = [measures(site, *self.trace.axes(site)) for site in self.sites]
+        by_site = [measures(site, *self.trace.axes(site)) for site in self.sites]
         return {
-            name: None if each[0][name] is None else torch.cat([one[name] for one in each])
+            name: None
+            if by_site[0][name] is None
+            else torch.cat([site_measures[name] for site_measures in by_site])
             for name in MEASURES
         }
 
     @cached_property
     def order(self) -> list[int]:
-        """The heads by the measure; as they stand where it cannot be taken."""
+        """The heads ordered by the measure, or by number if it is not defined."""
         values = self.values[self.measure]
         return (
             list(range(len(self.heads)))
@@ -77,7 +82,7 @@ class HeadGroup:
         )
 
     def weights(self, number: int, block: int) -> np.ndarray:
-        """One head's weights, or of each block the largest."""
+        """Return one head's weights, or the largest of each block."""
         site, head = self.heads[number]
         if block == 1:
             return site.weights(head).numpy()
@@ -88,14 +93,17 @@ class HeadGroup:
 
     @property
     def drawn_heads(self) -> list[int]:
-        """The heads whose lines are drawn, in the order of layers and heads."""
+        """The heads whose lines are drawn, by number."""
         if self.chosen is None:
             return sorted(self.order[:SHOWN])
         return [n for n in self.chosen if n < len(self.heads)][:MOST]
 
 
 def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
-    """The heads that are drawn after a click on one: without it, or with it instead of the first if there are MOST already."""
+    """Return the drawn heads after a click on one: removed if drawn, else added.
+
+    If MOST are drawn already, the first one is dropped.
+    """
     if number in drawn:
         return tuple(n for n in drawn if n != number)
     return tuple(
@@ -106,18 +114,21 @@ def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
 
 
 def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
-    """The payload of the component `several`; `query` is a token whose lines alone are drawn, from 0. Of a long text a line is the
-    largest of a block of weights."""
+    """Return the payload of the component `several`.
+
+    `query` (from 0) restricts the lines to those of one token. In a long text a line shows the
+    largest of a block of weights.
+    """
     site = group.sites[0]
     block = block_side(site.n_query, site.n_key, BLOCKS) if is_long(site) else 1
     rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
     reads, read = words.axes(site, terms)
-    found = group.drawn_heads
-    weights = [group.weights(n, block) for n in found]
+    drawn = group.drawn_heads
+    weights = [group.weights(n, block) for n in drawn]
     header: dict[str, Any] = {
         "kind": group.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
-        "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in group.heads],
-        "order": group.order, "chosen": found, "measure": group.measure, "query": -1 if query is None else query // block,
+        "heads": [{"layer": head_site.layer + 1, "head": head, "name": name(head_site, head)} for head_site, head in group.heads],
+        "order": group.order, "chosen": drawn, "measure": group.measure, "query": -1 if query is None else query // block,
         "block": block,
         "measures": [
             {"id": key, "name": m.name, "formula": m.formula, "says": m.sentence, "unit": m.unit,
@@ -140,19 +151,21 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
 
 
 def name(site: AttentionSite, head: int) -> str:
-    """A head where there is little room, counted from 1: "2.5" is head 5 of layer 2."""
+    """Return a short name of a head, counted from 1: "2.5" is head 5 of layer 2."""
     return f"{site.layer + 1}.{head + 1}"
 
 
 def measures_csv(group: HeadGroup) -> str:
-    """A row a head, in the order of layers and heads counted from 1: every measure, float32 with every digit, empty where it cannot
-    be taken; the model and its fingerprint."""
+    """Return a row for each head, by layer and head from 1: every measure as exact float32.
+
+    A measure is empty if it is not defined; each row has the model and its fingerprint.
+    """
     measures = [f"{m.name} ({m.unit})" for m in MEASURES.values()]
     model, rows = group.trace.model, []
     for n, (site, head) in enumerate(group.heads):
         numbers = [
             "" if values is None else str(values[n].numpy()) for values in group.values.values()
         ]
-        place = words.kind_title(site), site.layer + 1, head + 1
-        rows.append([*place, *numbers, model.name, model.fingerprint])
+        location = words.kind_title(site), site.layer + 1, head + 1
+        rows.append([*location, *numbers, model.name, model.fingerprint])
     return csv_table(["attention", "layer", "head", *measures, "model", "fingerprint"], rows)

@@ -1,18 +1,17 @@
-"""The stages of the walk for any similarity: each in a sentence and a formula, and its columns; notation as in scene.py."""
+"""The stages of the walk for any similarity, with sentences, formulas and columns (see scene.py)."""
 
 from models.analysis.head_sum import Heads
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.views.inside.comparing import COMPARED
-from viz_app.views.inside.named_terms import term_stages
+from viz_app.views.inside.named_terms import CONTENT, term_stages
 from viz_app.views.inside.scene import Scene, Stage
-from viz_app.views.inside.text import share
+from viz_app.views.inside.text import number, share
 
 
 def stages(s: Scene) -> list[Stage]:
-    """The stops of the walk in order."""
+    """Return the stops of the walk in order."""
     alignment = words.is_alignment(s.site)
-    first = [_states(s)] if alignment else [_vectors(s), _projections(s)]
+    inputs = [_states(s)] if alignment else [_vectors(s), _projections(s)]
     compared = [*COMPARED[s.site.similarity.name](s), *term_stages(s)]
     before = (
         ("scores",)
@@ -46,14 +45,14 @@ def stages(s: Scene) -> list[Stage]:
             ("weights", "v", "parts"), foot=result, rest=True,
         ),
     ]  # fmt: skip
-    last = [] if s.every is None else [Stage(
+    output = [] if s.every is None else [Stage(
         "W_O", "All heads together", _output(s),
         f"Concat(b^{{i,1}} … b^{{i,h}}) W^{{O}} = Σ_{{h}} b^{{i,h}} W^{{O}}_{{h}}{'' if s.every.bias is None else '  (+ b^{O})'}",
     )]  # fmt: skip
-    return [*first, *compared, *rest, *last]
+    return [*inputs, *compared, *rest, *output]
 
 
-# What arrives
+# The inputs
 
 
 def _vectors(s: Scene) -> Stage:
@@ -66,7 +65,7 @@ def _vectors(s: Scene) -> Stage:
 
 
 def _where(site: AttentionSite, read: str) -> str:
-    """Say what an attention can read, in a clause; `read` names the stream of its keys."""
+    """Return what an attention can read, as a clause; `read` names the stream of its keys."""
     if site.role == "query":
         return (
             f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
@@ -109,7 +108,7 @@ def _states(s: Scene) -> Stage:
     )  # fmt: skip
 
 
-# From scores to what the head passes on
+# From the scores to the output
 
 
 def _masking(s: Scene) -> str:
@@ -119,22 +118,22 @@ def _masking(s: Scene) -> str:
             f"Nothing is blocked here: {s.q} may read every token, so the scores stay as they are."
         )
     layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
-    this = (
+    effect = (
         f"{s.k} is open and keeps its score."
         if w.allowed[s.key]
         else f"{s.k} is blocked: its score becomes −∞."
     )
-    return f"{int((~w.allowed).sum())} of {len(w.allowed)} tokens are blocked for {s.q} ({layers}). {this}"
+    return f"{int((~w.allowed).sum())} of {len(w.allowed)} tokens are blocked for {s.q} ({layers}). {effect}"
 
 
 def _softmax(s: Scene) -> str:
     w = s.w
     if not w.allowed.any():
         return f"Every token is blocked, so {s.q} reads nothing: all its weights are 0, and so is the sum."
-    among = int(w.allowed.sum())
+    n_allowed = int(w.allowed.sum())
     return (
         f"Softmax turns scores into shares: none is negative, together they add up to 1. {s.k} gets {float(w.weights[s.key]):.4f}; "
-        f"an even split over {among} token{'s' if among > 1 else ''} would be {1 / among:.4f}."
+        f"an even split over {n_allowed} token{'s' if n_allowed > 1 else ''} would be {1 / n_allowed:.4f}."
     )
 
 
@@ -145,18 +144,18 @@ def _sum(s: Scene, alignment: bool) -> str:
             f"The column added up is the context c(i), a mixture of all {n} states. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
-    among = int(s.w.allowed.sum())
-    if not among:
+    n_allowed = int(s.w.allowed.sum())
+    if not n_allowed:
         return f"Nothing was taken, so what this head finds for {s.q} is all zeros."
-    of = (
+    tokens = (
         f"all {n} tokens"
-        if among == n
-        else f"the {among} of {n} tokens it may read"
-        if among > 1
+        if n_allowed == n
+        else f"the {n_allowed} of {n} tokens it may read"
+        if n_allowed > 1
         else "the one token it may read"
     )
-    mixed = f"a mixture of the values of {of}" if among > 1 else f"the value of {of}"
-    return f"The column added up is what this head found for {s.q}: {mixed}."
+    content = f"a mixture of the values of {tokens}" if n_allowed > 1 else f"the value of {tokens}"
+    return f"The column added up is what this head found for {s.q}: {content}."
 
 
 def _output(s: Scene) -> str:
@@ -167,13 +166,13 @@ def _output(s: Scene) -> str:
         else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
     )
     if site.n_heads == 1:
-        goes_on = (
+        destination = (
             "which go on as they are"
             if every.residual is None
             else f"which are added to the vector of {s.q}"
         )
-        made = "these are the ones" if every.bias is None else "with the bias they make those"
-        return f"There is one head. W_O turns its b into {len(w.added)} numbers; {made} {goes_on}."
+        subject = "these are the ones" if every.bias is None else "with the bias they make those"
+        return f"There is one head. W_O turns its b into {len(w.added)} numbers; {subject} {destination}."
     return (
         f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
         f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(every)} "
@@ -183,3 +182,119 @@ def _output(s: Scene) -> str:
 
 def _with_bias(every: Heads) -> str:
     return "" if every.bias is None else " with the bias"
+
+
+def _scaled_dot(s: Scene) -> list[Stage]:
+    d = s.site.d_head
+    quantity, value, symbol, name = "the score", s.score, "α_{i,j}", "scores"
+    if s.w.named_terms:
+        quantity, value, symbol, name = (
+            "the content term",
+            number(s.w.content[s.key]),
+            CONTENT,
+            CONTENT,
+        )
+    return [
+        Stage(
+            "q∘k", "Does the key fit the query?",
+            "Multiply query and key number by number, then add up. Where both have the same sign the product is positive. "
+            f"With {s.k} the {d} products add up to {number(s.w.raw[s.key])}.",
+            "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "products", "raw"), ("products", "raw"), {"k": "q"},
+        ),
+        Stage(
+            "÷√dₖ", "Made smaller",
+            f"A sum of many products can grow large, so each of the {d} is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
+            f"{quantity} {value}.",
+            f"{symbol} = q^{{i}}·k^{{j}} / √d_{{k}}", ("k", "terms", "raw", name), ("terms", name), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
+def _dot(s: Scene) -> list[Stage]:
+    return [
+        Stage(
+            "q∘k", "Does the key fit the query?",
+            "Multiply query and key number by number, then add up: that sum is the score, and nothing is divided by √dₖ. With "
+            f"{s.k} the {s.site.d_head} products add up to {s.score}.",
+            "α_{i,j} = q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "terms", "scores"), ("terms", "scores"), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
+def _cosine(s: Scene) -> list[Stage]:
+    t = float(s.site.similarity.learned["log_t"].exp())
+    sides = {"sides": "compared_q"}
+    return [
+        Stage(
+            "q̂, k̂", "Only the direction counts",
+            "Query and keys are divided by their lengths, so that a long key is not read for its length: what is left of each "
+            "is its direction.",
+            "q̂^{i} = q^{i} / ‖q^{i}‖,  k̂^{j} = k^{j} / ‖k^{j}‖", ("k", "sides"), ("sides",), {"k": "q", **sides},
+        ),
+        Stage(
+            "q̂∘k̂", "Does the key point the same way?",
+            f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them. Training "
+            f"finds t (it begins at 10); without it no weight could be more than e² ≈ 7.4 times another. With {s.k} that "
+            f"is {s.score}.",
+            "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
+        ),
+    ]  # fmt: skip
+
+
+def _general(s: Scene) -> list[Stage]:
+    sides = {"sides": "compared_q"}
+    return [
+        Stage(
+            "q·M", "The query is turned first",
+            "A matrix M, which training finds, turns the query into what the keys are compared with. All heads of this "
+            "attention share it.",
+            "q^{i}M", ("k", "sides"), ("sides",), {"k": "q", **sides},
+        ),
+        Stage(
+            "qM∘k", "Does the key fit the turned query?",
+            f"Multiply number by number, then add up: that sum is the score. With {s.k} it is {s.score}.",
+            "α_{i,j} = q^{i}M·k^{j} = Σ_{d} (q^{i}M)_{d} k^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
+        ),
+    ]  # fmt: skip
+
+
+def _additive(s: Scene) -> list[Stage]:
+    alignment, d = words.is_alignment(s.site), len(s.w.comparison.q)
+    left, right, before = (
+        ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
+    )
+    query_side, key_side = ("the state", "every h(j)") if alignment else ("the query", "every key")
+    top = {"a": "a"} if alignment else {"k": "q"}
+    sides = {"sides": "compared_q"}
+    energy = "energy" if alignment else "score"
+    symbol = "e" if alignment else "α"
+    return [
+        Stage(
+            "W, U", "Both made comparable",
+            f"The matrix W makes {d} numbers of {query_side}, the matrix U makes {d} of {key_side}: now they can be laid on each other."
+            + (" U h(j) is the same at every step and is worked out once." if alignment else ""),
+            f"{left},  {right} ∈ R^{{{d}}}", (before, "sides"), ("sides",), {**top, **sides},
+        ),
+        Stage(
+            "tanh", "Added, and kept between −1 and 1",
+            "The two are added number by number and go through tanh. This is the hidden layer of a small network that is "
+            "trained to say what fits what.",
+            f"tanh({left} + {right})", ("sides", "products"), ("products",), sides,
+        ),
+        Stage(
+            "v∘", "How well do they fit?",
+            f"Each of the {d} numbers is multiplied by its place in v, and the products add up to the {energy}. Nothing is "
+            f"divided by √d. With {s.k} they add up to {s.score}.",
+            f"{symbol}_{{i,j}} = v·tanh({left} + {right}) = Σ_{{d}} v_{{d}} tanh(…)_{{d}}", ("products", "terms", "scores"),
+            ("terms", "scores"),
+        ),
+    ]  # fmt: skip
+
+
+COMPARED = {
+    "scaled dot": _scaled_dot,
+    "dot": _dot,
+    "cosine": _cosine,
+    "general": _general,
+    "additive": _additive,
+}

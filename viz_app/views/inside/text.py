@@ -1,6 +1,4 @@
-"""What the page "Inside a head" says about a walk, the matrices, the scaling and the sum of the heads; the walk's stages are
-in stages.py and comparing.py.
-"""
+"""The wording of the page Inside a head, except the walk's stages (stages.py, named_terms.py)."""
 
 from models.analysis.head_sum import Heads
 from models.trace import AttentionSite, Trace
@@ -25,29 +23,32 @@ GIVEN = (
 
 
 def not_walked(trace: Trace) -> str:
-    """Why no head of this run can be looked into; empty if one can."""
+    """Return why no head of this run can be explained; "" if one can."""
     return "" if any(site.has_causes for site in trace.attention.values()) else GIVEN
 
 
 def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
-    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum, without
-    W_Q, W_K and W_V no way from a token to the score, and of one head in all its layers nothing to compare."""
+    """Return the views that this attention has.
+
+    Without a division there is nothing to scale, without W_O nothing to sum, without W_Q, W_K and
+    W_V no path from a token to the score, and with a single head nothing to compare.
+    """
     walked = words.is_alignment(site) or bool(site.projections)
-    without = {
+    lacks = {
         "walk": not walked,
         "matrices": not walked,
         "scaling": site.similarity.name != "scaled dot",
         "heads": words.is_alignment(site) or not walked,
         "several": n_heads == 1 and walked,
     }
-    return {view: name for view, name in VIEWS.items() if not without.get(view)}
+    return {view: name for view, name in VIEWS.items() if not lacks.get(view)}
 
 
 def missing(site: AttentionSite) -> str:
-    """What is not shown of this attention, and why; empty where all is."""
+    """Return which parts of this attention cannot be shown, and why; "" if all can."""
     if words.is_alignment(site) or site.projections:
         return ""
-    shared = site.n_heads // site.deferred("k").shape[1]
+    shared = site.n_heads // site.lazy_k.shape[1]
     shares = f" {shared} heads read one key head." if shared > 1 else ""
     return (
         "**No walk from the tokens here.** The query and key that meet were not recognised as x·W + b with a matrix of the model: it "
@@ -57,38 +58,41 @@ def missing(site: AttentionSite) -> str:
 
 
 def conventions(site: AttentionSite) -> dict[str, str]:
-    """The two ways to write the matrices; A is a product of Q and K alone only under the (scaled) dot product."""
+    """Return the two notations of the matrices.
+
+    A is a product of Q and K alone only under the (scaled) dot product.
+    """
     return CONVENTIONS if site.similarity.name in ("dot", "scaled dot") else _ROWS_OR_COLUMNS
 
 
 def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:
-    """What the query tokens and the key tokens are called: ("French token", "English token")."""
+    """Return the names of query tokens and key tokens: ("French token", "English token")."""
     return t.of(site.query_stream).token, t.of(site.key_stream).token
 
 
 def title(
     site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float
 ) -> str:
-    """What the walk is about: one weight of one head."""
+    """Return the title of the walk: one weight of one head."""
     reader, read = token_names(site, t)
     who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
     return f"{words.place(site, head)}: how {who} comes to give {share(weight) if weight else 'none'} of its attention to {whom}"
 
 
 def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
-    """What the sum of the heads is about: one token at one layer."""
+    """Return the title of the sum of the heads: one token at one layer."""
     reader, _ = token_names(site, t)
     place, kind = words.layer_place(site), words.kind_title(site).lower()
     return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quoted(query)}"
 
 
 def share(weight: float) -> str:
-    """A weight as a share of the attention: "62 %", "0.3 %", "nothing"."""
+    """Format a weight as a share of the attention: "62 %", "0.3 %", "nothing"."""
     return words.percent(weight) if weight else "nothing"
 
 
 def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
-    """What stands under the picture of a view: in words, then in symbols."""
+    """Return the explanation of a view in Markdown, in words and then in symbols."""
     if view == "matrices" and site.similarity.name != "scaled dot":
         return (
             f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "
@@ -135,7 +139,7 @@ _BIAS = r" + \text{bias}"
 
 
 def _added_up(n_heads: int, bias: str) -> str:
-    """That concatenating and multiplying is adding up, for so many heads; `bias` is _BIAS where W_O has one."""
+    """Explain that concatenating and multiplying is a sum over heads; `bias` is _BIAS or ""."""
     if n_heads == 1:
         return (
             f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."
@@ -146,35 +150,35 @@ def _added_up(n_heads: int, bias: str) -> str:
     )
 
 
-def heads_sentence(every: Heads, query: Label) -> str:
-    """Which head adds most at this token, and what the sum is beside the stream it is added to."""
-    best = int(every.norms.argmax())
+def heads_sentence(head_sums: Heads, query: Label) -> str:
+    """Return which head adds most at this token, and the length of the sum beside that of the stream."""
+    best = int(head_sums.norms.argmax())
     stream = (
         ""
-        if every.residual is None
+        if head_sums.residual is None
         else (
-            f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
+            f", which is added to the token's own vector of length {float(head_sums.residual.norm()):.2f}"
         )
     )
-    alone, has_bias = len(every.norms) == 1, every.bias is not None
-    who, all_ = (
+    alone, has_bias = len(head_sums.norms) == 1, head_sums.bias is not None
+    who, total = (
         ("the one head adds", f"{'With the bias that' if has_bias else 'That'} makes")
         if alone
         else (f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
     )
     return (
-        f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
-        f"{float(every.total.norm()):.2f}{stream}."
+        f"At {quoted(query)}, {who} a vector of length {float(head_sums.norms[best]):.2f}. {total} one of length "
+        f"{float(head_sums.total.norm()):.2f}{stream}."
     )
 
 
 def number(value: float) -> str:
-    """A number in a sentence, with a true minus sign."""
+    """Format a number for a sentence, with a true minus sign."""
     return f"{float(value):.2f}".replace("-", "−")
 
 
 def shown(n_shown: int, n_keys: int, rest: float) -> str:
-    """What the walk says about keys it has no room for; empty if all are there."""
+    """Note that only some keys are shown; "" if all are."""
     if n_shown == n_keys:
         return ""
     return (

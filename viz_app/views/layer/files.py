@@ -1,4 +1,4 @@
-"""Files to take away from "A layer, step by step". The numbers are the model's own, every digit kept."""
+"""The downloads of the page A layer, at full float32 precision."""
 
 import numpy as np
 
@@ -16,24 +16,26 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def name(view: TokenView, ending: str) -> str:
-    """A file name that says whose numbers these are."""
-    whose = file_name(
+def name(view: TokenView, extension: str) -> str:
+    """Return a file name that identifies the run and the token."""
+    stem = file_name(
         view.run.trace, view.parts[0].sublayer.stack, "layers", f"token{view.position + 1}"
     )
-    return f"{whose}.{ending}"
+    return f"{stem}.{extension}"
 
 
 def layers_csv(view: TokenView) -> str:
-    """A row a part of every layer, at the chosen token; what the model would say behind it, where it can be asked; and which model
-    it is."""
+    """Return a row for each part of every layer at the chosen token, with the model's identity.
+
+    Where the model can be asked, each row has its most probable answers after that part.
+    """
     n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
-    one = "class" if text.is_class(view.output) else "token"
-    said = [f"{what} {i}" for i in range(1, n + 1) for what in (one, "probability")]
+    unit = "class" if text.is_class(view.output) else "token"
+    answers = [f"{what} {i}" for i in range(1, n + 1) for what in (unit, "probability")]
     columns = [name.replace("LayerNorm", view.parts[0].sublayer.norm_name) for name in COLUMNS]
     rows, model, token = [], view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
-        of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        norm_input = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
         norm = (
             [""] * 4
             if part.normed is None
@@ -56,16 +58,19 @@ def layers_csv(view: TokenView) -> str:
             for index, p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
                 best += [view.label(index).text, _exact(p)]
         rows.append([
-            text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), of, *map(_exact, norm), *fires, *best,
+            text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), norm_input, *map(_exact, norm), *fires, *best,
             token, view.position + 1, model.name, model.fingerprint,
         ])  # fmt: skip
-    return csv_table([*columns, *said, "token", "position", "model", "fingerprint"], rows)
+    return csv_table([*columns, *answers, "token", "position", "model", "fingerprint"], rows)
 
 
 def layers_npz(view: TokenView) -> bytes:
-    """Every vector at the chosen token under its part's path, layers from 1: before, added, after, and where there are such,
-    normed, ff_pre and ff_post; and as `log_probs`, the first row before all layers, log p behind each part of the next token,
-    the token in place of a mask, or the classes."""
+    """Return every vector at the chosen token under its part's path, with layers from 1.
+
+    They are before, added and after, and where they exist normed, ff_pre and ff_post. `log_probs`
+    has a row before all layers and one after each part: log p of the next token, of the token at a
+    mask, or of the classes.
+    """
     arrays: dict[str, np.ndarray] = {}
     for part in view.parts:
         vectors = {
@@ -77,22 +82,22 @@ def layers_npz(view: TokenView) -> bytes:
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
         arrays |= {
-            f"{counted(part.sublayer.path)}.{name}": v.numpy()
-            for name, v in vectors.items()
-            if v is not None
+            f"{counted(part.sublayer.path)}.{name}": vector.numpy()
+            for name, vector in vectors.items()
+            if vector is not None
         }
     if view.log_probs is not None:
         arrays["log_probs"] = view.log_probs.numpy()
     model = view.run.trace.model
-    about = {
+    identity = {
         "token": view.token.text,
         "position": view.position + 1,
         "model": model.name,
         "fingerprint": model.fingerprint,
     }
-    return npz_file(arrays | {key: np.array(value) for key, value in about.items()})
+    return npz_file(arrays | {key: np.array(value) for key, value in identity.items()})
 
 
 def _exact(value: float | str) -> str:
-    """The shortest decimal that names exactly this float32; what is no number stays."""
+    """Return the shortest decimal that names exactly this float32; text is unchanged."""
     return value if isinstance(value, str) else str(np.float32(value))

@@ -1,64 +1,136 @@
-"""A layer, step by step: the residual stream of one token before and behind every part of every layer."""
+"""A layer, step by step: one token's residual stream before and after every part of every layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import streamlit as st
-
-from viz_app import ui, words
-from viz_app.components.catalogue import LAYER
-from viz_app.components.mounting import show
-from viz_app.drawing.stamp import Facts, facts
-from viz_app.session import live, reference_models
+from models.layers.sublayers import Sublayer
+from viz_app.components.catalogue import LAYER as PICTURE
+from viz_app.controls import which_head
+from viz_app.drawing.stamp import Facts, FileContent, facts
+from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import HEAD, chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
+from viz_app.session.remembered import recall
 from viz_app.views.layer import files, text
-from viz_app.views.layer.controls import choose, choose_layer, choose_token
 from viz_app.views.layer.payloads import payloads, unkept
-from viz_app.views.layer.token_view import Choices, TokenView, token_view
+from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view, within
+from viz_app.views.page import Cell, File, Page, Shown, View
+
+_STREAM, _LAYER = "layer-stream", "layer-number"
 
 
-def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """Draw the page; returns how its pictures are made of another run."""
-    ui.headline(text.QUESTION, text.answer(run.scope.model.sublayers))
-    ui.run_strip(run.trace, run.terms, run.stale)
+def choose(run: CurrentRun) -> Choices:
+    """Draw the row of controls and return the choices."""
+    site, focus = chosen_focus(run.trace)
+    sublayers = run.scope.model.sublayers
+    chosen = next(s for s in sublayers if s.path == site.name)
+    with which_head.row():
+        names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
+        if len(names) > 1:
+            _control(
+                "Part of the model",
+                _STREAM,
+                names,
+                chosen.row,
+                lambda row: _like(chosen, row, sublayers),
+            )
+        firsts = {
+            text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.row == chosen.row
+        }
+        _control(
+            "Layer",
+            _LAYER,
+            {name: name for name in firsts},
+            text.layer_name(chosen),
+            firsts.__getitem__,
+        )
+    return Choices(
+        chosen.stream,
+        chosen.layer,
+        int(focus.lock[1:]) if focus.lock.startswith("q") else None,
+        chosen.states,
+    )
+
+
+def _control(
+    label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]
+) -> None:
+    """Draw one choice; `site` maps an option to the attention site that is kept for it."""
+    which_head.one_of(
+        label,
+        key,
+        list(options),
+        value,
+        lambda: choose_layer(site(recall(key))),
+        options.get,
+    )
+
+
+def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
+    """Return the first part of the same layer in another row of states, or of its last layer."""
+    candidates = [s for s in sublayers if s.row == row]
+    return next(
+        (s for s in candidates if s.layer == chosen.layer), _first(candidates[-1], sublayers)
+    ).path
+
+
+def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
+    """Return the part that a layer begins with, which is an attention."""
+    return next(s for s in sublayers if (s.row, s.layer) == (sublayer.row, sublayer.layer))
+
+
+def choose_layer(site: str) -> None:
+    """Choose the layer of this attention."""
+    trace = live.session().shown.trace
+    pick_head(site, min(url_state.get(HEAD) or 0, trace.attention[site].n_heads - 1))
+
+
+def choose_token(choices: Choices, position: int) -> None:
+    """Choose this token of the shown run."""
+    chosen = chosen_position(live.session().shown, choices, position)
+    lock_token("" if chosen is None else f"q{chosen}")
+
+
+def _find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of this run, or why its layers cannot be shown."""
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
-        with st.container(key="explanation"):
-            st.markdown(
-                text.no_layers(run.scope.model.is_recurrent, instead.name if instead else "")
-            )
-        return None
-    if said := unkept(run):
-        with st.container(key="explanation"):
-            st.markdown(said)
-        return None
-    choices = choose(run)
-    _lay_out(payloads(run, choices), run, choices)
-    return partial(payloads, choices=choices)
+        return text.no_layers(run.scope.model.is_recurrent, instead.name if instead else "")
+    return unkept(run) or ONE_TOKEN
 
 
-def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
-    show(LAYER, drawn["layer"], on_layer=choose_layer, on_token=partial(choose_token, choices))
-    left, right = st.columns([1.2, 1], gap="medium")
-    with left, st.container(key="explanation"):
-        view = token_view(run, choices)
-        sublayers = [part.sublayer for part in view.parts]
-        st.markdown(text.explain(sublayers, view.output, run.scope.model.can_write))
-        session = live.session()
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    handlers = {"on_layer": choose_layer, "on_token": partial(choose_token, choices)}
+    return [Shown(PICTURE, choose=handlers)]
 
-        def of(make: Callable[[TokenView], str | bytes]) -> Callable[[], str | bytes]:
-            return lambda: make(token_view(session.shown, choices))
 
-        def about() -> Facts:
-            return facts(token_view(session.shown, choices).run.trace)
+def _text(run: CurrentRun, choices: Choices) -> str:
+    view = token_view(run, choices)
+    sublayers = [part.sublayer for part in view.parts]
+    return text.explain(sublayers, view.output, run.scope.model.can_write)
 
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download(
-                "This token, CSV", of(files.layers_csv), files.name(view, "csv"), "text/csv", about
-            )
-            ui.download(
-                "Its vectors, npz", of(files.layers_npz), files.name(view, "npz"), about=about
-            )
-    with right:
-        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    view = token_view(run, choices)
+
+    def of(make: Callable[[TokenView], FileContent]) -> Callable[[CurrentRun], FileContent]:
+        return lambda now: make(token_view(now, choices))
+
+    def about(now: CurrentRun) -> Facts:
+        return facts(now.trace)
+
+    csv, npz = of(files.layers_csv), of(files.layers_npz)
+    return [
+        File("This token, CSV", csv, files.name(view, "csv"), "text/csv", about),
+        File("Its vectors, npz", npz, files.name(view, "npz"), about=about),
+    ]
+
+
+ONE_TOKEN = View(payloads, _layout, choose=choose, within=within, text=_text, files=_files)
+LAYER = Page(
+    "A layer",
+    text.QUESTION,
+    lambda run: text.answer(run.scope.model.sublayers),
+    {"": _find},
+)

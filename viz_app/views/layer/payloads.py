@@ -1,6 +1,7 @@
-"""What the page "A layer, step by step" shows of a run: every sublayer along a stream at one token, and one layer in full."""
+"""The payload of the page A layer: every sublayer along a stream at one token, and one full layer."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ from torch import Tensor
 
 from models import InputError
 from models.analysis.layer_parts import Part, are_recorded, check_parts, mean_and_spread
-from models.hub.anatomy import LARGEST
+from models.hub.layer_map import LARGEST
+from viz_app.drawing.extent import OWN, Extent, Scaled, widened
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -18,13 +20,13 @@ from viz_app.session.live import Pictures
 from viz_app.views.layer import text
 from viz_app.views.layer.token_view import Choices, TokenView, token_view
 
-LISTED = 3  # tokens of what the model would say at each stop
-STRONGEST = 4  # numbers of a feed-forward that are named
+LISTED = 3  # most probable tokens listed at each stop
+STRONGEST = 4  # strongest units of a feed-forward that are named
 
 
 @dataclass(frozen=True)
 class Row:
-    """A vector of the layer in full. `kind` is "stream", "added", "total", "normed" or "firing"."""
+    """A vector in the view of one layer. `kind` is "stream", "added", "total", "normed" or "firing"."""
 
     kind: str
     name: str
@@ -36,18 +38,22 @@ class Row:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run. Raises models.InputError for a text on which not all of it is kept."""
-    if said := unkept(run):
-        raise InputError(said, run.scope.model.fields[0].name)
+    """Return the payloads of all components of the page.
+
+    Raises:
+        InputError: the text is too long for all of it to be recorded.
+    """
+    if message := unkept(run):
+        raise InputError(message, run.scope.model.fields[0].name)
     view = token_view(run, choices)
     return {
-        "layer": layer(view),
+        "layer": Scaled(partial(layer, view)),
         "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position)),
     }
 
 
 def unkept(run: CurrentRun) -> str:
-    """Why nothing can be shown of this text; "" if all of it can."""
+    """Return the error for a text too long to be recorded; "" if it is short enough."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
     return (
         ""
@@ -56,10 +62,14 @@ def unkept(run: CurrentRun) -> str:
     )
 
 
-def layer(view: TokenView) -> bytes:
-    """The payload of the component `layer`."""
+def layer(view: TokenView, extent: Extent = OWN) -> bytes:
+    """Return the payload of the component `layer`, whose scales cover `extent`."""
     rows, arrays = vectors(view)
-    best = None if view.log_probs is None else int(view.log_probs[-1].argmax())
+    all_stops = stops(
+        view, best := None if view.log_probs is None else int(view.log_probs[-1].argmax())
+    )
+    extents = {row.array: row.peak for row in rows}
+    extents |= {name: max(stop[name] or 0.0 for stop in all_stops) for name in ("added", "length")}
     first, answer = view.layer[0].sublayer, None if best is None else view.label(best)
     header: dict[str, Any] = {
         "title": text.title(view.run.terms, first, view.token, answer, view.output),
@@ -67,7 +77,9 @@ def layer(view: TokenView) -> bytes:
         "oneTitle": text.one_title(first),
         "tokens": [label.as_json() for label in view.tokens],
         "position": view.position,
-        "stops": stops(view, best),
+        "stops": all_stops,
+        "extent": extents,
+        "scales": widened(extents, extent),
         "adds": first.adds,
         "answer": answer and answer.as_json(),
         "without": ""
@@ -84,8 +96,11 @@ def layer(view: TokenView) -> bytes:
 
 
 def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
-    """The stream before the first sublayer and behind each: what was added, how it points, how long the stream is, and what the
-    model would say."""
+    """Return the stops of the stream: before the first sublayer, and after each.
+
+    A stop has the length of the stream and of what was added, its direction, and the model's
+    answer.
+    """
     rows = [
         {
             "name": text.START,
@@ -112,19 +127,19 @@ def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
     if view.log_probs is not None:
         for row, log_probs in zip(rows, view.log_probs, strict=True):
             best = log_probs.topk(min(LISTED, len(log_probs)))
-            named = [view.label(i).as_json() for i in best.indices.tolist()]
-            row["best"] = list(zip(named, best.values.exp().tolist(), strict=True))
+            candidates = [view.label(i).as_json() for i in best.indices.tolist()]
+            row["best"] = list(zip(candidates, best.values.exp().tolist(), strict=True))
             row["answer"] = float(log_probs[answer].exp())
     return rows
 
 
 def _site(view: TokenView, part: Part) -> str:
-    """The attention by which this part's layer is chosen."""
+    """Return the path of the attention by which this part's layer is chosen."""
     return next(p.sublayer.path for p in view.parts if p.sublayer.layer == part.sublayer.layer)
 
 
 def vectors(view: TokenView) -> tuple[list[Row], dict[str, np.ndarray]]:
-    """The chosen layer in full, in the order in which it is worked out, and its vectors."""
+    """Return the rows of the chosen layer in order of computation, and their vectors."""
     rows: list[Row] = []
     arrays: dict[str, np.ndarray] = {}
 
@@ -159,7 +174,7 @@ def vectors(view: TokenView) -> tuple[list[Row], dict[str, np.ndarray]]:
 
 
 def firing_sentence(view: TokenView) -> str:
-    """How many numbers of the layer's feed-forward fire, and which are strongest; empty for a layer without one."""
+    """Return how many units of the layer's feed-forward fire, and the strongest; "" without one."""
     part = next((part for part in view.layer if part.firing is not None), None)
     if part is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the page "A layer, step by step" says. Layers, tokens and the numbers of a feed-forward are counted from 1 here."""
+"""The wording of the page A layer, with layers, tokens and feed-forward units counted from 1."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from viz_app import words
 from viz_app.drawing.labels import Label, quoted
 
 QUESTION = "A layer, step by step: what does each part of it add?"
-BEHIND = "cross"  # how a layer that has no number is called among those that have one
+UNNUMBERED = "cross"  # the label of a layer without a number
 BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
 _ROLES = {
@@ -57,7 +57,7 @@ _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)" 
 
 
 def answer(sublayers: Sequence[Sublayer]) -> str:
-    """What the parts of this model's layers do, in one sentence; of a model without such layers what they do elsewhere."""
+    """Return what the parts of this model's layers do, in general terms if it has no such layers."""
     if not sublayers:
         return "In a Transformer, attention and feed-forward each add a vector to the token's own."
     parts = _parts(sublayers).capitalize()
@@ -78,7 +78,7 @@ def role(sublayer: Sublayer) -> str:
 
 
 def row_name(model: Architecture, sublayer: Sublayer) -> str:
-    """What a row of states is called: by itself where the stream has several, else by the stack whose stream it is."""
+    """Return the name of a row of states: its own if its stream has several, else its stack's."""
     if sublayer.states:
         return f"{sublayer.states.capitalize()} stream"
     return next(
@@ -87,8 +87,8 @@ def row_name(model: Architecture, sublayer: Sublayer) -> str:
 
 
 def layer_name(sublayer: Sublayer) -> str:
-    """A layer's number, from 1."""
-    return BEHIND if sublayer.layer is None else str(sublayer.layer + 1)
+    """Return a layer's number from 1, or its label if it has none."""
+    return UNNUMBERED if sublayer.layer is None else str(sublayer.layer + 1)
 
 
 def is_class(output: str) -> bool:
@@ -102,9 +102,9 @@ def no_lens(
     """Explain why the model cannot be asked what it would say at a token: only others are `answering`, the text has no mask to
     guess, another stack reads the stream, or no next token is predicted from it."""
     if guesses_masks:
-        asked = f"What the model would say is read at a mask alone{', ' if answering else '.'}"
+        mask_only = f"What the model would say is read at a mask alone{', ' if answering else '.'}"
         shown = f"here at {quoted(answering[0])}." if answering else " This text has none."
-        return asked + shown
+        return mask_only + shown
     if answering:
         return f"What the model would say is asked of the token {quoted(answering[0])} alone: no other's vector answers."
     if sublayer.states:
@@ -124,17 +124,17 @@ def title(
     answer: Label | None,
     output: str = NEXT_TOKEN,
 ) -> str:
-    """Whose way through the model is shown, and what the model expects behind it."""
-    who = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
+    """Return the title: the token whose stream is shown, and the model's answer at its end."""
+    subject = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
     if answer is None:
-        along = f" in the {sublayer.states} stream" if sublayer.states else ""
-        return f"The way of {who} through the {sublayer.stack}{along}"
-    what = {NEXT_TOKEN: "what follows it", MASKED: "the guess in its place"}
-    return f"From {who} to {what.get(output, 'the class')}, {quoted(answer)}"
+        row_note = f" in the {sublayer.states} stream" if sublayer.states else ""
+        return f"The way of {subject} through the {sublayer.stack}{row_note}"
+    outcomes = {NEXT_TOKEN: "what follows it", MASKED: "the guess in its place"}
+    return f"From {subject} to {outcomes.get(output, 'the class')}, {quoted(answer)}"
 
 
 def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
-    """What stands over all the layers."""
+    """Return the title of the overview of all layers."""
     if not output:
         return f"All layers of the {sublayer.stack}"
     if output == MASKED:
@@ -149,27 +149,27 @@ def one_title(sublayer: Sublayer) -> str:
 
 
 def words_of_layer(sublayer: Sublayer) -> str:
-    """A layer in a sentence."""
+    """Return a layer's name for a sentence."""
     return "cross-attention" if sublayer.layer is None else f"layer {sublayer.layer + 1}"
 
 
 def added_name(sublayer: Sublayer) -> str:
-    """A part's output in the layer in full."""
+    """Return the name of a part's output in the full layer."""
     return f"+ {role(sublayer)}" if sublayer.adds else f"{role(sublayer)} makes"
 
 
 def read_name(sublayer: Sublayer) -> str:
-    """What a part reads under pre-LN."""
+    """Return the name of a part's normalised input under pre-LN."""
     return f"{sublayer.norm_name}({'before' if sublayer.reads else 'stream'}), read"
 
 
 def normed_name(sublayer: Sublayer) -> str:
-    """The stream behind a part under post-LN."""
+    """Return the name of the stream after a part under post-LN."""
     return f"{sublayer.norm_name}(sum) = stream"
 
 
 def firing_name(sublayer: Sublayer) -> str:
-    """What stands inside a feed-forward."""
+    """Return the formula of a feed-forward's hidden units."""
     function, bias = (
         _FUNCTIONS.get(sublayer.activation, "activation"),
         " + b₁" if sublayer.biased else "",
@@ -178,32 +178,39 @@ def firing_name(sublayer: Sublayer) -> str:
 
 
 def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]) -> str:
-    """How many numbers inside a feed-forward fire, what that means, and which are strongest."""
-    named = ", ".join(f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest)
-    rest = f" ({_others(sublayer.activation)})" if sublayer.activation in _FUNCTIONS else ""
-    what = "gates are open" if sublayer.gated else "fire"
-    return f"{n} of {d_ff} {what}: they are above 0{rest}. Strongest: numbers {named}."
+    """Return how many units of a feed-forward fire, and the strongest ones."""
+    strongest_named = ", ".join(
+        f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest
+    )
+    rest = (
+        f" ({_bound_of_others(sublayer.activation)})" if sublayer.activation in _FUNCTIONS else ""
+    )
+    verb = "gates are open" if sublayer.gated else "fire"
+    return f"{n} of {d_ff} {verb}: they are above 0{rest}. Strongest: numbers {strongest_named}."
 
 
-def _others(activation: str) -> str:
-    """What an activation makes of numbers that are not above 0; its lowest value rounded away from 0, so that it is a bound."""
-    name, least = _FUNCTIONS[activation], lowest(activation)
-    if least == 0:
+def _bound_of_others(activation: str) -> str:
+    """Return the range of an activation's values for inputs up to 0.
+
+    Its lower bound is rounded down.
+    """
+    name, lowest_value = _FUNCTIONS[activation], lowest(activation)
+    if lowest_value == 0:
         return f"{name} makes 0 of the others"
-    bound = f"{math.floor(10_000 * least) / 10_000:.4f}".replace("-", "−")
+    bound = f"{math.floor(10_000 * lowest_value) / 10_000:.4f}".replace("-", "−")
     return f"{name} leaves the others between {bound} and 0"
 
 
 def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
     """Explain the picture of a stream's `sublayers`; `output` is what the model is asked of the stream, "" for nothing; `writes`
     says whether the model writes."""
-    one, parallel = sublayers[0], any(sublayer.reads for sublayer in sublayers)
+    first, parallel = sublayers[0], any(sublayer.reads for sublayer in sublayers)
     parts = _parts(sublayers)
-    stream = (_ADDING if one.adds else _REPLACING).format(
+    stream = (_ADDING if first.adds else _REPLACING).format(
         each=f"Each {parts.replace(' and ', ' and each ')}"
     ) + _NUMBERS
-    norm = _NORMS["parallel" if parallel else one.norm].format(
-        norm=one.norm_name, formula=_FORMULAS[one.norm_name], parts=parts
+    norm = _NORMS["parallel" if parallel else first.norm].format(
+        norm=first.norm_name, formula=_FORMULAS[first.norm_name], parts=parts
     )
     read = _READ_CLASSES + _BESIDE * writes if is_class(output) else _READ.get(output, "")
     lens = [_LENS.format(read=read)] if output else []
@@ -211,12 +218,12 @@ def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> 
 
 
 def too_long(n: int, most: int) -> str:
-    """Why nothing is shown of a text, of somebody else's model."""
+    """Return the error for a text too long to be recorded, for a third-party model."""
     return f"What stands within the layers of this model is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
 
 
 def no_layers(is_recurrent: bool, instead: str) -> str:
-    """Why a model has nothing to show here, and which one has."""
+    """Return why a model has nothing to show here, and a model that does."""
     other = f" Open **{instead}**, a model of the same task that has them." if instead else ""
     why = (
         "This model has no layers of this kind: one recurrent step after the other makes a new state out of the old one and the "

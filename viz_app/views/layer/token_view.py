@@ -1,6 +1,6 @@
-"""One token of a run, and what every sublayer along its stream does to it: what the page "A layer, step by step" is drawn of."""
+"""One token of a run and its way through every sublayer of a stream."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
@@ -13,8 +13,12 @@ from viz_app.session.current_run import CurrentRun
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page: a stream, a layer of it by its number from 0 (None: what stands behind the numbered ones), a
-    token by its position, None where a telling one is to be found, and, where the stream has several, a row of states."""
+    """The choices on the page.
+
+    They are the stream; the layer by its number from 0, None for an unnumbered one after the
+    others; the token's position, None for a default one; and a row of states if the stream has
+    several.
+    """
 
     stream: str
     layer: int | None
@@ -42,12 +46,12 @@ class TokenView:
 
     @cached_property
     def layer(self) -> list[Part]:
-        """Those of the chosen layer."""
+        """The parts of the chosen layer."""
         return [part for part in self.parts if part.sublayer.layer == self.choices.layer]
 
     @property
     def output(self) -> str:
-        """The output that the model reads from this token's stream, so that it can be asked what it would say; "" if none."""
+        """The output that the model reads from this token's stream; "" if none."""
         return output_read(self.run.scope.model, self.run.trace, self.choices.stream, self.position)
 
     @property
@@ -60,19 +64,19 @@ class TokenView:
 
     @property
     def answering(self) -> list[Label]:
-        """The tokens that the model can be asked at, where it is not asked at every token of the stream."""
-        places = answering_positions(self.run.scope.model, self.run.trace, self.choices.stream)
-        return [self.tokens[place] for own in places.values() for place in own]
+        """The tokens that the model reads its outputs from, where these are not all tokens."""
+        by_output = answering_positions(self.run.scope.model, self.run.trace, self.choices.stream)
+        return [self.tokens[position] for positions in by_output.values() for position in positions]
 
     @property
     def guesses_masks(self) -> bool:
-        """Return True if the model can be asked at the masks of this stream."""
+        """True if the model reads its outputs from the masks of this stream."""
         model = self.run.scope.model
         return self.choices.stream == model.read_stream and MASKED in model.read_outputs
 
     @cached_property
     def log_probs(self) -> Tensor | None:
-        """log p of what the output may say, at each stop: before the first sublayer, and behind each."""
+        """The output's log p at each stop: before the first sublayer, and after each."""
         stops = [self.parts[0].before, *(part.after for part in self.parts)]
         return lens(self.run.scope.model, stops, self.output) if self.output else None
 
@@ -85,7 +89,7 @@ class TokenView:
         return self.tokens[self.position]
 
     def label(self, token: int) -> Label:
-        """One of the classes, or a token that could follow the chosen one or be in its place."""
+        """Return the label of a class, or of a token predicted at the chosen position."""
         if self.output not in (NEXT_TOKEN, MASKED):
             return Label(self.run.trace.outputs[self.output].names[token])
         return token_label(
@@ -97,26 +101,48 @@ class TokenView:
         )
 
 
+def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return the nearest choices that exist in another run.
+
+    They are the same layer of the same row of states, or its last layer, and the same position.
+    """
+    sublayers = other.scope.model.sublayers
+    rows = [s for s in sublayers if (s.stream, s.states) == (choices.stream, choices.states)]
+    rows = rows or [s for s in sublayers if s.row == sublayers[-1].row]
+    same = [s for s in rows if s.layer == choices.layer] or rows[-1:]
+    position = token_view(run, choices).position if same[0].stream == choices.stream else None
+    location = {"stream": same[0].stream, "states": same[0].states, "layer": same[0].layer}
+    return replace(choices, position=position, **location)
+
+
 def token_view(run: CurrentRun, choices: Choices) -> TokenView:
-    """The chosen token; where none is chosen or it is no longer there, the one that answers, else the first behind the start."""
+    """Return the view of the chosen token.
+
+    By default it is the token that the answer is read from, else the first one after the start.
+    """
     n = len(run.trace.streams[choices.stream].ids)
     position = choices.position
     if position is None or position >= n:
-        found = _answering(run, choices.stream)
-        position = min(1, n - 1) if found is None else found
+        answering = _answering(run, choices.stream)
+        position = min(1, n - 1) if answering is None else answering
     return TokenView(run, choices, position)
 
 
 def chosen_position(run: CurrentRun, choices: Choices, position: int) -> int | None:
-    """What a click on this token chooses: the one that answers stays the one while the text grows."""
+    """Return the choice for a click on this token.
+
+    It is None for the answering token, so that the view follows it while the text grows.
+    """
     return None if position == _answering(run, choices.stream) else position
 
 
 def _answering(run: CurrentRun, stream: str) -> int | None:
-    """The first token that the model's answer is read from: the last of a text that goes on, the one by which a text is
-    classified, a mask."""
+    """Return the first position that the model's answer is read from; None if there is none.
+
+    It is the last token of an unfinished text, the token of the classifier, or a mask.
+    """
     model, trace = run.scope.model, run.trace
     if model.continues:
         return len(trace.streams[stream].ids) - 1
-    places = answering_positions(model, trace, stream).values()
-    return next((position for own in places for position in own), None)
+    by_output = answering_positions(model, trace, stream).values()
+    return next((position for positions in by_output for position in positions), None)

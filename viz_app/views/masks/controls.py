@@ -1,33 +1,30 @@
-"""The controls of the page Masks: the batch, the mask that is painted, and the head that is shown with it."""
+"""The controls of the page Masks: the batch, the painted mask, and the shown head."""
 
 from functools import partial
 
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-
-import models
 from models.layers.masks import PADDING, SiteKind
 from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, MaskChange, mask_change
-from viz_app import which_head
+from viz_app.controls import pick, which_head
 from viz_app.controls.text_box import text_box
 from viz_app.controls.tile import tile
 from viz_app.drawing.sites import by_kind
+from viz_app.input_bar.examples import suited
 from viz_app.session import mask_notation as notation
 from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.sidebar.examples import suited
+from viz_app.session.remembered import recall, remember
 from viz_app.views.masks import state, text
 from viz_app.views.masks.mask_view import kinds, own_layers
-from viz_app.views.masks.payloads import Choices, others
+from viz_app.views.masks.payloads import Choices, unreadable
 from viz_app.views.masks.state import SECOND, WHICH
 
 _TASK = "masks task"
 _READY, _K, _PADDED = "masks-ready-{}", "masks-k-{}", "masks-padding-{}"
 
 
-def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
-    """Draw the controls, two rows; what they say, and where the note on the batch belongs."""
+def choose(run: CurrentRun) -> Choices:
+    """Draw two rows of controls and return the choices."""
     trace, changes = run.unchanged.trace, run.spec.edits
     kind, site, head = state.view(trace)
     painted = state.kinds(trace)[kind]
@@ -39,30 +36,25 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
             mask_change(changes, kind),
             own_layers(trace, kind),
         )
-    with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
+    with pick.row("masks-batch", "small"):
         second, problem, row = _batch(run)
         _padding_control(painted, mask_change(changes, kind))
-        everywhere = {
-            "on_click": run_changes.undo,
-            "args": ("edits", tuple(state.kinds(trace))),
-            "disabled": changes == (),
-        }
-        st.button("Undo all changes", **everywhere, key="masks-undo")
-        slot = st.container(
-            key="masks-note", width=225
-        )  # not emptied first: the picture below would jump
-    return Choices(second, problem, row, kind, site.name, head, tile()), slot
+        undo = partial(run_changes.undo, "edits", tuple(state.kinds(trace)))
+        pick.button("Undo all changes", "masks-undo", undo, disabled=changes == ())
+    return Choices(second, problem, row, kind, site.name, head, tile())
 
 
 def _batch(run: CurrentRun) -> tuple[str, str, int]:
-    """The second text of the batch, or "" and why it cannot be read, and which of the two is shown. A model that reads one row at
-    a time has no second text."""
+    """Return the second text of the batch, or "" and an error, and the number of the shown text.
+
+    A model that reads a single row at a time has no second text.
+    """
     scope = run.scope
     if not scope.model.pads:
         return "", "", 0
-    if st.session_state.get(_TASK, scope.task) != scope.task and not url_state.follows():
+    if recall(_TASK, scope.task) != scope.task and not url_state.follows():
         url_state.keep(SECOND, None)
-    st.session_state[_TASK] = scope.task
+    remember(_TASK, scope.task)
     chosen = url_state.get(SECOND)
     second, cut = text_box(
         "Second text of the batch",
@@ -72,69 +64,48 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
         width=270,
         help=text.second_help(scope.model),
     )
-    which = st.segmented_control(
-        "Shown",
-        list(WHICH.options),
-        required=True,
-        **url_state.bound(WHICH, url_state.get(WHICH)),
-    )
-    problem = cut or _unreadable(run, second)
+    which = pick.one("Shown", WHICH, WHICH.options)
+    problem = cut or unreadable(run, second)
     if problem or not second.strip():
         return "", problem, 0
     return second, "", WHICH.options.index(which)
 
 
 def default_second(scope: Scope) -> str:
-    """Of the examples this model can read, the next longer one than the first, so that the first is padded."""
-    offered = suited(scope)
-    lengths = {text: len(scope.given_ids(text)) for text in offered}
-    longer = [text for text in offered if lengths[text] > lengths[offered[0]]]
-    return min(longer, key=lengths.get) if longer else offered[-1]
+    """Return the shortest example longer than the first, so that the first one is padded."""
+    readable = suited(scope)
+    lengths = {text: len(scope.given_ids(text)) for text in readable}
+    longer = [text for text in readable if lengths[text] > lengths[readable[0]]]
+    return min(longer, key=lengths.get) if longer else readable[-1]
 
 
-def _unreadable(run: CurrentRun, second: str) -> str:
-    try:
-        if second.strip():
-            run.scope.encode(second, *others(run))
-    except models.InputError as error:
-        return f"{str(error).replace(f'the {error.field}', 'This text')}."
-    return ""
-
-
-def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own: list[str]) -> None:
-    """The ready-made mask of this kind, and its k; `own` are the layers of the model's mask."""
+def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: list[str]) -> None:
+    """Draw the choice of the ready-made mask and its k; `own_layers` are the layers of the model's mask."""
     own_choice = notation.own_choice(kind)
     ready, k = (name.format(kind.name) for name in (_READY, _K))
-    st.session_state[ready], st.session_state[k] = notation.choice(kind, change), change.k
 
     def take() -> None:
-        state.choose(kind, st.session_state[ready], st.session_state[k], own)
+        state.choose(kind, recall(ready), recall(k), own_layers)
 
-    st.selectbox(
+    pick.from_list(
         f"Ready-made, {name.lower()}",
+        ready,
         READY_MADE,
-        key=ready,
-        on_change=take,
+        notation.choice(kind, change),
+        take,
+        lambda name: text.ready_label(kind, name, own_choice, own_layers),
         width=300,
-        format_func=lambda name: text.ready_label(kind, name, own_choice, own),
     )
-    st.number_input(
-        "k",
-        1,
-        512,
-        key=k,
-        on_change=take,
-        disabled=change.ready not in ("window", "block-diagonal"),
-        width=60,
-    )
+    fixed = change.preset not in ("window", "block-diagonal")
+    pick.number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)
 
 
 def _padding_control(kind: SiteKind, change: MaskChange) -> None:
-    """Return True if padding is masked."""
+    """Draw the switch that masks padding."""
     padded = _PADDED.format(kind.name)
-    st.session_state[padded] = PADDING not in change.lifted
-    st.toggle(
+    pick.switch(
         "Mask padding",
-        key=padded,
-        on_change=lambda: state.mask_padding(kind.name, st.session_state[padded]),
+        padded,
+        PADDING not in change.removed_layers,
+        lambda: state.mask_padding(kind.name, recall(padded)),
     )

@@ -1,5 +1,4 @@
-"""One pair of texts before and after its masks are changed, and what is read off it: the kinds of attention, the labels of their
-axes, each layer of a mask, and what must hold."""
+"""One text before and after its masks are changed: kinds, labels, mask layers, and checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +23,10 @@ from viz_app.drawing.sites import by_kind
 
 @dataclass(frozen=True)
 class MaskView:
-    """What the page draws: one pair before and after the changes, the kind whose mask is painted, one head; of a long text the part
-    round `tile`, None for all of it in blocks."""
+    """The drawn state: a text before and after the changes, the painted kind, and one head.
+
+    Of a long text it is the part around `tile`, or with None all of it in blocks.
+    """
 
     before: MaskedRun
     after: MaskedRun
@@ -46,17 +47,17 @@ class MaskView:
         return words.head_title(self.sites[1], self.head, self.terms)
 
     def site_of(self, run: MaskedRun, kind: str) -> AttentionSite:
-        """The site of one of the two runs whose mask is drawn for this kind: the chosen one, or the one beside it."""
+        """Return the site of a run whose mask is drawn for this kind: the chosen one or its neighbour."""
         return site_of(run.trace, kind, run.trace.attention[self.site])
 
     def layer_note(self, kind: str) -> str:
-        """ "layer 2" where the model's own masks of this kind differ by layer; "" where one mask serves all of them."""
+        """Return "layer 2" if the model's masks of this kind differ by layer; "" if they are the same."""
         shared = len(distinct_masks(self.before.trace, kind)) == 1
         return "" if shared else f"layer {self.site_of(self.before, kind).layer + 1}"
 
 
 def site_of(trace: Trace, kind: str, chosen: AttentionSite) -> AttentionSite:
-    """The chosen site if it is of this kind, else that kind's in the same layer, or in the nearest one that has it."""
+    """Return the chosen site if it is of this kind, else that kind's site in the nearest layer."""
     if chosen.kind == kind:
         return chosen
     sites = [site for site in trace.attention.values() if site.kind == kind]
@@ -64,21 +65,21 @@ def site_of(trace: Trace, kind: str, chosen: AttentionSite) -> AttentionSite:
 
 
 def distinct_masks(trace: Trace, kind: str) -> list[AttentionSite]:
-    """The first site of each different mask of this kind; one site where all layers share a mask."""
-    found: list[AttentionSite] = []
+    """Return the first site of each different mask of this kind."""
+    distinct: list[AttentionSite] = []
     for _, sites in (entry for entry in by_kind(trace) if entry[0] == kind):
         for site in sites:
-            if not any(_same_mask(site, other) for other in found):
-                found.append(site)
-    return found
+            if not any(_same_mask(site, other) for other in distinct):
+                distinct.append(site)
+    return distinct
 
 
-def _same_mask(one: AttentionSite, other: AttentionSite) -> bool:
+def _same_mask(first: AttentionSite, second: AttentionSite) -> bool:
     """Compare two masks layer by layer, their reasons included."""
-    if one.mask is other.mask:
+    if first.mask is second.mask:
         return True
-    pairs = list(zip(one.mask.layers, other.mask.layers, strict=False))
-    return len(one.mask.layers) == len(other.mask.layers) and all(
+    pairs = list(zip(first.mask.layers, second.mask.layers, strict=False))
+    return len(first.mask.layers) == len(second.mask.layers) and all(
         a.name == b.name and (a.allowed is b.allowed or torch.equal(a.allowed, b.allowed))
         for a, b in pairs
     )
@@ -91,19 +92,19 @@ def is_written(trace: Trace, site: AttentionSite) -> bool:
 
 
 def own_layers(trace: Trace, kind: str) -> list[str]:
-    """Names of the layers that the masks of this kind are made of, in any of its sites, each once."""
+    """Return the names of the mask layers of this kind in any of its sites, each once."""
     sites = [site for site in trace.attention.values() if site.kind == kind]
     return list(dict.fromkeys(layer.name for site in sites for layer in site.mask.layers))
 
 
 def kinds(trace: Trace) -> dict[SiteKind, str]:
-    """The kinds of attention there are, each with its short name."""
+    """Return the kinds of attention with their short names."""
     return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}
 
 
 @dataclass(frozen=True)
 class LogProbChange:
-    """What is told of both runs, in nats: `what` it is, as over the table, one label a row, before and after."""
+    """Log-probabilities of both runs in nats; `what` names them, with a label for each row."""
 
     what: str
     labels: list[Label]
@@ -116,8 +117,11 @@ class LogProbChange:
 
 
 def log_prob_change(view: MaskView) -> LogProbChange:
-    """Of a model that writes each token of the given text from its second on, and its end if it has one; of another what is hidden,
-    the class or the answer that was most probable before."""
+    """Return the log-probabilities that the change affects.
+
+    They are those of the given text's tokens if the model predicts next tokens, else of hidden
+    tokens, or of the class or answer that was most probable before.
+    """
     before, after = view.before, view.after
     if isinstance(first_output(before.trace), NextToken):
         output = after.trace.next_token
@@ -125,61 +129,61 @@ def log_prob_change(view: MaskView) -> LogProbChange:
         return LogProbChange(
             output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs
         )
-    found = compare_outputs(before.trace, after.trace)
-    notes = ["the model's own first guess before" * is_guess for is_guess in found.guessed]
-    names = [Label(name, note) for name, note in zip(found.names, notes, strict=True)]
-    return LogProbChange(found.what, names, found.before, found.after)
+    comparison = compare_outputs(before.trace, after.trace)
+    notes = ["the model's own first guess before" * is_guess for is_guess in comparison.guessed]
+    names = [Label(name, note) for name, note in zip(comparison.names, notes, strict=True)]
+    return LogProbChange(comparison.what, names, comparison.before, comparison.after)
 
 
 def token_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
-    """Labels of the query and the key axis, padding included."""
+    """Return the labels of the query and the key axis, padding included."""
     query, key = axes_labels(trace, site)
     return _padded(query, site.query_tokens), _padded(key, site.key_tokens)
 
 
 def stream_labels(trace: Trace) -> dict[str, list[Label]]:
-    """Labels of the tokens of each stream that is attended to or from, padding included."""
+    """Return the labels of each stream that attention reads, padding included."""
     rows: dict[str, Sequence[str]] = {}
     for site in trace.attention.values():
         rows |= {site.query_stream: site.query_tokens, site.key_stream: site.key_tokens}
     return {name: _padded(labels(trace.streams[name]), tokens) for name, tokens in rows.items()}
 
 
-def _padded(own: list[Label], tokens: Sequence[str]) -> list[Label]:
-    return own + [special_label(token) for token in tokens[len(own) :]]
+def _padded(row: list[Label], tokens: Sequence[str]) -> list[Label]:
+    return row + [special_label(token) for token in tokens[len(row) :]]
 
 
 def alone(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
-    """One layer as a whole (query, key) matrix; True = may attend."""
+    """Return one layer as a full (query, key) matrix; True = may attend."""
     return layer.allowed[min(batch, len(layer.allowed) - 1), 0].expand(n_query, n_key)
 
 
 def additive(allowed: Tensor) -> Tensor:
-    """The additive form of a mask: 0 where it allows, −∞ where it blocks."""
+    """Return the additive form of a mask: 0 where it allows, −∞ where it blocks."""
     return torch.zeros(allowed.shape).masked_fill(~allowed, -torch.inf)
 
 
 def checks(view: MaskView) -> list[Check]:
-    """What must hold for the masks on the screen, over every layer and head of the changed run."""
-    apart, touched = 0, 0.0
+    """Return the checks of the drawn masks, over every layer and head of the changed run."""
+    differing, largest = 0, 0.0
     for site in view.after.trace.attention.values():
         for rows in slabs(site):
-            own = site.allowed(rows=rows)
-            together = torch.ones_like(own)
-            for x in site.mask.layers:
-                together = together & alone(x, site.n_query, site.n_key)[rows]
-            apart += int((together != own).sum())
-        touched = max(touched, _largest(site, mask_change(view.changes, site.kind).forbidden))
+            allowed = site.allowed(rows=rows)
+            union = torch.ones_like(allowed)
+            for layer in site.mask.layers:
+                union = union & alone(layer, site.n_query, site.n_key)[rows]
+            differing += int((union != allowed).sum())
+        largest = max(largest, _largest(site, mask_change(view.changes, site.kind).block))
     return [
         Check(
             "the mask is all its layers together",
-            float(apart),
+            float(differing),
             0.0,
             "Cells that differ from the AND of the layers",
         ),
         Check(
             "forbidden cells are 0",
-            touched,
+            largest,
             0.0,
             "Largest weight on a cell you forbade, over all layers and heads",
         ),
@@ -187,13 +191,13 @@ def checks(view: MaskView) -> list[Check]:
 
 
 def _largest(site: AttentionSite, cells: Sequence[tuple[int, int]]) -> float:
-    """The largest weight of any head on these cells; 0 where there are none."""
-    found = 0.0
+    """Return the largest weight of any head on these cells; 0 without cells."""
+    largest = 0.0
     for rows in slabs(site, heads=site.n_heads):
         inside = [
             (q - rows.start, k) for q, k in cells if rows.start <= q < rows.stop and k < site.n_key
         ]
         if inside:
             queries, keys = zip(*inside, strict=True)
-            found = max(found, float(site.weights(rows=rows)[:, queries, keys].max()))
-    return found
+            largest = max(largest, float(site.weights(rows=rows)[:, queries, keys].max()))
+    return largest

@@ -1,4 +1,4 @@
-"""What came of changed masks, in sentences: what is written, what became likelier, and whether looking ahead helped."""
+"""Sentences on the effect of changed masks: the output, the likelihood, and looking ahead."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ def story(
     effect: str,
     notes: list[str],
 ) -> list[str]:
-    """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
+    """Return the sentences on what was changed and its effect."""
     output, same = (
         first_output(before.trace),
         (after.output, after.output_ids) == (before.output, before.output_ids),
@@ -29,12 +29,12 @@ def story(
     writes = "answers"
     if isinstance(output, NextToken):
         writes = "writes" if output.is_closed else "goes on with"
-    wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
-    wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    compared = (
-        [wrote, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+    outcome = f"Under these masks the model {writes}: {after.output or 'nothing'}"
+    outcome += " (as before)." if same else f" (before: {before.output or 'nothing'})."
+    comparison = (
+        [outcome, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
     )
-    lines = [changed(changes, names), compared[0], effect, compared[1], *notes]
+    lines = [changed(changes, names), comparison[0], effect, comparison[1], *notes]
     return [line for line in lines if line]
 
 
@@ -45,8 +45,11 @@ NOTHING_HIDDEN = (
 
 
 def effect(log_probs: LogProbChange, trace: Trace) -> str:
-    """What the change did to what is told of both runs, of which `trace` is the first, in nats; where that is nothing, how to have
-    something."""
+    """Return the change of the log-probabilities in a sentence, in nats.
+
+    `trace` is the run before. Without log-probabilities, the result tells how to get some, or is
+    "".
+    """
     if not log_probs.labels:
         return (
             NOTHING_HIDDEN
@@ -55,17 +58,17 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
         )
     before, after = log_probs.sums
     change = after - before
-    said = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
+    difference = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
-        said = "as before" if change == 0 else "less than 0.001 apart"
+        difference = "as before" if change == 0 else "less than 0.001 apart"
     what, names = log_probs.what, ", ".join(label.text for label in log_probs.labels)
     text = trace.streams[what].text if what in trace.streams else names
     plural = "s" * (what == "hidden token" and len(log_probs.labels) > 1)
-    return f"Log-probability of the {what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {said}."
+    return f"Log-probability of the {what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {difference}."
 
 
 def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
-    """When the decoder may see ahead: did that help with the given text, and what does it write; else empty."""
+    """Return the effect of letting the decoder see ahead; "" if it may not."""
     ahead = [
         kind.query_stream
         for kind in kinds
@@ -73,29 +76,29 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[S
     ]
     if not ahead:
         return ""
-    given = f"given {ahead[0]}"
+    given_text = f"given {ahead[0]}"
     old, new = (-run.log_prob / len(run.labels) for run in (before, after))
     loss = f"{old:.3f} → {new:.3f} nats a token"
     if abs(new - old) < 0.0005:
-        found = f"That makes no difference to the loss on the {given} ({loss})."
+        loss_sentence = f"That makes no difference to the loss on the {given_text} ({loss})."
     elif new < old:
-        found = f"The loss on the {given} falls ({loss}): seeing what comes next helps this model to guess it."
+        loss_sentence = f"The loss on the {given_text} falls ({loss}): seeing what comes next helps this model to guess it."
     else:
-        found = (
-            f"One might expect a lower loss on the {given}; it rises ({loss}): trained with the mask, this model has "
+        loss_sentence = (
+            f"One might expect a lower loss on the {given_text}; it rises ({loss}): trained with the mask, this model has "
             "not learned to use what lies ahead."
         )
-    comes_out = (
+    outcome = (
         "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
     )
     return (
-        f"The decoder may look ahead. {found} While writing there is nothing ahead to read, yet each new token changes "
-        f"what earlier ones see: the text {comes_out}."
+        f"The decoder may look ahead. {loss_sentence} While writing there is nothing ahead to read, yet each new token changes "
+        f"what earlier ones see: the text {outcome}."
     )
 
 
 def nats(value: float) -> str:
-    """A number of nats with a true minus sign, three decimals below 1."""
+    """Format a number of nats with a true minus sign, three decimals below 1."""
     return (
         "0.000"
         if abs(value) < 0.0005

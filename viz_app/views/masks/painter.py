@@ -1,18 +1,22 @@
-"""The payload of the mask painter: every mask as its layers and their union, one of them to paint on, and one head before, after,
-and their difference, with the log-probability of each given token."""
+"""The payload of the mask painter: all masks by layers, a painted one, and a head before and after."""
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from models.layers.masks import DRAWN, SiteKind
+from models.layers.masks import DRAWN, Mask, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import mask_change
 from viz_app import words
-from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.cells import Tile, around, block_of, in_blocks
+from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.labels import Label, axes_labels, writes
 from viz_app.drawing.payload import pack
+from viz_app.drawing.pooling import pooled, pooled_weights, slabs
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.mask_notation import painted
@@ -27,23 +31,25 @@ from viz_app.views.masks.mask_view import (
     log_prob_change,
     token_labels,
 )
-from viz_app.views.masks.part import Part, open_blocks
 
 LARGEST_SIDE = 64  # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
-def masks(view: MaskView, fixed: bool = False) -> bytes:
-    """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
+def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN) -> bytes:
+    """Return the payload of the mask painter, whose scales cover `extent`.
+
+    `fixed` is True if painting is disabled, since there is no model to run.
+    """
     site = view.site_of(view.after, view.kind)
     change, part = mask_change(view.changes, view.kind), Part.of(site, view.tile)
-    own = view.site_of(view.before, view.kind).mask
-    base = replace(change, forbidden=(), opened=()).apply(own, site.n_query, site.n_key)
+    mask = view.site_of(view.before, view.kind).mask
+    base = replace(change, block=(), allow=()).apply(mask, site.n_query, site.n_key)
     queries, keys = token_labels(view.after.trace, site)
     axes = words.axes(site, view.terms, writes(view.after.trace, site))
     strip, cells = _strip(view)
     written = is_written(view.after.trace, site)
-    effect, effect_arrays = _effect(view)
+    own_extent, effect, effect_arrays = _effect(view, extent)
     header = {
         "kind": view.kind,
         "painted": painted(change),
@@ -56,6 +62,7 @@ def masks(view: MaskView, fixed: bool = False) -> bytes:
         "drawn": _named(site.site_kind, DRAWN, written),
         "strip": strip,
         "effect": effect,
+        "extent": own_extent,
         "story": story(view),
     }
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
@@ -69,13 +76,13 @@ def _named(kind: SiteKind, layer: str, written: bool) -> dict[str, str]:
 
 
 def _kind_title(view: MaskView, site: AttentionSite) -> str:
-    """The kind of attention, with the layer where the masks differ by layer."""
+    """Return the kind of attention, with the layer if the masks differ by layer."""
     note = view.layer_note(site.kind)
     return words.kind_title(site) + f", {note}" * bool(note)
 
 
 def story(view: MaskView) -> list[str]:
-    """What was changed and what came of it, in sentences."""
+    """Return the sentences on what was changed and its effect."""
     notes = []
     names = kinds(view.after.trace)
     for kind, name in names.items():
@@ -95,15 +102,18 @@ def story(view: MaskView) -> list[str]:
 
 
 def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other. Of a long text
-    k × k cells become one, open if any of them is."""
+    """Return each kind's layers and their union as small matrices, and all their cells (1 = allowed).
+
+    Of a long text, k × k cells are drawn as one, open if any of them is.
+    """
     blocks, parts, offset = [], [], 0
     for kind in kinds(view.after.trace):
         site = view.site_of(view.after, kind.name)
         n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
         matrices = [
-            (masks_text.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers
+            (masks_text.layer(kind, mask_layer.name), alone(mask_layer, n_query, n_key))
+            for mask_layer in site.mask.layers
         ]
         matrices.append(("all together", site.allowed()))
         pictures = []
@@ -132,7 +142,7 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
     return blocks, np.concatenate(parts)
 
 
-def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _effect(view: MaskView, extent: Extent) -> tuple[Extent, dict[str, Any], dict[str, np.ndarray]]:
     (before, after), change = view.sites, log_prob_change(view)
     queries, keys = token_labels(view.after.trace, after)
     axes = words.axes(after, view.terms, writes(view.after.trace, after))
@@ -140,6 +150,11 @@ def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     values["difference"] = difference = part.difference(before, after, view.head)
     for name, site in (("Before", before), ("After", after)):
         values[name.lower()], values[f"blocked{name}"] = part.weights(site, view.head)
+    extents = {
+        "difference": float(np.abs(difference).max()),
+        "surprise": max([1.0, *(-v for v in (*change.before, *change.after))]),
+    }
+    scales = widened(extents, extent)
     header = {
         "title": view.title,
         "site": view.site,
@@ -149,9 +164,8 @@ def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **part.header(queries, keys),
         "queryAxis": axes[0],
         "keyAxis": axes[1],
-        "scale": next(
-            s for s in DIFFERENCE_SCALES if float(np.abs(difference).max()) <= s or s == 1.0
-        ),
+        "scale": next(s for s in DIFFERENCE_SCALES if scales["difference"] <= s or s == 1.0),
+        "largest": scales["surprise"],
         "given": change.what.capitalize(),
         "labels": [label.as_json() for label in change.labels],
         "outputs": [view.before.output, view.after.output],
@@ -161,4 +175,106 @@ def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "logBefore": np.array(change.before, np.float32),
         "logAfter": np.array(change.after, np.float32),
     }
-    return header, values | logs
+    return extents, header, values | logs
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows and columns of a site's cells; `block` × `block` of them are one cell of the picture."""
+
+    site: AttentionSite
+    rows: slice
+    columns: slice
+    block: int
+
+    @classmethod
+    def of(cls, site: AttentionSite, tile: Tile) -> "Part":
+        """Return the part around `tile`, or for None the whole text."""
+        if tile is None:
+            return cls(
+                site,
+                slice(0, site.n_query),
+                slice(0, site.n_key),
+                block_of(site.n_query, site.n_key),
+            )
+        return cls(site, *around(site, tile), 1)
+
+    def header(self, queries: Sequence[Label], keys: Sequence[Label]) -> dict[str, Any]:
+        """Return the axes' fields of the payload."""
+        rows, columns = (
+            in_blocks(queries[self.rows], self.block),
+            in_blocks(keys[self.columns], self.block),
+        )
+        return {
+            "queries": [label.as_json() for label in rows],
+            "keys": [label.as_json() for label in columns],
+            "block": self.block,
+            "first": [self.rows.start, self.columns.start],
+            "size": [self.site.n_query, self.site.n_key],
+        }
+
+    def blocked(self, mask: Mask) -> np.ndarray:
+        """Return (query, key) uint8: bit i set where the i-th layer blocks the cell, 0 where open.
+
+        At most 8 layers are counted. A block is open if any of its cells is.
+        """
+        if self.block == 1:
+            return self._bits(mask, self.rows)[:, self.columns]
+        slab_bits = []
+        for rows in slabs(self.site, self.block):
+            bits = self._bits(mask, rows)
+            slab_bits.append(
+                np.where(
+                    _in_blocks(np.logical_and, bits > 0, self.block),
+                    _in_blocks(np.bitwise_or, bits, self.block),
+                    0,
+                )
+            )
+        return np.concatenate(slab_bits).astype(np.uint8)
+
+    def weights(self, site: AttentionSite, head: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return one head's weights in this part, and (uint8) where they are blocked."""
+        if self.block > 1:
+            maxima = pooled_weights(site, head, self.block).numpy()
+            return maxima.clip(0), (maxima < 0).astype(np.uint8)
+        is_open = site.allowed(head=head, rows=self.rows)[:, self.columns]
+        return self._exact(site, head).numpy(), (~is_open).numpy().astype(np.uint8)
+
+    def difference(self, before: AttentionSite, after: AttentionSite, head: int) -> np.ndarray:
+        """Return after − before; for a block the difference furthest from 0.
+
+        For a run and itself it is exactly 0, though weights computed twice may differ in the last
+        digit.
+        """
+        if before is after:
+            return np.zeros_like(self.weights(after, head)[0])
+        if self.block == 1:
+            return (self._exact(after, head) - self._exact(before, head)).numpy()
+        before, after, slab_changes = before.read("q", "k"), after.read("q", "k"), []
+        for rows in slabs(self.site, self.block):
+            change = after.weights(head, rows=rows) - before.weights(head, rows=rows)
+            up, down = pooled(change, self.block), pooled(-change, self.block)
+            slab_changes.append(np.where(up >= down, up, -down))
+        return np.concatenate(slab_changes)
+
+    def _exact(self, site: AttentionSite, head: int) -> Tensor:
+        return site.weights(head, rows=self.rows)[:, self.columns]
+
+    def _bits(self, mask: Mask, rows: slice) -> np.ndarray:
+        bits = np.zeros((rows.stop - rows.start, self.site.n_key), np.uint8)
+        for i, layer in enumerate(mask.layers[:8]):
+            bits |= (~alone(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(
+                np.uint8
+            ) << i
+        return bits
+
+
+def open_blocks(allowed: Tensor, k: int) -> np.ndarray:
+    """Return (query/k, key/k) uint8: 1 where any cell of a k × k block is open."""
+    return _in_blocks(np.logical_or, allowed.numpy(), k).astype(np.uint8)
+
+
+def _in_blocks(joined: np.ufunc, cells: np.ndarray, k: int) -> np.ndarray:
+    """Reduce each k × k block with `joined`; blocks at the end may be smaller."""
+    rows = joined.reduceat(cells, np.arange(0, len(cells), k), axis=0)
+    return joined.reduceat(rows, np.arange(0, cells.shape[1], k), axis=1)

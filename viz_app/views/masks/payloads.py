@@ -1,29 +1,35 @@
-"""What the page Masks shows of a run: the batch of its texts under the model's own masks and under the changed ones, drawn by the
-mask painter; the notes and the checks beside it."""
+"""The payloads of the page Masks: the batch under the original and the changed masks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from models import InputError
 from models.analysis.checks import check_site
 from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
 from models.trace import Trace
 from viz_app.drawing.cells import Tile
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows, small_print, strip
+from viz_app.drawing.sites import by_kind
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView, checks
 from viz_app.views.masks.painter import masks
 
-MOST_WRITTEN = 40  # tokens that a model which continues a text writes to be compared
+MOST_WRITTEN = 40  # tokens that a model generates to continue a text, for comparison
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page. `second` is the second text of the batch, "" where the first runs alone; `problem` says why
-    a second text that stands there is not run. `row` is 0 for the first text, 1 for the second. `tile` is the part of a long
-    text, None for all of it."""
+    """The choices on the page.
+
+    `second` is the second text of the batch, "" without one; `problem` is the error of a second
+    text that cannot be run. `row` is 0 for the first text, 1 for the second. `tile` is the part of
+    a long text, None for all of it.
+    """
 
     second: str
     problem: str
@@ -35,24 +41,45 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run."""
-    own, view = views(run, choices)
-    given = run.scope.model.fields[0].stream
-    lengths = [len(one.trace.streams[given].ids) for one in own]
-    filled = masks_text.batch(lengths, given) if choices.second else masks_text.ALONE
+    """Return the payloads of all components of the page."""
+    original, view = views(run, choices)
+    stream = run.scope.model.fields[0].stream
+    lengths = [len(member.trace.streams[stream].ids) for member in original]
+    note = masks_text.batch(lengths, stream) if choices.second else masks_text.ALONE
     return {
-        "note masks": small_print(choices.problem or filled, bad=bool(choices.problem)),
+        "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),
-        "mask_painter": masks(view),
+        "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),
         "checks": check_rows([*check_site(view.sites[1]), *checks(view)]),
     }
 
 
+def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return the nearest choices that exist in another run; the second text is kept if it can be read."""
+    trace = other.unchanged.trace
+    focus = Focus(choices.site, choices.head).within(trace)
+    kinds = [kind for kind, _ in by_kind(trace)]
+    kind = choices.kind if choices.kind in kinds else trace.attention[focus.site].kind
+    alone = not other.scope.model.pads or unreadable(other, choices.second)
+    second, row = ("", 0) if alone else (choices.second, choices.row)
+    return replace(choices, second=second, row=row, kind=kind, site=focus.site, head=focus.head)
+
+
+def unreadable(run: CurrentRun, second: str) -> str:
+    """Return the error of reading a second text beside this run; "" if it is readable or blank."""
+    try:
+        if second.strip():
+            run.scope.encode(second, *others(run))
+    except InputError as error:
+        return f"{str(error).replace(f'the {error.field}', 'This text')}."
+    return ""
+
+
 def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
-    """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
-    own, changed = _runs(run, choices)
-    before, after = own[choices.row], changed[choices.row]
-    return own, MaskView(
+    """Return the batch under the model's own masks, and the view of both runs of the shown text."""
+    original, changed = _runs(run, choices)
+    before, after = original[choices.row], changed[choices.row]
+    return original, MaskView(
         before,
         after,
         run.spec.edits,
@@ -65,24 +92,27 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 
 
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
-    """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
+    """Return the batch under the model's own masks and under the changed ones.
+
+    Both are the same list if nothing is changed.
+    """
     scope, most = run.scope, None if run.scope.model.translates else MOST_WRITTEN
     before = cache.changed_run(run.unchanged, run.spec.without("edits"))
     if choices.second:
-        own = _own_batch(before, choices.second, most)
+        original = _own_batch(before, choices.second, most)
     else:
-        own = [cache.unmasked_run(scope, before.trace, most)]
+        original = [cache.unmasked_run(scope, before.trace, most)]
     if not run.spec.edits:
-        return own, own
-    return own, cache.masked_runs(
-        scope, tuple(_request(run, one.trace) for one in own), run.spec.edits, most=most
+        return original, original
+    return original, cache.masked_runs(
+        scope, tuple(_request(run, member.trace) for member in original), run.spec.edits, most=most
     )
 
 
 def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun]:
-    """Both texts in one batch, padded to the longer, under the model's own masks."""
+    """Return both texts in one batch, padded to the longer, under the model's own masks."""
     trace, scope = run.trace, run.scope
-    typed = run.own is None  # a changed model reads what the unchanged one wrote
+    typed = run.original is None  # a changed model reads what the unchanged one wrote
     requests = _request(run, trace, typed), (second, *others(run))
     written = ()
     if scope.model.translates:
@@ -91,7 +121,7 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
 
 
 def others(run: CurrentRun) -> Texts:
-    """What a second text of the batch is read with: the other texts that this model cannot do without, as they stand."""
+    """Return the current texts of the model's other required fields, which the second text shares."""
     return tuple(
         run.trace.fields[field.name]
         for field in run.scope.model.text_fields[1:]
@@ -100,12 +130,15 @@ def others(run: CurrentRun) -> Texts:
 
 
 def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
-    """What this run read, for the model's fields: each stream in its first field. `typed`: without what the model wrote itself."""
+    """Return what this run read, for the model's fields: each stream in its first field.
+
+    `typed` leaves out what the model itself generated.
+    """
     model, request = run.scope.model, []
     for i, field in enumerate(model.fields):
-        again = field.stream in (earlier.stream for earlier in model.fields[:i])
-        own = (
+        is_repeated = field.stream in (earlier.stream for earlier in model.fields[:i])
+        is_generated = (
             typed and field.stream == model.writes and not trace.teacher_forced and model.translates
         )
-        request.append(None if again or own else trace.streams.get(field.stream))
+        request.append(None if is_repeated or is_generated else trace.streams.get(field.stream))
     return tuple(request)

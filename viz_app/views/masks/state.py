@@ -1,4 +1,4 @@
-"""What the page Masks has changed, kept in the session and in the URL: a short text for each kind of attention."""
+"""The mask changes of the page Masks, kept in the session and in the URL."""
 
 from collections.abc import Collection, Iterable
 
@@ -16,13 +16,12 @@ SECOND, WHICH = (
     Text("masks-second", default=None),
     Choice("masks-shown", "first", options=("first", "second")),
 )
-PAINTED = Text(
-    "mask", is_step=True
-)  # the kind whose mask is painted; with ".own", beside a head of any kind
+# the kind whose mask is painted; the suffix ".own" keeps the shown head, of whatever kind
+PAINTED = Text("mask", is_step=True)
 
 
 def kinds(trace: Trace) -> dict[str, SiteKind]:
-    """The kinds of attention that this trace has, by name, in the order of `by_kind`."""
+    """Return the kinds of attention in this trace by name, in the order of `by_kind`."""
     return {kind: sites[0].site_kind for kind, sites in by_kind(trace)}
 
 
@@ -30,10 +29,10 @@ def _of(kind: str) -> MaskChange:
     return url_state.get(mask_change(kind))
 
 
-def choose(kind: SiteKind, ready: str, k: int, own: Collection[str] = ()) -> None:
-    """Take a ready-made mask in place of the model's `own` layers, which are given by name."""
+def choose(kind: SiteKind, ready: str, k: int, own_layers: Collection[str] = ()) -> None:
+    """Choose a ready-made mask in place of the model's `own_layers`, given by name."""
     url_state.keep(
-        mask_change(kind.name), mask_notation.choose(kind, _of(kind.name), ready, k, own)
+        mask_change(kind.name), mask_notation.choose(kind, _of(kind.name), ready, k, own_layers)
     )
 
 
@@ -43,37 +42,44 @@ def mask_padding(kind: str, on: bool) -> None:
 
 
 def paint(kind: str, cells: Iterable[tuple[int, int, int]]) -> None:
-    """Have exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
+    """Set exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
     url_state.keep(mask_change(kind), mask_notation.paint(_of(kind), cells))
 
 
 def view(trace: Trace) -> tuple[str, AttentionSite, int]:
-    """The kind whose mask is painted, and the site and head shown with it: those chosen on the other pages if they are
-    of that kind or were chosen here, else that kind's of the same layer."""
-    kind, _, own = url_state.get(PAINTED).partition(".")
-    found = kinds(trace)
-    if kind not in found:
+    """Return the kind whose mask is painted, and the shown site and head.
+
+    The site is the one chosen on any page if it is of that kind or was chosen here, else that
+    kind's site in the same layer.
+    """
+    kind, _, keeps_site = url_state.get(PAINTED).partition(".")
+    present = kinds(trace)
+    if kind not in present:
         kind = next(
-            (name for name, one in found.items() if mask_notation.hides_the_future(one)),
-            next(iter(found)),
+            (
+                name
+                for name, site_kind in present.items()
+                if mask_notation.hides_the_future(site_kind)
+            ),
+            next(iter(present)),
         )
     site, focus = chosen_focus(trace)
-    if not own:
+    if not keeps_site:
         site = site_of(trace, kind, site)
-    _look(kind, bool(own))
+    _remember_kind(kind, bool(keeps_site))
     return kind, site, min(focus.head, site.n_heads - 1)
 
 
-def _look(kind: str, own: bool) -> None:
-    url_state.keep(PAINTED, kind + (".own" if own else ""))
+def _remember_kind(kind: str, keeps_site: bool) -> None:
+    url_state.keep(PAINTED, kind + (".own" if keeps_site else ""))
 
 
 def show_kind(kind: str) -> None:
-    """Paint on this kind's mask, and look at one of its heads."""
-    _look(kind, own=False)
+    """Paint on this kind's mask, and show one of its heads."""
+    _remember_kind(kind, keeps_site=False)
 
 
 def look_at(kind: str, site: str, head: int) -> None:
-    """Look at this head, of whatever kind it is, while painting on this kind's mask."""
+    """Show this head, of any kind, while painting on this kind's mask."""
     pick_head(site, head)
-    _look(kind, own=True)
+    _remember_kind(kind, keeps_site=True)

@@ -1,4 +1,4 @@
-"""What the page Masks says: layers, reasons, ready-made masks, and what a change did, in words made from numbers."""
+"""The wording of the page Masks: layers, reasons, ready-made masks, and changes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -48,14 +48,20 @@ def rules(
     can_write: bool = True,
     layer_note: str = "",
 ) -> str:
-    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it, None where that is not
-    known; `can_write`: the model writes while the mask holds; `layer_note` names the layer drawn where the masks differ by layer."""
+    """Explain masks for this kind of attention, in Markdown.
+
+    `has_stream` is True if there is a residual stream around it, None if unknown; `can_write` if
+    the model generates under the mask; `layer_note` names the drawn layer where masks differ by
+    layer.
+    """
     if words.is_alignment(site):
-        held = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
-        then = "the context is all zeros, and the step goes on with its token and its state alone."
+        scope = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
+        consequence = (
+            "the context is all zeros, and the step goes on with its token and its state alone."
+        )
     else:
-        held = "Every layer and head of that kind of attention, and both texts, by position. "
-        held += _while_writing(site) if can_write else ""
+        scope = "Every layer and head of that kind of attention, and both texts, by position. "
+        scope += _while_writing(site) if can_write else ""
         unknown = "W_O" not in site.projections  # of a model whose heads are not walked
         bias = (
             ["the bias of W_O, if it has one,"]
@@ -67,15 +73,15 @@ def rules(
             False: [],
             None: ["its residual stream, if it has one,"],
         }
-        left = [*stream[has_stream], *bias]
-        then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
+        remaining = [*stream[has_stream], *bias]
+        consequence = f"the heads pass on zeros, and the token goes on with {' and '.join(remaining) or 'nothing'} alone."
     if layer_note:
-        held += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
-    return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
+        scope += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
+    return _RULES.format(formula=words.formula_tex(site), held=scope, then=consequence)
 
 
 def _while_writing(site: AttentionSite) -> str:
-    """Say how the mask of a kind of attention is met while the model writes; "" for a kind that writing may use otherwise."""
+    """Return which part of the mask applies while the model writes; "" for other kinds of attention."""
     if site.stack == "encoder":
         return f"The {site.key_stream} is read once, so writing meets the same mask at every step."
     return {
@@ -88,7 +94,7 @@ ALONE = "No second text: the first runs alone, without padding."
 
 
 def second_help(model: Model) -> str:
-    """What a second text is there for."""
+    """Return the help text of the second text box."""
     filled = "The shorter of the two is padded to the length of the longer."
     return (
         filled
@@ -98,7 +104,7 @@ def second_help(model: Model) -> str:
 
 
 def batch(lengths: Sequence[int], stream: str) -> str:
-    """Who is filled up with how much padding in a batch of two texts, which stand on this stream."""
+    """Describe the padding in a batch of two texts; `stream` is what their tokens are."""
     first, second = lengths
     if first == second:
         return f"Both have {first} tokens: no padding in the {stream}."
@@ -108,7 +114,10 @@ def batch(lengths: Sequence[int], stream: str) -> str:
 
 
 def layer(kind: SiteKind, name: str) -> str:
-    """A mask layer by its name on this page: padding is told apart by whose it is, and j ≤ i between two texts by what it is."""
+    """Return the display name of a mask layer, by the kind of attention.
+
+    Padding is named by its stream, j ≤ i between two texts by positions.
+    """
     if name == PADDING:
         return "cross padding" if kind.between_streams else f"{kind.key_stream} padding"
     between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
@@ -116,8 +125,10 @@ def layer(kind: SiteKind, name: str) -> str:
 
 
 def reason(kind: SiteKind, name: str, is_written: bool) -> str:
-    """Why this layer blocks a cell of this kind of attention, to follow the layer's name; `is_written` says whether the model
-    writes the stream of the queries."""
+    """Return why this layer blocks a cell, to follow the layer's name.
+
+    `is_written` is True if the model generates the stream of the queries.
+    """
     if kind.between_streams and (explanation := _between_texts(kind, name)):
         return explanation
     if name.startswith("window"):
@@ -137,7 +148,7 @@ def reason(kind: SiteKind, name: str, is_written: bool) -> str:
 
 
 def _between_texts(kind: SiteKind, name: str) -> str:
-    """The same where query and key stand in two texts, whose places are only counted alike; empty where nothing differs."""
+    """Return the reason where query and key are in different texts; "" if it is the usual one."""
     key, query = kind.key_stream, kind.query_stream
     if name.startswith("window"):
         return f"its place in the {key} is further than that from the query's place in the {query}"
@@ -150,8 +161,11 @@ def _between_texts(kind: SiteKind, name: str) -> str:
 
 
 def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ()) -> str:
-    """A ready-made mask, in the list to choose from; `own` is the model's, which the `layers` of its mask make. Between two texts
-    there is no before and after, only places."""
+    """Return the menu label of a ready-made mask.
+
+    `own` is the name of the model's own, which consists of these `layers`. Between two texts,
+    positions replace before and after.
+    """
     if kind.between_streams:
         key = kind.key_stream
         label = {
@@ -174,19 +188,19 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
         label += ", none ahead" * (hides_the_future(kind) and name == "block-diagonal")
     if name != own:
         return label
-    named = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
-    more = " and ".join(layer for layer in layers if layer not in named)
+    usual = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
+    more = " and ".join(layer for layer in layers if layer not in usual)
     if name == "none" and more:
         return f"none but the model's {more} (own)"
     return f"{label}{f', and {more}' * bool(more)} (own)"
 
 
 def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
-    """What has been changed, in one line; `names` are those of the kinds there are."""
+    """Return what has been changed, in one line; `names` maps kinds to their names."""
     parts = [
-        f"{name}: {said}"
+        f"{name}: {description}"
         for kind, name in names.items()
-        if (said := _change(kind, mask_change(changes, kind.name)))
+        if (description := _change(kind, mask_change(changes, kind.name)))
     ]
     return (
         "Changed. " + "; ".join(parts) + "."
@@ -196,29 +210,29 @@ def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
 
 
 def _change(kind: SiteKind, change: MaskChange) -> str:
-    parts = [f"{layer(kind, name)} lifted" for name in change.lifted]
-    parts += [layer(kind, change.ready_name)] if change.ready != "none" else []
-    for cells, what in ((change.forbidden, "forbidden"), (change.opened, "allowed")):
+    parts = [f"{layer(kind, name)} lifted" for name in change.removed_layers]
+    parts += [layer(kind, change.preset_name)] if change.preset != "none" else []
+    for cells, what in ((change.block, "forbidden"), (change.allow, "allowed")):
         parts += [f"{len(cells)} cell{'s' * (len(cells) != 1)} {what}"] if cells else []
     return ", ".join(parts)
 
 
 def outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
-    """How many painted cells the present texts clip off; empty if none."""
-    n = sum(q >= n_query or k >= n_key for q, k in (*change.forbidden, *change.opened))
-    said = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"
-    return f"{name}: {said} beyond these texts, clipped off until they grow." if n else ""
+    """Return how many painted cells lie outside the current texts; "" if none."""
+    n = sum(q >= n_query or k >= n_key for q, k in (*change.block, *change.allow))
+    subject = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"
+    return f"{name}: {subject} beyond these texts, clipped off until they grow." if n else ""
 
 
 def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
-    """Which of these query tokens may read nothing, and what the model does then; empty if none."""
+    """Return which query tokens may read nothing, and the effect; "" if none."""
     open_rows = site.allowed().any(-1).tolist()
     blocked = [token for token, is_open in zip(tokens, open_rows, strict=False) if not is_open]
     if not blocked:
         return ""
-    others = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
-    passes_on = "the context is" if words.is_alignment(site) else "the heads pass on"
+    more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+    output = "the context is" if words.is_alignment(site) else "the heads pass on"
     return (
-        f"{name}: the whole row of “{blocked[0]}”{others} is blocked. The model then reads nothing there: "
-        f"weights 0, not NaN; {passes_on} zeros."
+        f"{name}: the whole row of “{blocked[0]}”{more} is blocked. The model then reads nothing there: "
+        f"weights 0, not NaN; {output} zeros."
     )

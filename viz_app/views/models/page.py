@@ -1,17 +1,161 @@
-"""Models: which are there, and who may see whom in each? A card a checkpoint, family by family; before them the opened one, if
-it is none of those offered or nothing is known of it before it is opened."""
+"""Models: the available checkpoints, a card each by family, with the masks of each."""
 
-from viz_app import ui
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from models.analysis.outline import Outline, outline
+from models.architectures import family_of
+from models.checkpoint import config_of
+from models.hub import load as hub
+from models.hub.describe import capabilities
+from models.opening import folder_of
+from models.printable import printable
+from viz_app import checkpoints, words
 from viz_app.components.catalogue import CARDS, PLAIN
-from viz_app.components.mounting import show
+from viz_app.drawing.payload import pack
+from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.url_state import CHECKPOINT
 from viz_app.views.models import text
-from viz_app.views.models.payloads import cards
+from viz_app.views.page import Cell, Checks, Page, Shown, View
+
+OPENS = "task"  # the page that a card opens
+
+Card = tuple[
+    tuple[int, str], dict[str, Any], list[np.ndarray]
+]  # the group that it stands in, what is said, the masks
 
 
-def models(run: CurrentRun) -> None:
-    """Draw the page, which is the same whatever was typed."""
-    ui.headline(text.QUESTION, text.ANSWER)
+def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
+    """Return the payload of the component `cards`, and (name, reason) of each checkpoint that cannot be read.
+
+    The opened model comes first if none of the offered ones is it; those follow by family in the order of history.
+    """
+    drawn, unreadable, is_told = [], [], False
+    for name in checkpoints.available():
+        if name == checkpoints.module():  # nothing is known of it before a run
+            continue
+        try:
+            folder = checkpoints.folder(name)
+            path = folder_of(folder)
+            is_open, of_library = path.resolve() == run.scope.path.resolve(), hub.is_folder(path)
+            if not (is_open and of_library):
+                make = library_card if of_library else card
+                drawing = lambda make=make, name=name, folder=folder: make(name, folder)  # noqa: E731
+                drawn.append(cache.checkpoint_drawing(folder, ("card", name), drawing))
+                is_told |= is_open
+        except ValueError as error:
+            unreadable.append((name, checkpoints.error_message(error)))
+    drawn.sort(key=lambda one: (*one[0], len(one[1]["family"]), one[1]["name"]))
+    groups = [] if is_told else [{"title": text.OPEN, "cards": [opened_card(run)]}]
+    masks = [mask for *_, own in drawn for mask in own]
+    for _, members in groupby(drawn, key=lambda one: one[0]):
+        together = [said for _, said, _ in members]
+        groups.append(
+            {"title": min((said["family"] for said in together), key=len), "cards": together}
+        )
+    cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
+    return pack({"groups": groups, "none": text.NO_MASK}, cells=cells.astype(np.uint8)), unreadable
+
+
+def card(name: str, folder: str) -> Card:
+    """Return the card of a checkpoint.
+
+    Raises:
+        CheckpointError: it cannot be read.
+        ValueError: the model is too large.
+    """
+    config, training = config_of(folder_of(folder)), cache.description(folder).training
+    drawn: Outline = outline(config)
+    said = {
+        "name": printable(name),
+        "family": text.family(family_of(config)),
+        "purpose": text.purpose(training, config),
+        **_record(training),
+        "sizes": text.sizes(config, drawn.n_parameters),
+        "href": _href(name),
+        "masks": [
+            [
+                text.mask_name(kind),
+                text.mask_title(kind, int((~mask).sum()), mask.numel()),
+                *mask.shape,
+            ]
+            for kind, mask in drawn.masks.items()
+        ],
+    }
+    return text.group(config), said, [mask.numpy() for mask in drawn.masks.values()]
+
+
+def library_card(name: str, folder: str) -> Card:
+    """Return the card of a Hugging Face folder that is not open.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    family = cache.description(folder).family
+    said = {
+        "name": printable(name),
+        "family": text.family(family),
+        "purpose": text.UNOPENED,
+        "shown": [],
+        "masks": [],
+        "href": _href(name),
+    }
+    return (family.year, family.name), said, []
+
+
+def opened_card(run: CurrentRun) -> dict[str, Any]:
+    """Return the card of the opened model: its record, what a run of it shows, and why the rest is missing."""
+    scope, training = run.scope, run.scope.training
+    n = sum(parameter.numel() for parameter in scope.model.parameters())
+    return {
+        "name": scope.name,
+        "family": text.family(family_of(scope.config)),
+        **_record(training),
+        "purpose": "" if scope.model.what_it_answers else text.purpose(training, scope.config),
+        "sizes": text.opened_sizes(n, scope.n_ctx),
+        "masks": [],
+        "shown": [words.sentence(line) for line in capabilities(scope, run.trace)],
+    }
+
+
+def _record(training: dict[str, Any]) -> dict[str, str]:
+    return {
+        "scores": text.scores(training),
+        "made": words.training_origin(training),
+        "licence": training.get("licence", ""),
+    }
+
+
+def _href(name: str) -> str:
+    return f"{OPENS}?{urlencode({CHECKPOINT.name: name})}"
+
+
+def _payloads(run: CurrentRun, choices: None) -> Pictures:
     payload, unreadable = cards(run)
-    show(CARDS, payload)
-    show(PLAIN, text.unreadable(unreadable), key="note models")
+    return {"cards": payload, "note models": text.unreadable(unreadable)}
+
+
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    return [Shown(CARDS), Shown(PLAIN, "note models"), Checks()]
+
+
+ALL_MODELS = View(
+    _payloads,
+    _layout,
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
+MODELS = Page(
+    "Models",
+    text.QUESTION,
+    lambda run: text.ANSWER,
+    {"": lambda run: ALL_MODELS},
+    shows_changes=False,
+)

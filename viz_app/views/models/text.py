@@ -1,4 +1,4 @@
-"""What the page Models says of each checkpoint, in words made from its configuration and its record."""
+"""The wording of the page Models, from the configuration and training record of each checkpoint."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from models.architectures import Config, family_of, name_of
 from models.architectures.base import Family
 from models.layers.masks import SiteKind
 from models.printable import printable
+from models.tasks.purpose import purpose as purpose_of
 from viz_app import words
 from viz_app.drawing.notes import rows
 
@@ -21,28 +22,29 @@ LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 
 def family(of: Family) -> str:
-    """What kind of model this is, with its paper."""
+    """Return the family of a model, with its paper."""
     return words.sentence(of.name).removesuffix(".")
 
 
 def group(config: Config) -> tuple[int, str]:
-    """What a model stands under: the year and the architecture."""
+    """Return the group of a model: year and architecture."""
     return family_of(config).year, name_of(config)
 
 
-def purpose(name: str, training: dict[str, Any]) -> str:
-    """What the model is for; how it is called where nobody knows."""
-    task = training.get("task", "")
-    return words.sentence(words.terms(task, name).purpose or f"task: {task or 'unknown'}")
+def purpose(training: dict[str, Any], config: Config) -> str:
+    """Return what the model does, or the name of its task if that is not known."""
+    return words.sentence(
+        purpose_of(training, config) or f"task: {training.get('task') or 'unknown'}"
+    )
 
 
 def sizes(config: Config, n_parameters: int) -> str:
-    """Parameters, layers × heads, width and longest row."""
+    """Return parameters, layers × heads, d_model and maximum length."""
     layers = [getattr(config, name) for name in LAYERS if hasattr(config, name)]
     parts = [f"{n_parameters:,} parameters"]
-    kind, own = "layer", getattr(config, "n_self_layers", None)
-    if own is not None:
-        kind, layers = "self-attention layer", [own]
+    kind, n_self_layers = "layer", getattr(config, "n_self_layers", None)
+    if n_self_layers is not None:
+        kind, layers = "self-attention layer", [n_self_layers]
     if layers:
         heads, n = config.n_heads, " + ".join(map(str, layers))
         parts.append(f"{n} {kind}{'s' * (layers != [1])} × {heads} head{'s' * (heads != 1)}")
@@ -51,25 +53,25 @@ def sizes(config: Config, n_parameters: int) -> str:
 
 
 def opened_sizes(n_parameters: int, n_ctx: int) -> str:
-    """Parameters and longest row; layers and heads are told with what can be shown."""
+    """Return parameters and maximum length; layers and heads are listed with what can be shown."""
     return f"{n_parameters:,} parameters, at most {n_ctx:,} tokens"
 
 
 def scores(training: dict[str, Any]) -> str:
-    """All scores, and over how many cases; that there is none."""
-    found = training.get("scores")
-    said = words.score_summary(found) if isinstance(found, dict) else ""
+    """Return all scores with their number of cases, or that none was measured."""
+    scores = training.get("scores")
+    said = words.score_summary(scores) if isinstance(scores, dict) else ""
     return f"{said[:1].upper()}{said[1:]}." if said else "No score was measured."
 
 
 def mask_title(kind: SiteKind, n_blocked: int, n_cells: int) -> str:
-    """What a small picture shows."""
+    """Return the title of a mask thumbnail."""
     reads = f"the {kind.key_stream}" if kind.between_streams else "itself"
     return f"The {kind.query_stream} reads {reads}: {n_blocked} of {n_cells} cells may not be read"
 
 
 def mask_name(kind: SiteKind) -> str:
-    """The same where there is little room."""
+    """Return the short title of a mask thumbnail."""
     return f"{kind.stack} self" if kind.role == "self" else kind.role
 
 

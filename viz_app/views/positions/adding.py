@@ -1,126 +1,225 @@
-"""A token's vector and its place's, added and concatenated, of the text that is read."""
+"""The section Added or concatenated: a token's vector and its position vector, with the model's first W_Q."""
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import streamlit as st
 from torch import Tensor
 
-from models.analysis.position_measures import add_or_concatenate
+from models.analysis.position_measures import Concatenated, add_or_concatenate
+from models.architectures import Model
+from models.architectures.base import BY_SCORES
 from models.layers.positions import sinusoidal
-from viz_app import ui, which_head, words
+from models.trace import AttentionSite
+from viz_app import ui, words
+from viz_app.controls import pick
+from viz_app.controls.which_head import row, which_head
+from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels, numbered
-from viz_app.drawing.look import look
+from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import caption, facts, of_model
+from viz_app.drawing.stamp import caption, of_model
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
+from viz_app.session.live import Pictures
 from viz_app.session.parameters import Whole
-from viz_app.views.positions import charts as figures
-from viz_app.views.positions import claims as claims
-from viz_app.views.positions import files as files
-from viz_app.views.positions import order_text as say
+from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
+from viz_app.views.positions import charts, claims, files
+from viz_app.views.positions.text import NO_TABLE, RECURRENT
 
 TOKEN = Whole("positions-token", 0)
 
 
-def added(run: CurrentRun) -> None:
-    """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
-    trace, config, model = run.trace, run.scope.config, run.scope.model
-    first = f"{model.stack}.layers.0.self_attn"
-    if model.is_recurrent or first not in trace.attention:
-        ui.run_strip(trace, run.terms, run.stale)
-        reads = model.fields[0].stream
-        attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
-        st.markdown(say.not_added(model, attends))
-        return
-    tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
-    site, written = trace.attention[first], st.container()
-    head = min(chosen_focus(trace)[1].head, site.n_heads - 1)
-    with which_head.row():
-        which_head.which_head({site.kind: [site]}, site, head)
-        token = st.selectbox(
-            "Token",
-            range(len(tokens)),
-            format_func=numbered(tokens).__getitem__,
-            width=320,
-            **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
-        )
-    with written:
-        ui.run_strip(trace, run.terms, run.stale)
-    x, p = _vectors(run)
-    weight, bias = site.projections["W_Q"]
-    both = add_or_concatenate(x, p, weight.T)
-    sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
-    own = slice(
-        head * site.d_head, (head + 1) * site.d_head
-    )  # the columns of W_Q that make this head's queries
-    products = {"(x + p)·W": both.added[:, own], "[x; p]·[W; W]": both.concatenated[:, own]}
-    _strips(
-        run,
-        token,
-        {
-            "sum": (
-                sums,
-                f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum",
-                "dimension",
-            ),
-            "product": (
-                products,
-                say.through(config, words.place(site, head)),
-                "dimension of the query",
-            ),
-        },
-    )
-    left, right = st.columns(2, gap="medium")
-    with left, st.container(key="explanation"):
-        st.markdown(say.adding(x, p, config.positions))
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            numbers = {
-                "x": x,
-                "p": p,
-                "W": weight.T,
-                "added": both.added,
-                "concatenated": both.concatenated,
-            }
-            file, about = f"{file_name(run.trace, 'added')}.npz", partial(facts, run.trace)
-            ui.download(
-                "x, p, W and both products, npz",
-                lambda: files.tensors_npz(numbers),
-                file,
-                about=about,
-            )
-    with right:
-        sums_up = config.positions != "none" and model.first_reads_sum
-        checks = [
-            *claims.adding(both, x + p),
-            *([claims.queries(both, bias, site.q[0])] if sums_up else []),
-        ]
-        ui.checks_panel(ui.check_rows(checks), words.training_summary(run.scope.training))
+NOT_ADDED = RECURRENT + (
+    "So there is nothing to add and nothing to concatenate. Choose a Transformer above to see how a position vector is "
+    "added to a token's."
+)
+RELATIVE_ONLY = (
+    "**This model adds no position vector to a token**: how far apart two tokens stand is a term of their score, which the page "
+    "**Inside a head** shows. Choose a Transformer above to see how a position vector is added."
+)
+_UNKNOWN = (
+    "**This section is not shown for this model**: {}. Open **eng-fra** or **dates** to see how a position vector is added to a "
+    "token's."
+)
+_NO_SUM = "nothing says that its first W reads the sum of token and position and nothing else"
+NOT_ATTENDED = (
+    "**In this model the tokens of the text do not attend to each other**, so no W_Q reads the sum of token and position here. "
+    "Choose a Transformer above."
+)
 
 
-def _strips(
-    run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]
-) -> None:
-    """The pictures side by side, each the vectors of one token, with a title and the name of its axis."""
-    colours, file = look(st.context.theme.type), file_name(run.trace, "added")
-    note = caption(of_model(run.trace, run.scope.model.fields[0].name))
-    for column, (key, (rows, title, axis)) in zip(
-        st.columns(2, gap="medium"), pictures.items(), strict=True
-    ):
-        figure = figures.strips(
-            {name: values[token] for name, values in rows.items()}, colours, title, axis, note
-        )
-        column.plotly_chart(
-            ui.presented(figure),
-            theme=None,
-            key=f"positions-{key}",
-            config=ui.camera(f"{file}.{key}"),
-        )
+@dataclass(frozen=True)
+class Choices:
+    """The head whose queries are drawn, and the place of the token, from 0."""
+
+    head: int
+    token: int
 
 
-def _vectors(run: CurrentRun) -> tuple[Tensor, Tensor]:
-    """The embeddings and positions of what was asked, as the model adds them; a model without positions lends the paper's."""
+@dataclass(frozen=True)
+class Sum:
+    """The token vectors x and position vectors p of a run, W_Q and its bias, and (x + p)·W beside [x; p]·[W; W]."""
+
+    x: Tensor
+    p: Tensor
+    weight: Tensor
+    bias: Tensor
+    both: Concatenated
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of a model whose first attention reads the sum; of another, why there is none."""
+    model, trace = run.scope.model, run.trace
+    if not model.is_recurrent and _first(run) in trace.attention:
+        return ADDED
+    reads = model.fields[0].stream
+    attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
+    return not_added(model, attends)
+
+
+def _first(run: CurrentRun) -> str:
+    return f"{run.scope.model.stack}.layers.0.self_attn"
+
+
+def _site(run: CurrentRun) -> AttentionSite:
+    return run.trace.attention[_first(run)]
+
+
+def _tokens(run: CurrentRun) -> list[str]:
+    return [label.text for label in labels(run.trace.streams[run.scope.model.fields[0].stream])]
+
+
+def _choose(run: CurrentRun) -> Choices:
+    tokens, site = _tokens(run), _site(run)
+    head = min(chosen_focus(run.trace)[1].head, site.n_heads - 1)
+    chosen, named = min(url_state.get(TOKEN), len(tokens) - 1), numbered(tokens)
+    with row():
+        which_head({site.kind: [site]}, site, head)
+        places = range(len(tokens))
+        token = pick.one_of_many("Token", TOKEN, places, chosen, named.__getitem__, width=320)
+    return Choices(head, token)
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    head, token = _site(other).n_heads - 1, len(_tokens(other)) - 1
+    return replace(choices, head=min(choices.head, head), token=min(choices.token, token))
+
+
+def _sum(run: CurrentRun) -> Sum:
+    """Return the embeddings and positions of what was asked, as the model adds them; a model without positions is lent the
+    paper's."""
     stack = run.scope.model.stack
     x, p = (run.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
-    return x, p if run.scope.config.positions != "none" else sinusoidal(*x.shape)
+    p = p if run.scope.config.positions != "none" else sinusoidal(*x.shape)
+    weight, bias = _site(run).projections["W_Q"]
+    return Sum(x, p, weight, bias, add_or_concatenate(x, p, weight.T))
+
+
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Make the pictures of the vectors of one token: the sum, and what W_Q makes of it for one head."""
+    config, look, token = run.scope.config, ui.page_look(), choices.token
+    parts, site, text = _sum(run), _site(run), _tokens(run)[token]
+    sums = {
+        "token x": parts.x,
+        f"position p({token})": parts.p,
+        "x + p": parts.x + parts.p,
+        "[x; p]·[I; I]": parts.both.folded,
+    }
+    # the columns of W_Q that make this head's queries
+    columns = slice(choices.head * site.d_head, (choices.head + 1) * site.d_head)
+    products = {
+        "(x + p)·W": parts.both.added[:, columns],
+        "[x; p]·[W; W]": parts.both.concatenated[:, columns],
+    }
+    title_of_products = through(config, words.place(site, choices.head))
+    title = f"“{text}” at place {token}: its vector, the place's, and their sum"
+    note = caption(of_model(run.trace, run.scope.model.fields[0].name))
+
+    def strips(rows: dict[str, Tensor], title: str, axis: str) -> Scaled:
+        rows = {name: vectors[token] for name, vectors in rows.items()}
+        return charts.scaled_strips(rows, look, title, axis, note)
+
+    checks = claims.adding(parts.both, parts.x + parts.p)
+    if config.positions != "none" and run.scope.model.first_reads_sum:
+        checks.append(claims.queries(parts.both, parts.bias, site.q[0]))
+    return {
+        "positions-sum": strips(sums, title, "dimension"),
+        "positions-product": strips(products, title_of_products, "dimension of the query"),
+        "checks": check_rows(checks),
+    }
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    file = file_name(run.trace, "added")
+    sums, products = (Plot(f"positions-{key}", f"{file}.{key}") for key in ("sum", "product"))
+    return [Columns((1, 1), ([sums], [products]), stack=True), Foot((1, 1))]
+
+
+def _text(run: CurrentRun, choices: Choices) -> str:
+    parts = _sum(run)
+    return explanation(parts.x, parts.p, run.scope.config.positions)
+
+
+def through(config: object, head: str) -> str:
+    """Title the products of both with W_Q of this head, and say if they are the model's own."""
+    title = f"Both through W_Q of {head[:1].lower()}{head[1:]}, without its bias: the same numbers"
+    if config.positions == "none":
+        return f"{title} (this model itself adds no p)"
+    return (
+        f"{title} (in this model LayerNorm comes between)"
+        if getattr(config, "norm", "post") == "pre"
+        else title
+    )
+
+
+def explanation(x: Tensor, p: Tensor, kind: str) -> str:
+    """Explain adding as a projection of concatenating, for vectors of these sizes."""
+    d = x.shape[1]
+    lent = (
+        " This model adds no positions; p here is the paper's table, which it does not use."
+        if kind == "none"
+        else ""
+    )
+    return (
+        f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "
+        f"multiply by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
+        "follows,\n\n"
+        r"$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
+        "\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of "
+        f"{d} × {d} more weights in each projection. Adding shares one matrix; keeping the two apart is left to "
+        f"training. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
+        f"{float(p.norm(dim=1).mean()):.2f}.{lent}"
+    )
+
+
+def not_added(model: Model, attends: bool) -> str:
+    """Explain why no sum of token and position is shown; `attends` where tokens of the text attend to each other."""
+    if model.is_recurrent:
+        return NOT_ADDED
+    if model.order_from == BY_SCORES:
+        return RELATIVE_ONLY
+    if not attends:
+        return NOT_ATTENDED
+    has_table = model.positions is not None
+    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE[model.order_from]}")
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def numbers(now: CurrentRun) -> bytes:
+        parts = _sum(now)
+        added = {"added": parts.both.added, "concatenated": parts.both.concatenated}
+        return files.tensors_npz({"x": parts.x, "p": parts.p, "W": parts.weight.T, **added})
+
+    return [File("x, p, W and both products, npz", numbers, f"{file_name(run.trace, 'added')}.npz")]
+
+
+ADDED = View(
+    _payloads,
+    _layout,
+    choose=_choose,
+    within=_within,
+    text=_text,
+    files=_files,
+    is_live=lambda choices: False,
+)

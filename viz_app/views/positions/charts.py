@@ -1,6 +1,7 @@
 """Pictures of position tables: curves, wavelengths, heatmaps, similarity by distance, a pair of dimensions turning."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from models.analysis.position_measures import SimilarityByDistance
+from viz_app.drawing.extent import Extent, Scaled, scaled
 from viz_app.drawing.frame import LINE_STYLES, LINES, bar, framed, scale_of, titled
 from viz_app.drawing.look import Look
 
@@ -18,8 +20,14 @@ PLANE_POINTS = 64  # positions drawn in the plane of one pair
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
 
 
-def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str) -> alt.Chart:
-    """The value of some dimensions at every position, one line each."""
+def curves(
+    table: Tensor,
+    dims: Sequence[int],
+    names: Sequence[str],
+    title: str,
+    domain: tuple[float, float] | None = None,
+) -> alt.Chart:
+    """Draw the value of some dimensions at every position, one line each, on a scale that covers the `domain`."""
     n = len(table)
     data = pd.DataFrame(
         {
@@ -45,6 +53,7 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
         legend=legend,
     )
     styles = alt.Scale(domain=list(names), range=LINE_STYLES[: len(names)])
+    values = alt.Scale() if domain is None else alt.Scale(domain=list(domain), nice=True)
     chart = (
         alt.Chart(data)
         .mark_line(
@@ -58,7 +67,7 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
                 axis=alt.Axis(format="d"),
                 scale=alt.Scale(nice=False),
             ),
-            y=alt.Y("value:Q", title="value"),
+            y=alt.Y("value:Q", title="value", scale=values),
             color=colour,
             strokeDash=alt.StrokeDash("dimension:N", sort=list(names), scale=styles, legend=legend),
             tooltip=[
@@ -79,7 +88,7 @@ def wavelength_chart(
     column: str = "dimension",
     top: float = 100_000,
 ) -> alt.Chart:
-    """How many positions a full turn takes, by dimension or another `column` (log scale, at least to `top`); a rule at the length;
+    """Draw how many positions a full turn takes, by dimension or another `column` (log scale, at least to `top`); a rule at the length;
     chosen dims numbered and in the colours of their curves."""
     values = waves.numpy()
     shown = np.flatnonzero(values < NEVER)
@@ -118,7 +127,7 @@ def wavelength_chart(
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
-    """The chosen dimensions that turn at all, in the colours of their curves."""
+    """Return the chosen dimensions that turn at all, in the colours of their curves."""
     chosen = [(i, dim) for i, dim in enumerate(dims) if values[dim] < NEVER]
     return pd.DataFrame(
         {
@@ -130,7 +139,7 @@ def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
 
 
 def _length_rule(n: int) -> tuple[alt.Chart, alt.Chart]:
-    """A dashed line at the length, and what it is."""
+    """Return a dashed line at the length, and its name."""
     rule = (
         alt.Chart(pd.DataFrame({"n": [n]}))
         .mark_rule(strokeDash=[5, 4], color="#8f96a3")
@@ -155,7 +164,7 @@ def heatmap(
     note: str = "",
     value: str = "value",
 ) -> go.Figure:
-    """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
+    """Draw a signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
     `framed`; `value` is what its scale is called."""
     row, column = axes
     cells = _cells(
@@ -170,6 +179,26 @@ def heatmap(
         "y": {"title": {"text": row}, "tickformat": "d"},
     }
     return framed([cells], look, title, height, wrap, note=note, **sides)
+
+
+def scaled_heatmap(
+    table: Tensor, look: Look, title: str, axes: tuple[str, str], **more: Any
+) -> Scaled:
+    """Return a heatmap that reaches as far as its largest number, or further; `more` as in `heatmap`."""
+    return scaled(
+        _peak(table),
+        lambda scales: heatmap(table, look, title, axes, limit=scales["value"], **more),
+    )
+
+
+def scaled_strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str) -> Scaled:
+    """Return strips that reach as far as their largest number, or further."""
+    peak = _peak(torch.stack(list(rows.values())))
+    return scaled(peak, lambda scales: strips(rows, look, title, axis, note, scales["value"]))
+
+
+def _peak(values: Tensor) -> Extent:
+    return {"value": float(values.abs().max()) or 1.0}
 
 
 def _cells(
@@ -188,7 +217,7 @@ def similarity_chart(
     domain: tuple[float, float],
     height: int = 300,
 ) -> alt.Chart:
-    """PE·PEᵀ by distance: the mean over all places as a line, least to largest as a band."""
+    """Draw PE·PEᵀ by distance: the mean over all places as a line, least to largest as a band."""
     data = pd.DataFrame(
         {
             "distance": np.arange(len(similarity.mean)),
@@ -216,17 +245,10 @@ def similarity_chart(
     return titled(band + line, title, height)
 
 
-def similarity_domain(*similarities: SimilarityByDistance) -> tuple[float, float]:
-    """One scale for all that are compared, 0 on it."""
-    low = min(float(s.least.min()) for s in similarities)
-    high = max(float(s.largest.max()) for s in similarities)
-    return min(low, 0.0), max(high, 1e-9)
-
-
 def plane(
     table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, title: str
 ) -> alt.Chart:
-    """One pair of dimensions as a plane. A dot a position; an orange line from where the fixed turn puts
+    """Draw one pair of dimensions as a plane. A dot a position; an orange line from where the fixed turn puts
     PE(pos+shift) to where it is. `turned` is R·PE(pos) for each pos; the table has `shift` more rows."""
     n = min(len(turned), PLANE_POINTS)
     x, y = 2 * pair, 2 * pair + 1
@@ -266,11 +288,23 @@ def plane(
     return titled(path + lines + points, title, 330).properties(width=290)
 
 
-def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str = "") -> go.Figure:
-    """A few vectors under each other as colour strips on one scale, by name; `note` as in `framed`."""
+def strips(
+    rows: dict[str, Tensor],
+    look: Look,
+    title: str,
+    axis: str,
+    note: str = "",
+    limit: float = 0.0,
+) -> go.Figure:
+    """Draw a few vectors under each other as colour strips on one scale, by name; `limit` and `note` as in `heatmap`."""
     hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
     cells = _cells(
-        torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover
+        torch.stack(list(rows.values())),
+        look,
+        limit,
+        y=list(rows),
+        ygap=4,
+        hovertemplate=hover,
     )
     x = {"title": {"text": axis}, "tickformat": "d"}
     return framed(

@@ -1,17 +1,21 @@
-"""What the Positions page claims, each claim with the value measured and its limit."""
+"""Checks of the page Positions, each with the value measured and its limit."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from models.analysis.checks import Check
+from models.analysis.checks import ROUNDING, Check, rounding_in
 from models.analysis.position_measures import Concatenated, FormulaMeasures, SimilarityByDistance
+from models.analysis.scores_by_distance import RotatedPair
 from models.analysis.shuffle import ShuffleTest
+from models.layers.rotation import Rotation
+from models.trace import AttentionSite
 from viz_app.views.positions.text import NAMES
 
 
 def formulas(measures: Sequence[FormulaMeasures]) -> list[Check]:
-    """A fixed rotation shifts each formula made of sine-cosine pairs; the other has a zero vector."""
+    """Check that a fixed rotation shifts each formula made of sine-cosine pairs, and that the other has a zero vector."""
     return [_zero(m.table, m.formula) if m.formula == "sin-sin" else _turns(m) for m in measures]
 
 
@@ -32,7 +36,7 @@ def _zero(table: Tensor, formula: str) -> Check:
 
 
 def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> list[Check]:
-    """What holds for every table that this formula makes."""
+    """Check properties of every table that this formula makes."""
     if formula == "sin-sin":
         return [_zero(values, formula)]
     half = (values.shape[1] / 2) ** 0.5
@@ -51,7 +55,7 @@ def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> lis
 
 
 def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
-    """The model's table is what it added in the run, and, if it is sinusoidal, the paper's."""
+    """Check that the model's table is what it added in the run, and, if it is sinusoidal, the paper's."""
     gap = _largest(used - own[: len(used)])
     checks = [
         Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")
@@ -65,7 +69,7 @@ def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[
 
 
 def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
-    """Without positions the outputs are only reordered; and the test looked at the very run shown.
+    """Check that without positions the outputs are only reordered, and that the test looked at the very run shown.
 
     Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it."""
     at = (
@@ -83,7 +87,7 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> li
 
 
 def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
-    """An RNN's state depends on what it has read so far and on nothing else; and the test looked at the very run shown.
+    """Check that an RNN's state depends on what it has read so far alone, and that the test looked at the very run shown.
     `recorded` is (stage, n, d)."""
     moved = [i for i, place in enumerate(test.order) if place != i]
     first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
@@ -118,7 +122,7 @@ def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
 
 
 def adding(both: Concatenated, total: Tensor) -> list[Check]:
-    """Both ways give the same, over all tokens of the source."""
+    """Check that both ways give the same, over all tokens of the source."""
     size, sentence = max(1.0, _largest(both.added)), "Largest difference over all tokens"
     return [
         Check("[x; p]·[I; I] is x + p", _largest(both.folded - total), 1e-6 * size, sentence),
@@ -127,10 +131,62 @@ def adding(both: Concatenated, total: Tensor) -> list[Check]:
 
 
 def queries(both: Concatenated, bias: Tensor, q: Tensor) -> Check:
-    """The product is what the model's first attention used; q is (head, query, d_head)."""
+    """Check that the product is what the model's first attention used; q is (head, query, d_head)."""
     gap, size = _largest(both.added + bias - q.transpose(0, 1).flatten(1)), max(1.0, _largest(q))
     sentence = "Largest difference of (x + p)·W_Q + b from the q of the run"
     return Check("these are the model's own queries", gap, 1e-5 * size, sentence)
+
+
+def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
+    """Check that a run bears the angles out, and that each position turns on by the same."""
+    n, angles = len(turns.cos), turns.angles
+    uneven = float((angles - angles[1] * torch.arange(n, dtype=torch.float64)[:, None]).abs().max())
+    return [
+        Check(
+            "the model turns by these angles",
+            turns.miss,
+            rounding_in(dtype),
+            "One token at several positions, all layers and heads: largest difference of its q and k from those at position 0, "
+            "turned, as a share of the largest number",
+        ),
+        Check(
+            "each position turns on by the same",
+            uneven,
+            2e-6 * n,
+            "Largest difference from position × first angle, in radians",
+        ),
+    ]
+
+
+def rotated_pair(
+    one_pair: RotatedPair, site: AttentionSite, head: int, distance: int
+) -> list[Check]:
+    """Check that at their places in the text the query and key have the recorded score, and moved together keep every score."""
+    scores, (query, key) = one_pair.scores(), one_pair.places
+    limit = ROUNDING * max(1.0, float(scores.abs().max()), one_pair.length)
+    recorded = site.scores(head, rows=slice(query, query + 1))[0, key].cpu()
+    shift = max(1, len(scores) // 2)
+    moved = one_pair.scores(shift)
+    return [
+        Check(
+            "turned back and again, q and k are the recorded ones",
+            one_pair.miss,
+            limit,
+            "Largest difference of any of their numbers",
+        ),
+        Check(
+            "at the distance of the text, the score is the recorded one",
+            abs(float(scores[distance] - recorded)),
+            limit,
+            f"Difference from the score of query {query} and key {key}",
+        ),
+        Check(
+            "only the distance counts",
+            float((moved - scores[: len(moved)]).abs().max()),
+            limit,
+            f"Largest change of any score when query and key are moved on together by {shift}",
+        ),
+    ]
 
 
 def _largest(values: Tensor) -> float:

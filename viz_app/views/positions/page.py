@@ -1,40 +1,54 @@
 """Positions: how does the model know the order? One section of the page at a time."""
 
-from collections.abc import Callable
-
-import streamlit as st
-
-from viz_app import ui
-from viz_app.session import url_state
-from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import Pictures
+from models.architectures import Model
+from models.architectures.base import BY_MASK, BY_SCORES, BY_STATES, BY_TURNING, UNSEEN
 from viz_app.session.parameters import Choice
-from viz_app.views.positions import text as say
-from viz_app.views.positions.adding import added
-from viz_app.views.positions.rotation import distances, rotation
-from viz_app.views.positions.shuffle_test import shuffle
-from viz_app.views.positions.tables import curves, maps, misprints
+from viz_app.views.page import Find, Page
+from viz_app.views.positions import adding, distance, rotation, shuffle
+from viz_app.views.positions.misprints import MISPRINTS
+from viz_app.views.positions.tables import CURVES, MAP
+from viz_app.views.positions.text import NO_TABLE
 
-SECTIONS: dict[str, Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]] = {
-    "Shuffle test": shuffle,
-    "Curves": curves,
-    "Map": maps,
-    "Two misprints": misprints,
-    "Added or concatenated": added,
-    "Rotation": rotation,
-    "Score by distance": distances,
+QUESTION = "Positions: how does it know the order?"
+
+
+def answer(model: Model) -> str:
+    """Say how this model knows the order of what it reads, in one or two sentences."""
+    if model.order_from == BY_STATES:
+        return "This model reads one token after the other, so the order is in its states: it has no position vectors."
+    if model.order_from == BY_SCORES:
+        return "Each score gets a term of its own for how far apart the two tokens are; no vector is added to a token."
+    if model.rotation(2) is not None:
+        return (
+            "It turns each query and each key by angles that grow with its place, so that a score depends on how far apart two "
+            "tokens stand. No vector is added to a token."
+        )
+    if model.order_from in (BY_TURNING, UNSEEN):
+        return f"This model {NO_TABLE[model.order_from]}."
+    alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
+    if model.stack == "decoder":
+        alone = (
+            "The look-ahead mask tells a little: each token sees as many others as stand before it."
+        )
+    added = "every place has a vector of its own, added to the token that stands there."
+    without = "This model has no position vectors. In others, "
+    return f"{alone} {without if model.order_from == BY_MASK else 'So '}{added}"
+
+
+SECTIONS: dict[str, Find] = {
+    "Shuffle test": shuffle.find,
+    "Curves": lambda run: CURVES,
+    "Map": lambda run: MAP,
+    "Two misprints": lambda run: MISPRINTS,
+    "Added or concatenated": adding.find,
+    "Rotation": rotation.find,
+    "Score by distance": distance.find,
 }
 SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
-
-
-def positions(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
-    ui.headline(say.QUESTION, say.answer(run.scope.model))
-    section = st.segmented_control(
-        "Section",
-        list(SECTIONS),
-        required=True,
-        label_visibility="collapsed",
-        **url_state.bound(SECTION, url_state.get(SECTION)),
-    )
-    return SECTIONS[section](run)
+POSITIONS = Page(
+    "Positions",
+    QUESTION,
+    lambda run: answer(run.scope.model),
+    SECTIONS,
+    SECTION,
+)

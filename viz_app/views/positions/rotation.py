@@ -1,141 +1,135 @@
-"""The parts of the Positions page about turned queries and keys: the rotation itself, and scores by distance."""
+"""The section Rotation: the angle of each pair of dimensions at each position, and the wavelengths."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 
-import streamlit as st
+import altair as alt
+import torch
+from torch import Tensor
 
-from viz_app import ui, which_head, words
-from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
-from viz_app.components.mounting import show
-from viz_app.drawing.look import look
+from models.architectures import Model
+from models.architectures.base import BY_MASK, BY_SCORES
+from models.layers.rotation import Rotation
+from viz_app import ui
+from viz_app.drawing.extent import Extent, scaled
+from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import caption, facts, of_model
-from viz_app.session import live, url_state
+from viz_app.drawing.stamp import Facts, caption, of_model
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.focus import chosen_focus
 from viz_app.session.live import Pictures
-from viz_app.session.parameters import Whole
-from viz_app.views.positions import charts as draw
-from viz_app.views.positions import files as files
-from viz_app.views.positions import rotation_claims as claims
-from viz_app.views.positions import rotation_text as say
-from viz_app.views.positions.distance_payloads import Choices, DistanceView, payloads, sites_by_kind
-from viz_app.views.positions.tables import LENGTH
+from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
+from viz_app.views.positions import charts, claims, files
+from viz_app.views.positions.tables import LONG, LOW, STEPS, choose_length
+from viz_app.views.positions.text import length
 
-QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
-HEIGHT = 280  # px: what the pictures mean is in sight with them
+_OTHERS = "In others each query and each key is turned by angles that its position sets (rotary positions)."
+_NONE = f"**This model has no rotary positions.** {_OTHERS}"
+_UNKNOWN = (
+    f"**No rotation is shown for this model.** {_OTHERS} Of this one no module is known that makes such angles and that a run of it "
+    "bears out, so nothing is claimed."
+)
+PAIRS = "pair of dimensions"
 
 
-def rotation(run: CurrentRun) -> None:
-    """By which angle each pair of dimensions is turned at each position, and how long its waves are."""
-    model, trace = run.scope.model, run.trace
-    if model.rotation(2) is None:
-        st.markdown(say.no_rotation(model))
-        return
-    n = st.slider(
-        "Length (positions)",
-        LENGTH.low,
-        LENGTH.high,
-        step=4,
-        **url_state.bound(LENGTH, url_state.get(LENGTH)),
-    )
-    turns = model.rotation(n)
-    about = {"size": say.size(n, turns.n_pairs)} | of_model(trace)
-    name = file_name(trace, "rotation")
-    left, right = st.columns([1.3, 1], gap="medium")
-    title = f"By which angle each pair is turned at each position: {run.scope.name}"
-    figure = draw.heatmap(
-        say.within_half_a_turn(turns.angles),
-        look(st.context.theme.type),
-        title,
-        ("position", "pair of dimensions"),
-        HEIGHT,
+def no_rotation(model: Model) -> str:
+    """Explain why no angles are shown of a model that is not known to turn its queries and keys."""
+    return _NONE if model.order_from in (BY_SCORES, BY_MASK) else _UNKNOWN
+
+
+def within_half_a_turn(angles: Tensor) -> Tensor:
+    """Return angles in turns, whole turns left out: from −½ to ½."""
+    turns = angles / (2 * torch.pi)
+    return turns - turns.round()
+
+
+def find(run: CurrentRun) -> View[int] | str:
+    """Return the view of a model that turns its queries and keys; of another, that it does not."""
+    return no_rotation(run.scope.model) if run.scope.model.rotation(2) is None else ROTATION
+
+
+def _payloads(run: CurrentRun, n: int) -> Pictures:
+    turns, waves = run.scope.model.rotation(n), run.scope.model.rotation(n).wavelengths
+    angles = charts.heatmap(
+        within_half_a_turn(turns.angles),
+        ui.page_look(),
+        f"By which angle each pair is turned at each position: {run.scope.name}",
+        ("position", PAIRS),
+        LOW,
         0.5,
-        note=caption(about),
+        note=caption(_about(run, n)),
         value="turns",
     )
-    left.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-rotation", config=ui.camera(name)
+
+    def by_pair(scales: Extent) -> alt.Chart:
+        title, longest = f"{STEPS}{PAIRS}", scales["wavelength"]
+        chart = charts.wavelength_chart(waves, (), n, title, PAIRS, longest)
+        return chart.properties(height=LOW)
+
+    longest = max([LONG, *waves[waves < charts.NEVER].tolist()])
+    site = next(site for site in run.trace.attention.values() if site.has_causes)
+    return {
+        "positions-rotation": angles,
+        "positions-rotation-waves": scaled({"wavelength": longest}, by_pair),
+        "checks": check_rows(claims.rotation(turns, site.dtype)),
+    }
+
+
+def _layout(run: CurrentRun, n: int, drawn: Pictures) -> Sequence[Cell]:
+    angles = Plot("positions-rotation", file_name(run.trace, "rotation"))
+    return [
+        Columns((1.3, 1), ([angles], [Plot("positions-rotation-waves")]), stack=True),
+        Foot((1, 1)),
+    ]
+
+
+def _text(run: CurrentRun, n: int) -> str:
+    site = next(site for site in run.trace.attention.values() if site.has_causes)
+    return explanation(run.scope.model.rotation(n), site.d_head, n)
+
+
+def explanation(turns: Rotation, d_head: int, n: int) -> str:
+    """Say what is turned, and how fast."""
+    pairs, waves = turns.n_pairs, turns.wavelengths
+    rest = d_head - 2 * pairs
+    what = (
+        f"the first {2 * pairs} of its {d_head} numbers" if rest else f"all of its {d_head} numbers"
     )
-    title = "How many positions one full turn takes, by pair of dimensions"
-    waves = turns.wavelengths
-    top = max([100_000, *waves[waves < draw.NEVER].tolist()])
-    chart = draw.wavelength_chart(waves, (), n, title, "pair of dimensions", top).properties(
-        height=HEIGHT
+    left = f" The other {rest} are left as they are, the same at every position." if rest else ""
+    stretched = float(turns.stretch.max())
+    longer = (
+        f" Each pair is also made {stretched:.4g} times as long."
+        if abs(stretched - 1) > 1e-6
+        else ""
     )
-    right.altair_chart(ui.presented(chart), key="positions-rotation-waves")
-    site = next(site for site in trace.attention.values() if site.has_causes)
-    left, right = st.columns(2, gap="medium")
-    with left, st.container(key="explanation"):
-        st.markdown(say.rotation(turns, site.d_head, n))
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download(
-                "The angles in radians, CSV",
-                lambda: files.angles_csv(turns),
-                f"{name}.csv",
-                "text/csv",
-                lambda: about,
-            )
-    with right:
-        ui.checks_panel(ui.check_rows(claims.rotation(turns, site.dtype)), "")
-
-
-def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """The scores of one head by distance; and of one query and one key, what turning alone makes of their score. Returns how the
-    pictures are made of another run."""
-    kinds = sites_by_kind(run)
-    if not kinds:
-        ui.run_strip(run.trace, run.terms, run.stale)
-        st.markdown(say.NO_SCORES)
-        return None
-    site, focus = chosen_focus(run.trace)
-    site = site if site.kind in kinds else next(iter(kinds.values()))[0]
-    choices = Choices(
-        site.name, min(focus.head, site.n_heads - 1), url_state.get(QUERY), url_state.get(KEY)
+    return (
+        f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. Pair i is "
+        f"dimensions i and i + {pairs}.{left}{longer} The fastest pair comes round once in {length(float(waves.min()))} positions, "
+        f"the slowest once in {length(float(waves.max()))}; {int((waves <= n).sum())} of {pairs} come round within the {n} "
+        "positions shown. The product of a query and a key depends on the difference of their angles only, so on how far apart "
+        "they stand. The map leaves whole turns out: −½ and ½ are the same."
     )
-    with which_head.row():
-        which_head.which_head(kinds, site, choices.head)
-    ui.run_strip(run.trace, run.terms, run.stale)
-    _lay_out(payloads(run, choices), run, choices)
-    return partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
-    if "choice" in drawn:
-        show(CHOICE, drawn["choice"], on_choose=_choose_pair)
-    left, right = st.columns(2, gap="medium")
-    with left:
-        show(BY_DISTANCE, drawn["positions-distance"], key="positions-distance")
-        st.caption(say.BAND)
-    with right:
-        if "positions-carried" in drawn:
-            show(BY_DISTANCE, drawn["positions-carried"], key="positions-carried")
-            st.caption(say.CARRIED)
-        else:
-            st.markdown(say.no_rotation(run.scope.model))
-    left, right = st.columns(2, gap="medium")
-    session = live.session()
-    with left:
-        show(PLAIN, drawn["positions-explained"], key="positions-explained")
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download(
-                "Scores by distance, CSV",
-                lambda: _csv(DistanceView(session.shown, choices)),
-                f"{DistanceView(run, choices).file}.csv",
-                "text/csv",
-                lambda: facts(session.shown.trace),
-            )
-    with right:
-        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
+def _files(run: CurrentRun, n: int) -> Sequence[File]:
+    def angles(now: CurrentRun) -> str:
+        return files.angles_csv(now.scope.model.rotation(n))
+
+    name = f"{file_name(run.trace, 'rotation')}.csv"
+    about = lambda now: _about(now, n)  # noqa: E731
+    return [File("The angles in radians, CSV", angles, name, "text/csv", about)]
 
 
-def _choose_pair(query: int, key: int) -> None:
-    """Look at another query, or at this key."""
-    url_state.keep(QUERY, query)
-    if key >= 0:
-        url_state.keep(KEY, key)
+def _about(run: CurrentRun, n: int) -> Facts:
+    n_pairs = run.scope.model.rotation(n).n_pairs
+    return {"size": f"{n} positions × {n_pairs} pairs of dimensions"} | of_model(run.trace)
 
 
-def _csv(view: DistanceView) -> str:
-    return files.distances_csv(view.all_pairs, view.one_pair)
+ROTATION = View(
+    _payloads,
+    _layout,
+    choose=lambda run: choose_length(),
+    text=_text,
+    files=_files,
+    trained=lambda run: "",
+    is_live=lambda choices: False,
+    has_strip=False,
+)

@@ -1,39 +1,199 @@
-"""Payloads of the component `shuffle`: where each token went, and how far its vector moved at each layer."""
+"""The shuffle test: the same tokens in another order, with positions and without, and what the model writes from each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
-from models.analysis.shuffle import ShuffleTest
-from models.tokenizers.base import Encoding
+from models import Scope
+from models.analysis.checks import Check
+from models.analysis.output_comparison import compare_outputs
+from models.analysis.shuffle import (
+    ORDERS,
+    ShuffleTest,
+    encoder_stages,
+    movable,
+    new_order,
+    reordered,
+)
+from models.architectures import Model
+from models.decoding import greedy
+from models.tokenizers.encoding import Encoding
+from viz_app.components.catalogue import PLAIN, SHUFFLE
+from viz_app.controls import pick
+from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Switch, Whole
+from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Shown, View
+from viz_app.views.positions import claims, files
+from viz_app.views.positions import text as say
 
-UNRELATED = 2**0.5  # the change at which a vector stands at a right angle to what it was
+ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
+SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
+FILE = "shuffle-test"  # its files are called this, after the model's name
 WITH, WITHOUT = "with positions", "positions switched off"
+EXPLAINED = Shown(PLAIN, "positions-explained")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The reordering, the seed of a shuffle, and whether the model generates from each order."""
+
+    how: str
+    seed: int
+    writes: bool
+
+    def order_of(self, row: Encoding) -> tuple[int, ...]:
+        """Return the new order of this row's tokens."""
+        return new_order(len(row.ids), self.how, self.seed, movable(row))
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of a model that reads a text all at once and tells the order of its tokens by position vectors or
+    recurrence; of another, why there is no test."""
+    model = run.scope.model
+    reads_all = not model.can_write and not model.continues and model.reads_itself
+    suits = model.translates or (reads_all and model.positions is not None)
+    return SHUFFLED if model.positions_can_go and suits else say.not_shuffled(model)
+
+
+def _choose(run: CurrentRun) -> Choices:
+    model = run.scope.model
+    with pick.row():
+        how = pick.one("New order of the tokens", ORDER, list(ORDERS), help=say.order_help(model))
+        seed = pick.typed("Which shuffle", SEED, width=150, disabled=how != "shuffled")
+        writes = model.can_write and pick.switched(
+            "Let the model write from each",
+            WRITING,
+            help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
+            "as well.",
+        )
+    return Choices(how, seed, writes)
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    return replace(choices, writes=choices.writes and other.scope.model.can_write)
+
+
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Make all pictures of the section."""
+    source, tests, about = row_of(run), _tests(run, choices), facts(run.trace)
+    file = file_name(run.trace, FILE)
+    titled = dict(zip(_titles(tests), tests.values(), strict=True))
+    explained = [*_found(run, *tests.values()), *_answers(run, choices)]
+    drawn: Pictures = {
+        "positions-shuffle": shuffle(source, titled, saving(file, about)),
+        "positions-explained": notes.rows("explained", *explained),
+        "checks": notes.check_rows(_checks(run, *tests.values())),
+    }
+    if len(tests) > 1:
+        drawn["positions-stages"] = by_stage(source, tests, saving(f"{file}.stages", about))
+    return drawn | (_texts(run, choices) if choices.writes else {})
+
+
+def row_of(run: CurrentRun) -> Encoding:
+    """Return the row of tokens that change places."""
+    return run.trace.streams[run.scope.model.fields[0].stream]
+
+
+def _models(run: CurrentRun) -> dict[str, Model]:
+    """Return the models that are tested: the run's, and where it can be made the same without positions."""
+    if run.scope.model.is_recurrent:
+        return {WITH: run.scope.model}
+    return {WITH: run.scope.model, WITHOUT: _without_positions(run).model}
+
+
+def _without_positions(run: CurrentRun) -> Scope:
+    """Return the run's model with its position vectors left out."""
+    return cache.changed_model(run.unchanged.scope, replace(run.spec.model, positions=False))
+
+
+def _tests(run: CurrentRun, choices: Choices) -> dict[str, ShuffleTest]:
+    row = row_of(run)
+    order = choices.order_of(row)
+    return {
+        name: cache.shuffle(run.scope, name, model, row, order)
+        for name, model in _models(run).items()
+    }
+
+
+def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
+    """Say what a model that does not write answers to the row as typed and reordered, with positions and without."""
+    if run.scope.model.can_write:
+        return []
+    if not compare_outputs(run.trace, run.trace).names:
+        return [("line", say.NOTHING_ASKED)]
+    row, lines = row_of(run), []
+    other = reordered(row, choices.order_of(row))
+    for where, scope in ((WITH, run.scope), (WITHOUT, _without_positions(run))):
+        for what, tokens in (("as typed", row), ("reordered", other)):
+            answer = notes.answer_line(cache.given_trace(scope, tokens))
+            lines.append(("line", say.answer_sentence(where, what, *answer)))
+    return lines
+
+
+def _texts(run: CurrentRun, choices: Choices) -> Pictures:
+    """Return what each model writes from the text as typed and reordered, a line each."""
+    row, models = row_of(run), _models(run)
+    other = [row.ids[i] for i in choices.order_of(row)]
+    lines = {}
+    for name, model in models.items():
+        where = name if len(models) > 1 else "the model"
+        for what, ids in (("as typed", row.ids), ("reordered", other)):
+            text = run.scope.tokenizer.decode([step.token for step in greedy(model, ids)])
+            lines[f"note {where} {what}"] = notes.small_print(f"{where}, {what}: {text}")
+    return lines
+
+
+def _titles(tests: Mapping[str, ShuffleTest]) -> list[str]:
+    if len(tests) == 1:
+        return ["The encoder's states: how far each moved"]
+    return [
+        "With positions: how far each vector moved",
+        "Positions switched off: how far each moved",
+    ]
+
+
+def _found(
+    run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None
+) -> list[tuple[str, str]]:
+    if bare:
+        fixed = "the end mark" if run.scope.model.translates else "special tokens"
+        return [("line", say.shuffled(test, bare, run.scope.config.positions, fixed))]
+    _, lead, rest = say.recurrent(test).split("**")
+    return [("lead", lead), ("line", rest)]
+
+
+def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
+    stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
+    if bare:
+        return claims.shuffled(test, bare, stages[-1][0])
+    return claims.recurrent(test, torch.cat(stages))
 
 
 def shuffle(source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
-    """Each token at its old and its new place; and of each test, by its title, how far each token's vector moved at each
-    stage, from 0 (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` gives."""
+    """Return the payload of each token at its old and its new place; and of each test, by its title, how far each token's vector
+    moved at each stage, from 0 (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` returns."""
     parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens change places"}]
     parts += [
         {"kind": "map", "title": title, "stages": test.stages, "array": f"map{i}"}
         for i, (title, test) in enumerate(maps.items())
     ]
     order = next(iter(maps.values())).order
-    return _pack(
-        source,
-        order,
-        parts,
-        saved,
-        **{f"map{i}": test.change.T.numpy() for i, test in enumerate(maps.values())},
-    )
+    changes = {f"map{i}": test.change.T.numpy() for i, test in enumerate(maps.values())}
+    return _pack(source, order, parts, saved, **changes)
 
 
 def by_stage(source: Encoding, named: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
-    """The mean change at each stage of each test."""
+    """Return the payload of the mean change at each stage of each test."""
     stages, *_ = (test.stages for test in named.values())
     title = "Mean change at the encoder's input and after each layer"
     part = {
@@ -43,9 +203,8 @@ def by_stage(source: Encoding, named: Mapping[str, ShuffleTest], saved: Mapping[
         "names": list(named),
         "array": "means",
     }
-    return _pack(
-        source, (), [part], saved, means=np.stack([test.mean.numpy() for test in named.values()])
-    )
+    means = np.stack([test.mean.numpy() for test in named.values()])
+    return _pack(source, (), [part], saved, means=means)
 
 
 def _pack(
@@ -57,17 +216,35 @@ def _pack(
 ) -> bytes:
     header = {
         "title": "The shuffle test: " + "; ".join(part["title"].lower() for part in parts), **saved,
-        "tokens": [label.as_json() for label in labels(source)], "order": list(order), "unrelated": UNRELATED, "parts": parts,
+        "tokens": [label.as_json() for label in labels(source)], "order": list(order), "unrelated": say.UNRELATED, "parts": parts,
     }  # fmt: skip
     return pack(header, **{name: array.astype(np.float32) for name, array in arrays.items()})
 
 
-def change_text(value: float) -> str:
-    """A change as people read it: two decimals, or its order of magnitude where it is only rounding."""
-    return (
-        "0"
-        if value == 0
-        else f"{value:.2f}"
-        if value >= 0.005
-        else f"{value:.0e}".replace("e-0", "e-")
-    )
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    """Place what happens to the tokens above; below it the means, if there are several models, and what they write."""
+    several = "positions-stages" in drawn
+    texts = [Shown(PLAIN, key) for key in drawn if key.startswith("note ")]
+    left = [Shown(SHUFFLE, "positions-stages") if several else EXPLAINED, *texts]
+    right = [*[EXPLAINED] * several, Explanation(), Checks()]
+    return [Shown(SHUFFLE, "positions-shuffle"), Columns((1.3, 1), (left, right), stack=True)]
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def changes(now: CurrentRun) -> str:
+        tokens = [label.text for label in labels(row_of(now))]
+        tests = list(_tests(now, choices).values())
+        return (files.shuffle_csv if len(tests) > 1 else files.states_csv)(tokens, *tests)
+
+    name = f"{file_name(run.trace, FILE)}.csv"
+    return [File("The changes, CSV", changes, name, "text/csv")]
+
+
+SHUFFLED = View(
+    _payloads,
+    _layout,
+    choose=_choose,
+    within=_within,
+    files=_files,
+    is_live=lambda choices: not choices.writes,
+)

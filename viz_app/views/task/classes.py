@@ -1,5 +1,7 @@
-"""The picture of what kind of text a model takes its row for, beside what the runs say that were trained alike but for λ."""
+"""The pictures of class probabilities: of a whole text, beside other values of λ, and of each token."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,23 +9,44 @@ import numpy as np
 
 from models import Scope
 from models.analysis.checks import Check
-from models.trace.outputs import ClassProbabilities
+from models.analysis.distributions import check_softmax
+from models.trace import AttentionSite
+from models.trace.outputs import ClassProbabilities, TokenClasses
 from viz_app import words
+from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.views.task import classes_text as text
-from viz_app.views.task.choices import Choices
 from viz_app.views.task.pair import pair
-from viz_app.views.task.reading import Drawn
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+
+TITLE = "How probable each class is, by the same model fine-tuned with another λ each"
+MOST = "most probable"
+NOTE = (
+    "Each was fine-tuned from the same weights on the same texts, to make L3 = L2 + λ·L1 small (Radford et al. 2018): L2 is the "
+    "loss of the class, L1 that of every token after those before it. Click a name to open that run."
+)
+
+
+def score(measured: str, perplexity: object) -> str:
+    """Return the score of a run and, if recorded, its perplexity on the same texts."""
+    if not measured:
+        return "No score was measured."
+    perplexity_note = (
+        f"; perplexity of their text {perplexity:,.0f}"
+        if isinstance(perplexity, int | float)
+        else ""
+    )
+    return f"{measured[:1].upper()}{measured[1:]}{perplexity_note}."
+
 
 PERPLEXITY = "text perplexity"  # of the scores of models.tasks.classify
 
 
 @dataclass(frozen=True)
 class LambdaRun:
-    """One of the runs: the name under which it is opened, the model, its λ, and its answer."""
+    """A run with another λ: the checkpoint's name, the opened model, its λ, and its output."""
 
     name: str
     scope: Scope
@@ -32,23 +55,29 @@ class LambdaRun:
 
 
 def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]:
-    """The run that is shown among those that differ from it in λ alone, all of the same text, by λ; none where it is not offered
-    itself."""
-    found = alike_but_for_lambda(run.scope)
-    others = {name: cache.scope(folder) for name, (folder, _) in found.items()}
+    """Return the runs of all models that differ from the shown one only in λ, itself included, by λ.
+
+    All have read the same text. Empty if the shown model is not offered in the menu.
+    """
+    alike = alike_but_for_lambda(run.scope)
+    scopes = {name: cache.scope(folder) for name, (folder, _) in alike.items()}
     texts = tuple(run.trace.fields[field.name] or "" for field in run.scope.model.text_fields)
-    answered = next(name for name, each in run.trace.outputs.items() if each is output)
+    output_name = next(name for name, result in run.trace.outputs.items() if result is output)
     runs = []
-    for name, (_, factor) in found.items():
-        is_shown = others[name].fingerprint == run.scope.fingerprint
-        answer = output if is_shown else cache.trace(others[name], texts).outputs[answered]
-        runs.append(LambdaRun(name, others[name], factor, answer))
-    return runs if any(each.output is output for each in runs) else []
+    for name, (_, factor) in alike.items():
+        is_shown = scopes[name].fingerprint == run.scope.fingerprint
+        lambda_output = (
+            output if is_shown else cache.trace(scopes[name], texts).outputs[output_name]
+        )
+        runs.append(LambdaRun(name, scopes[name], factor, lambda_output))
+    return runs if any(result.output is output for result in runs) else []
 
 
 def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
-    """The classes of one run with what its answering token reads, and above it the runs with another λ where there are any; what
-    must hold of them."""
+    """Draw the classes with what the answering token reads, and the runs with another λ, if any.
+
+    The second result is the checks.
+    """
     pictures, checks = pair(run, output, choices)
     runs = side_by_side(run, output)
     if len(runs) < 2:
@@ -57,35 +86,38 @@ def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Ch
 
 
 def classes(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) -> bytes:
-    """The payload of the component `classes`."""
+    """Return the payload of the component `classes`."""
     header: dict[str, Any] = {
-        "title": text.TITLE, "note": text.NOTE,
+        "title": TITLE, "note": NOTE,
         "runs": [
             {
-                "name": each.name, "title": f"λ = {each.factor:g}", "whose": each.scope.name, "chosen": each.output is output,
-                "score": _score(each.scope.training.get("scores", {})),
-                "rows": [[i, [name, "", False], text.MOST * (name == each.output.predicted)]
-                         for i, name in enumerate(each.output.names)],
+                "name": entry.name, "title": f"λ = {entry.factor:g}", "whose": entry.scope.name, "chosen": entry.output is output,
+                "score": _score(entry.scope.training.get("scores", {})),
+                "rows": [[i, [name, "", False], MOST * (name == entry.output.predicted)]
+                         for i, name in enumerate(entry.output.names)],
             }
-            for each in runs
+            for entry in runs
         ],
     }  # fmt: skip
-    p = [each.output.probabilities for each in runs]
-    ranks = [1 + (one[None] > one[:, None]).sum(-1) for one in p]
+    p = [entry.output.probabilities for entry in runs]
+    ranks = [1 + (probabilities[None] > probabilities[:, None]).sum(-1) for probabilities in p]
     arrays = {
-        "p": np.concatenate([one.numpy() for one in p]),
-        "ranks": np.concatenate([one.numpy() for one in ranks]),
+        "p": np.concatenate([row.numpy() for row in p]),
+        "ranks": np.concatenate([row.numpy() for row in ranks]),
     }
     return pack(header, p=arrays["p"], ranks=arrays["ranks"].astype(np.int32))
 
 
 def check_probabilities(runs: list[LambdaRun]) -> Check:
-    """softmax by its formula, in double precision."""
+    """Check the probabilities against the softmax of the logits in double precision."""
     worst = 0.0
-    for each in runs:
-        powers = np.exp(each.output.logits.double().numpy() - float(each.output.logits.max()))
+    for lambda_run in runs:
+        powers = np.exp(
+            lambda_run.output.logits.double().numpy() - float(lambda_run.output.logits.max())
+        )
         worst = max(
-            worst, float(np.abs(powers / powers.sum() - each.output.probabilities.numpy()).max())
+            worst,
+            float(np.abs(powers / powers.sum() - lambda_run.output.probabilities.numpy()).max()),
         )
     return Check(
         "the classes' probabilities are softmax of their logits",
@@ -96,9 +128,94 @@ def check_probabilities(runs: list[LambdaRun]) -> Check:
 
 
 def _score(scores: dict[str, Any]) -> str:
-    """The first of a model's scores, over how many cases, and its perplexity there."""
+    """Return the model's first score with its number of cases, and its perplexity."""
     names = [name for name in scores if name != "cases"][:1]
     summary = words.score_summary(
         {name: scores[name] for name in (*names, "cases") if name in scores}
     )
-    return text.score(summary, scores.get(PERPLEXITY))
+    return score(summary, scores.get(PERPLEXITY))
+
+
+TOKENS_TITLE = "The most probable class of each token"
+SCALE = ["0", "1  probability of the class", "Click a token to see all its classes."]
+COUNTED = 4  # classes that the summary counts
+
+
+def summary(predicted: Sequence[str]) -> str:
+    """Return the number of tokens in each class, special tokens included."""
+    counted = Counter(predicted).most_common()
+    each = [f"{name} {n}" for name, n in counted[:COUNTED]]
+    more = len(counted) - COUNTED
+    other = f" and {more} other class{'es' * (more > 1)}" * (more > 0)
+    return f"{len(predicted)} tokens: {', '.join(each)}{other}."
+
+
+def answer_title(token: str, special: bool) -> str:
+    """Return the title of one token's classes."""
+    return f"The class of {token if special else f'“{token}”'}"
+
+
+def fact(name: str, probability: float) -> str:
+    """Return the most probable class of the chosen token."""
+    return f"Most probable: {name}, {words.percent(probability, 1)}."
+
+
+def rest(n_shown: int, n_classes: int, mass: float) -> str:
+    """Return the share of the listed classes in the probability; "" if all are listed."""
+    if n_shown == n_classes:
+        return ""
+    return (
+        f"These {n_shown} of {n_classes} classes hold {words.percent(mass, 1)} of the probability."
+    )
+
+
+LISTED = 10  # classes of the distribution at the chosen token
+
+
+def token_classes(run: CurrentRun, output: TokenClasses, choices: Choices) -> Drawn:
+    """Draw the class of each token, and return the checks."""
+    site, head = answering(run.trace, output.stream, choices.focus)
+    position = chosen_token(run, output, choices)
+    checks = check_softmax(output.logits, output.log_probs)
+    if site is not None:
+        checks.append(check_row(site, head, position))
+    return {"answers": _payload(run, output, position, site, head)}, checks
+
+
+def chosen_token(run: CurrentRun, output: TokenClasses, choices: Choices) -> int:
+    """Return the chosen position, by default the first typed token of the rarest class."""
+    row, names = run.trace.streams[output.stream], output.predicted
+    if choices.position is not None and choices.position < len(names):
+        return choices.position
+    typed = [i for i, offset in enumerate(row.offsets) if offset is not None] or [0]
+    count = Counter(names[i] for i in typed)
+    return min(typed, key=lambda i: (count[names[i]], i))
+
+
+def _payload(
+    run: CurrentRun, output: TokenClasses, position: int, site: AttentionSite | None, head: int
+) -> bytes:
+    tokens, p = labels(run.trace.streams[output.stream]), output.log_probs.exp()
+    token, best = tokens[position], p[position].topk(min(LISTED, len(output.names)))
+    attention_row, row = reading(run, site, head, position)
+    listed = best.indices.tolist()
+    header: dict[str, Any] = {
+        "kind": "classes",
+        "title": TOKENS_TITLE,
+        "opening": None,
+        "places": [label.as_json() for label in tokens],
+        "classes": list(output.predicted),
+        "position": position,
+        "scale": SCALE,
+        "summary": summary(output.predicted),
+        "answer": {
+            "title": answer_title(token.text, token.special),
+            "rows": [[i, [output.names[i], "", False], ""] for i in listed],
+            "fact": fact(output.predicted[position], float(best.values[0])),
+            "rest": rest(len(listed), len(output.names), float(best.values.sum())),
+        },
+        "reading": attention_row,
+    }
+    ranks = np.arange(1, len(listed) + 1, dtype=np.int32)
+    probability = p.max(-1).values.numpy()
+    return pack(header, probability=probability, p=best.values.numpy(), ranks=ranks, **row)

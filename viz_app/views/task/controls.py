@@ -1,76 +1,85 @@
-"""The controls of the page Task: the position whose answer is shown, the tokens that are hidden, the order of the predictions,
-and the head whose row is shown with an answer."""
+"""The controls of the page Task: position, hidden tokens, prediction order, and shown head."""
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-
+from models import Scope
 from models.architectures.base import ORDER, POSITIONS, Field
 from models.errors import InputError
 from models.tokenizers.encoding import hidable
+from models.trace import Trace
 from models.trace.outputs import Output, TokenInOrder
-from viz_app import ui, which_head
-from viz_app.drawing.notes import first_output
+from viz_app.components.catalogue import PLAIN
+from viz_app.components.mounting import show
+from viz_app.controls import pick, which_head
+from viz_app.drawing.notes import first_output, small_print
 from viz_app.drawing.sites import by_kind
+from viz_app.input_bar.examples import readable, readable_examples
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus, chosen_focus
 from viz_app.session.parameters import Whole
-from viz_app.views.task.choices import Choices
+from viz_app.session.remembered import forget, recall, remember
 from viz_app.views.task.next_token import chosen_position
-from viz_app.views.task.reading import answering, answering_sites
-from viz_app.views.task.typed_order import FIGURE, figure_text, read_order, unlike
+from viz_app.views.task.reading import Choices, answering, answering_sites
 
 POSITION = Whole("task-position", is_step=True)
 LONGEST_ORDER = 10_000  # characters
 _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 
-def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
-    """Draw the row of controls; what is chosen, and where above them there is room for what was read and written."""
-    strip, output = st.container(), first_output(run.trace)
+def choose(run: CurrentRun) -> Choices:
+    """Draw the row of controls and return the choices."""
+    output = first_output(run.trace)
     focus = _attention(run, output)
     if isinstance(output, TokenInOrder):
         _note_order(len(output.order))
-    return Choices(url_state.get(POSITION), focus), strip
+    return Choices(url_state.get(POSITION), focus)
 
 
 def choose_position(position: int) -> None:
-    """Show the answer at this position of the run that stands on the page."""
+    """Show the answer at this position of the shown run."""
     url_state.keep(POSITION, chosen_position(first_output(live.session().shown.trace), position))
 
 
 def hide(positions: Sequence[int]) -> None:
-    """Hide these tokens of the row that stands on the page, and no others of it. What is hidden beyond its end stays so."""
-    run = live.session().shown
-    field = next(field for field in run.scope.model.fields if field.kind == POSITIONS)
+    """Hide exactly these tokens of the shown row.
+
+    Hidden positions beyond the end of the row remain chosen.
+    """
+    run, field = live.session().shown, _field(POSITIONS)
+    if field is None:
+        return
     row, parameter = run.trace.streams[field.stream], url_state.parameter_of(field)
     beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
-    places = hidable(row, run.scope.tokenizer.mask_id)
-    chosen = sorted({*beyond, *(position for position in positions if position in places)})[
-        : url_state.MOST_POSITIONS
-    ]
+    hidable_positions = hidable(row, run.scope.tokenizer.mask_id)
+    chosen = sorted(
+        {*beyond, *(position for position in positions if position in hidable_positions)}
+    )[: url_state.MOST_POSITIONS]
     url_state.keep(parameter, tuple(chosen) or None)
 
 
 def choose_run(name: str) -> None:
-    """Open the checkpoint of this name in the place of the one that stands on the page."""
+    """Open the checkpoint of this name."""
     url_state.keep(url_state.CHECKPOINT, name)
 
 
 def _attention(run: CurrentRun, output: Output) -> Focus:
-    """Whose attention is shown beside the answer; nothing to choose in a model without. In its row, too, an order of prediction."""
+    """Draw the choice of the head shown beside the answer, and the order of prediction if any.
+
+    Without attention there is nothing to choose.
+    """
     trace = run.trace
     sites = answering_sites(trace, output.stream)
     if not sites:
         return Focus()
     site, head = answering(trace, output.stream, chosen_focus(trace)[1])
     kinds = {
-        kind: found
-        for kind, each in by_kind(trace)
-        if (found := [one for one in each if one.name in sites])
+        kind: answering_in_kind
+        for kind, kind_sites in by_kind(trace)
+        if (answering_in_kind := [candidate for candidate in kind_sites if candidate.name in sites])
     }
     with which_head.row():
         which_head.which_head(kinds, site, head)
@@ -80,76 +89,144 @@ def _attention(run: CurrentRun, output: Output) -> Focus:
 
 
 def _choose_order(run: CurrentRun, output: TokenInOrder) -> None:
-    refused = st.session_state.get(_REFUSED)
-    if refused is None or refused[0] != st.session_state.get(_TYPED):
-        st.session_state[_TYPED] = " ".join(str(position + 1) for position in output.order)
-        st.session_state.pop(_REFUSED, None)
+    refused = recall(_REFUSED)
+    if refused is None or refused[0] != recall(_TYPED):
+        remember(_TYPED, " ".join(str(position + 1) for position in output.order))
+        forget(_REFUSED)
     n, figure = len(output.order), figure_text(run.scope, run.trace)
-    st.text_input(
-        "Order, positions from 1", key=_TYPED, on_change=_take, width=180, max_chars=LONGEST_ORDER
+    pick.text(
+        "Order, positions from 1", _TYPED, partial(_take, n), width=180, max_chars=LONGEST_ORDER
     )
     for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
-        st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
-    st.button("Shuffle", key="order shuffle", on_click=_shuffle)
-    st.button(
+        pick.button(label, f"order {label}", partial(put_order, order))
+    pick.button("Shuffle", "order shuffle", partial(_shuffle, n))
+    pick.button(
         "The paper's 3 → 2 → 4 → 1",
-        key="order figure",
-        on_click=_put_figure,
-        args=(figure,),
+        "order figure",
+        partial(_put_figure, figure),
         help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
     )
 
 
 def _note_order(n: int) -> None:
-    """What is wrong with an order, typed or of the address, or that it was made for another text than this one of n tokens."""
-    refused = st.session_state.get(_REFUSED)
+    """Show the error of an order, typed or from the URL, or that it was made for another text."""
+    refused = recall(_REFUSED)
     wrong = refused[1] if refused else _linked()
-    chosen = url_state.get(url_state.parameter_of(_field()))
-    ui.note(
-        st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order"
-    )
+    chosen = url_state.get(url_state.parameter_of(_field(ORDER)))
+    note = wrong or (unlike(chosen, n) if chosen else "")
+    show(PLAIN, small_print(note, bad=bool(wrong)), key="note order")
 
 
 def _linked() -> str:
-    """That an address asked for an order, and why it is none."""
-    why = url_state.unfit(url_state.parameter_of(_field()))
+    """Return the error of an order in the URL; "" if there is none."""
+    messages = url_state.unfit(url_state.parameter_of(_field(ORDER)))
     return (
-        f"In this page's address the {why[0]}. The tokens are predicted from left to right."
-        if why
+        f"In this page's address the {messages[0]}. The tokens are predicted from left to right."
+        if messages
         else ""
     )
 
 
 def put_order(order: Sequence[int]) -> None:
     """Predict in this order from now on."""
-    st.session_state.pop(_REFUSED, None)
-    url_state.keep(url_state.parameter_of(_field()), tuple(order))
+    forget(_REFUSED)
+    if field := _field(ORDER):
+        url_state.keep(url_state.parameter_of(field), tuple(order))
 
 
-def _field() -> Field:
-    return next(field for field in live.session().shown.scope.model.fields if field.kind == ORDER)
+def _field(kind: str) -> Field | None:
+    """Return the model's field of this kind; None if the model has changed since the control was drawn."""
+    fields = live.session().shown.scope.model.fields
+    return next((field for field in fields if field.kind == kind), None)
 
 
-def _output() -> TokenInOrder:
-    return first_output(live.session().shown.trace)
-
-
-def _take() -> None:
-    typed = st.session_state[_TYPED]
+def _take(n: int) -> None:
+    typed = recall(_TYPED)
     try:
-        put_order(read_order(typed, len(_output().order)))
+        put_order(read_order(typed, n))
     except InputError as error:
-        st.session_state[_REFUSED] = typed, f"{error}."
+        remember(_REFUSED, (typed, f"{error}."))
 
 
-def _shuffle() -> None:
-    n = len(_output().order)
+def _shuffle(n: int) -> None:
     put_order(random.sample(range(n), n))
 
 
 def _put_figure(text: str) -> None:
-    first, *others = live.session().shown.scope.model.text_fields
+    if _field(ORDER) is None:
+        return
+    first, *other_fields = live.session().shown.scope.model.text_fields
     url_state.keep(url_state.parameter_of(first), text)
-    for field in others:
+    for field in other_fields:
         url_state.keep(url_state.parameter_of(field), "")
     put_order(FIGURE)
+
+
+FIGURE = (2, 1, 3, 0)  # 3 → 2 → 4 → 1, of Yang et al. 2019, figure 1
+
+
+def read_order(typed: str, n: int) -> tuple[int, ...]:
+    """Parse a typed order, positions from 1, to positions from 0.
+
+    Raises:
+        InputError: it is not an order of n positions.
+    """
+    parts = re.findall(r"[^\s,;→>-]+", typed)
+    if odd := [part for part in parts if not re.fullmatch(r"[0-9]{1,9}", part)]:
+        raise InputError(f"“{odd[0][:20]}” is no position; an order is written like 3 2 4 1", ORDER)
+    numbers = [int(part) for part in parts]
+    if wrong := list(_wrong(numbers, n)):
+        raise InputError(
+            f"The order must name each of the {n} positions once, from 1 to {n}: {', '.join(wrong)}",
+            ORDER,
+        )
+    return tuple(number - 1 for number in numbers)
+
+
+def unlike(chosen: Sequence[int], n: int) -> str:
+    """Describe how an order made for another text applies to n tokens; "" if it fits.
+
+    Positions in the order are counted from 0.
+    """
+    wrong = list(_wrong([position + 1 for position in chosen], n))
+    if not wrong:
+        return ""
+    explanation = "What it names is kept in its turn, and the others follow from left to right."
+    return f"This order was made for another text than this one of {n} tokens: {', '.join(wrong)}. {explanation}"
+
+
+def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
+    beyond = sorted({number for number in numbers if not 1 <= number <= n})
+    repeated = sorted(
+        {number for number in numbers if 1 <= number <= n and numbers.count(number) > 1}
+    )
+    missing = [number for number in range(1, n + 1) if number not in numbers]
+    for positions, singular, plural in (
+        (beyond, "is not there", "are not there"),
+        (repeated, "stands twice", "stand twice"),
+        (missing, "is missing", "are missing"),
+    ):
+        if positions:
+            yield f"{' '.join(map(str, positions[:8]))}{' …' * (len(positions) > 8)} {singular if len(positions) == 1 else plural}"
+
+
+def figure_text(scope: Scope, trace: Trace) -> str:
+    """Return a text of four tokens for the paper's figure: the beginning of the current one, or an example."""
+    candidates = (
+        trace.fields[scope.model.fields[0].name],
+        *(first for first, *_ in readable_examples(scope)),
+    )
+    return next((beginning for text in candidates if (beginning := _four(scope, text))), "")
+
+
+def _four(scope: Scope, text: str) -> str:
+    """Return the first four tokens of a text; "" if it is shorter or its beginning is encoded otherwise."""
+    row = scope.encode(text)[scope.model.fields[0].stream] if readable(scope, text) else None
+    if row is None or len(row.ids) < len(FIGURE):
+        return ""
+    beginning = row.text[: row.offsets[len(FIGURE) - 1][1]]
+    return (
+        beginning
+        if len(scope.encode(beginning)[scope.model.fields[0].stream].ids) == len(FIGURE)
+        else ""
+    )

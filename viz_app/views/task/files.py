@@ -1,5 +1,8 @@
-"""The numbers of the page Task to take away, with what they were computed by: a table for each kind of answer. Positions are
-counted from 0, and a token stands with its own ("3 cat"); probabilities are float32, every digit kept."""
+"""The tables of the page Task as CSV, one for each type of output, with the model's fingerprint.
+
+Positions are counted from 0 and written before the token ("3 cat"); probabilities are exact
+float32.
+"""
 
 from collections.abc import Sequence
 
@@ -8,24 +11,27 @@ from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.task.choices import Choices
 from viz_app.views.task.masked import guesses, own_labels
 from viz_app.views.task.next_token import next_token_view
+from viz_app.views.task.reading import Choices
 from viz_app.views.task.span import answer_text, candidates
 
 ALL = 20  # spans in a table
 
 
 def next_token_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a position: its token and the one that follows. What follows the last token of a text that goes on is left empty."""
+    """Return a row for each position: its token and the token that follows.
+
+    What follows the last token of an unfinished text is left empty.
+    """
     view = next_token_view(run, choices)
     expected, entropies = view.expectations, view.expectations.entropy.numpy()
     numbers = expected.probability.numpy(), expected.surprisal.numpy(), expected.rank.tolist()
-    named, rows = list(zip(view.following, *numbers, strict=True)), []
+    facts, rows = list(zip(view.following, *numbers, strict=True)), []
     for i, token in enumerate(view.tokens):
         following = [""] * 4
-        if i < len(named):
-            label, probability, surprisal, rank = named[i]
+        if i < len(facts):
+            label, probability, surprisal, rank = facts[i]
             following = [f"{i + 1} {label.text}", str(probability), str(surprisal), str(rank)]
         rows.append([i, f"{i} {token.text}", *following, str(entropies[i])])
     columns = (
@@ -41,19 +47,27 @@ def next_token_csv(run: CurrentRun, choices: Choices) -> str:
 
 
 def masked_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a listed token of each [MASK]: the place, the token that was hidden there if one was, what is expected."""
+    """Return a row for each listed guess at each [MASK]: position, hidden token if known, guess."""
     output = first_output(run.trace)
-    own, rows = own_labels(run, output), []
+    tokens, rows = own_labels(run, output), []
     for guess in guesses(output, run.trace.streams[output.stream]):
-        hidden = "" if guess.hidden is None else own[guess.position].text
-        for token, each in zip(guess.ids, guess.each, strict=True):
+        hidden = "" if guess.hidden is None else tokens[guess.position].text
+        for token, guessed in zip(guess.ids, guess.each, strict=True):
             expected = token_label(run.scope.tokenizer, token).text
             place = [
                 guess.position,
                 f"{guess.position} {hidden or '[MASK]'}",
                 f"{token} {expected}",
             ]
-            rows.append([*place, each.probability, each.surprisal, each.rank, guess.entropy])
+            rows.append(
+                [
+                    *place,
+                    guessed.probability,
+                    guessed.surprisal,
+                    guessed.rank,
+                    guess.entropy,
+                ]
+            )
     columns = (
         "position",
         "hidden token",
@@ -67,14 +81,14 @@ def masked_csv(run: CurrentRun, choices: Choices) -> str:
 
 
 def classes_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a class."""
+    """Return a row for each class."""
     output = first_output(run.trace)
     rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
     return _csv(run, ("class", "probability"), rows)
 
 
 def token_classes_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a token: its position, its most probable class, and the probability of every class."""
+    """Return a row for each token: position, most probable class, probabilities of all classes."""
     output = first_output(run.trace)
     tokens = labels(run.trace.streams[output.stream])
     rows = [
@@ -87,32 +101,40 @@ def token_classes_csv(run: CurrentRun, choices: Choices) -> str:
 
 
 def span_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a span, the most probable first: its first and last token, its text, ln p(start) + ln p(end) in nats."""
+    """Return a row for each span, most probable first: its tokens, its text, its ln p in nats."""
     output = first_output(run.trace)
     row = run.trace.streams[output.stream]
     rows = [
-        [one.start, one.end, f"{one.start} {answer_text(row, one.start, one.end)}", one.log_prob]
-        for one in candidates(output, ALL)
+        [
+            candidate.start,
+            candidate.end,
+            f"{candidate.start} {answer_text(row, candidate.start, candidate.end)}",
+            candidate.log_prob,
+        ]
+        for candidate in candidates(output, ALL)
     ]
     return _csv(run, ("first token", "last token", "first token and text", "ln p (nats)"), rows)
 
 
 def in_order_csv(run: CurrentRun, choices: Choices) -> str:
-    """A row a token, in the order of the predictions: its turn from 1, its position, how probable it was, and what was expected."""
+    """Return a row for each token in the order of predictions: turn, position, probability, best guess.
+
+    Turns are counted from 1.
+    """
     output, rows = first_output(run.trace), []
     tokens = labels(run.trace.streams[output.stream])
     best = output.log_probs.max(-1)
     for turn, i in enumerate(output.order, 1):
-        mine = expectation(output.log_probs[i], output.labels[i])
+        actual = expectation(output.log_probs[i], output.labels[i])
         first = token_label(run.scope.tokenizer, int(best.indices[i])).text
         rows.append(
             [
                 turn,
                 i,
                 f"{i} {tokens[i].text}",
-                mine.probability,
-                mine.surprisal,
-                mine.rank,
+                actual.probability,
+                actual.surprisal,
+                actual.rank,
                 entropy(output.log_probs[i]),
                 f"{int(best.indices[i])} {first}",
                 float(best.values[i].exp()),
@@ -133,7 +155,7 @@ def in_order_csv(run: CurrentRun, choices: Choices) -> str:
 
 
 def _csv(run: CurrentRun, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """The table, each row with the model and its fingerprint."""
+    """Return the table with the model's name and fingerprint in each row."""
     model = run.trace.model
     return csv_table(
         [*columns, "model", "fingerprint"], ([*row, model.name, model.fingerprint] for row in rows)

@@ -1,5 +1,4 @@
-"""The picture of predictions in an order: the tokens in the order of their turns, who may predict whom in both streams, what was
-expected at one position, and the row of attention of its query stream."""
+"""The picture of predictions in an order: turns, both streams' masks, guesses and attention."""
 
 from typing import Any
 
@@ -14,8 +13,7 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.reading import Drawn, answering, check_row, reading
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
 LISTED = 10  # tokens of the distribution at the chosen position
 STREAMS = {
@@ -25,7 +23,7 @@ STREAMS = {
 
 
 def in_order(run: CurrentRun, output: TokenInOrder, choices: Choices) -> Drawn:
-    """The picture of an output that says what was expected at each position, and what must hold of it."""
+    """Draw the predictions at each position, and return their checks."""
     site, head = answering(run.trace, output.stream, choices.focus)
     position = shown_position(output, choices.position)
     checks = [
@@ -37,18 +35,18 @@ def in_order(run: CurrentRun, output: TokenInOrder, choices: Choices) -> Drawn:
 
 
 def shown_position(output: TokenInOrder, chosen: int | None) -> int:
-    """The chosen position; where there is none, that of the last turn, which is predicted from all others."""
+    """Return the chosen position, by default the last one in the order."""
     return chosen if chosen is not None and chosen < len(output.order) else output.order[-1]
 
 
 def check_order(trace: Trace, output: TokenInOrder) -> Check:
-    """Every stream of every layer may see what the order says, and nothing else."""
+    """Check that the masks of all layers and both streams are those of the order."""
     turn = {position: i for i, position in enumerate(output.order)}
     wrong = 0
     for site in trace.attention.values():
         for i, row in enumerate(site.allowed().tolist()):
-            sees = {j for j in turn if turn[j] < turn[i] or (j == i and site.role == "content")}
-            wrong += len(sees ^ {j for j, is_open in enumerate(row) if is_open})
+            expected = {j for j in turn if turn[j] < turn[i] or (j == i and site.role == "content")}
+            wrong += len(expected ^ {j for j, is_open in enumerate(row) if is_open})
     return Check(
         "both masks are those of the order",
         float(wrong),
@@ -60,29 +58,32 @@ def check_order(trace: Trace, output: TokenInOrder) -> Check:
 def _payload(
     run: CurrentRun, output: TokenInOrder, position: int, site: AttentionSite, head: int
 ) -> bytes:
-    tokenizer, own = run.scope.tokenizer, labels(run.trace.streams[output.stream])
+    tokenizer, names = run.scope.tokenizer, labels(run.trace.streams[output.stream])
     before = output.order[: output.order.index(position)]
     log_probs, label = output.log_probs[position], output.labels[position]
     best = log_probs.topk(min(LISTED, len(log_probs)))
     ids = best.indices.tolist()
     listed = ids if label in ids else [*ids, label]
-    each, mine = [expectation(log_probs, one) for one in listed], expectation(log_probs, label)
-    masks = {
-        role: next(one for one in run.trace.attention.values() if one.role == role)
+    each, actual = (
+        [expectation(log_probs, token) for token in listed],
+        expectation(log_probs, label),
+    )
+    streams = {
+        role: next(stream for stream in run.trace.attention.values() if stream.role == role)
         for role in STREAMS
     }
     row_header, row = reading(run, site, head, position)
     top = output.log_probs.max(-1)
     header: dict[str, Any] = {
         "title": text.order_title(output), "summary": text.order_summary(output), "file": file_name(run.trace, "order"),
-        "tokens": [one.as_json() for one in own], "order": list(output.order), "position": position,
-        "expected": [token_label(tokenizer, one).as_json() for one in top.indices.tolist()],
+        "tokens": [token.as_json() for token in names], "order": list(output.order), "position": position,
+        "expected": [token_label(tokenizer, token).as_json() for token in top.indices.tolist()],
         "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["predicted", "seen"],
         "answer": {
-            "title": text.guess_title(own[position].text, 0, 1),
-            "from": text.predicted_from([own[i].text for i in before]),
-            "rows": [[one, token_label(tokenizer, one).as_json(), "stands there" * (one == label)] for one in listed],
-            "fact": text.fact(own[position].text, mine.probability, mine.surprisal, mine.rank, len(log_probs), "stands there"),
+            "title": text.guess_title(names[position].text, 0, 1),
+            "from": text.predicted_from([names[i].text for i in before]),
+            "rows": [[token, token_label(tokenizer, token).as_json(), "stands there" * (token == label)] for token in listed],
+            "fact": text.fact(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "stands there"),
             "rest": text.rest(len(ids), float(best.values.exp().sum()), entropy(log_probs)),
         },
         "reading": row_header,
@@ -90,8 +91,8 @@ def _payload(
     arrays = {
         "surprisal": output.surprisal.numpy(),
         "best": top.values.exp().numpy(),
-        "p": np.array([one.probability for one in each], np.float32),
-        "ranks": np.array([one.rank for one in each], np.int32),
-        **{role: one.allowed().numpy().astype(np.uint8) for role, one in masks.items()},
+        "p": np.array([expected.probability for expected in each], np.float32),
+        "ranks": np.array([expected.rank for expected in each], np.int32),
+        **{role: stream.allowed().numpy().astype(np.uint8) for role, stream in streams.items()},
     }
     return pack(header, **arrays, **row)

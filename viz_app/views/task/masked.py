@@ -1,5 +1,4 @@
-"""The picture of masked tokens: the row with every token to hide by a click, what the model expects in the place of each [MASK],
-and the row of attention of that place."""
+"""The picture of masked tokens: the row, the guesses at each [MASK], and its attention."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,69 +14,64 @@ from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.reading import Drawn, answering, check_row, reading
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
-LISTED, LISTED_EACH = (
-    10,
-    5,
-)  # tokens listed at the only [MASK] of one text; at each of several, or where a picture follows
+# tokens listed at the only [MASK] of a single text; at each of several, or for two texts
+LISTED, LISTED_EACH = 10, 5
 MOST = 8  # masks whose distributions are shown
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What is expected in the place of one [MASK], and the token that was hidden there, if one was."""
+    """The prediction at one [MASK], and the token hidden there, if any."""
 
     position: int
     hidden: int | None
-    ids: tuple[
-        int, ...
-    ]  # listed, the most probable first; a hidden one that is not among them last
-    each: tuple[Expectation, ...]  # of the listed
+    ids: tuple[int, ...]  # listed tokens: the most probable ones, then the hidden one if missing
+    each: tuple[Expectation, ...]  # of the listed tokens
     of_hidden: Expectation | None
-    n_best: int  # how many of the listed are the most probable ones
-    mass: float  # of those
+    n_best: int  # number of most probable tokens among the listed
+    mass: float  # total probability of the n_best
     entropy: float  # bits
 
 
 def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
-    """What is expected at each [MASK] of the row, of the first MOST."""
+    """Return the predictions at the first MOST [MASK] tokens of the row."""
     n = LISTED if len(output.positions) == 1 and 1 not in row.segments else LISTED_EACH
-    found = []
+    predictions = []
     for position, hidden, log_probs in zip(
         output.positions, output.labels, output.log_probs, strict=True
     ):
         best = log_probs.topk(min(n, len(log_probs)))
         ids = best.indices.tolist()
         listed = ids if hidden is None or hidden in ids else [*ids, hidden]
-        each = tuple(expectation(log_probs, one) for one in listed)
+        each = tuple(expectation(log_probs, token) for token in listed)
         of_hidden = None if hidden is None else expectation(log_probs, hidden)
         mass = float(best.values.exp().sum())
-        found.append(
+        predictions.append(
             Guess(
                 position, hidden, tuple(listed), each, of_hidden, len(ids), mass, entropy(log_probs)
             )
         )
-        if len(found) == MOST:
+        if len(predictions) == MOST:
             break
-    return found
+    return predictions
 
 
 def masked(run: CurrentRun, output: MaskedToken, choices: Choices) -> Drawn:
-    """The picture of an output that says what stood in the place of each [MASK], and what must hold of it."""
+    """Draw the predictions at each [MASK], and return their checks."""
     site, head = answering(run.trace, output.stream, choices.focus)
-    found = guesses(output, run.trace.streams[output.stream])
+    predictions = guesses(output, run.trace.streams[output.stream])
     checks = check_softmax(output.logits, output.log_probs)
     if output.positions:
         checks.append(check_hidden(run, output))
-    if found and site is not None:
-        checks.append(check_row(site, head, *(guess.position for guess in found)))
-    return {"guesses": _payload(run, output, found, site, head)}, checks
+    if predictions and site is not None:
+        checks.append(check_row(site, head, *(guess.position for guess in predictions)))
+    return {"guesses": _payload(run, output, predictions, site, head)}, checks
 
 
 def check_hidden(run: CurrentRun, output: MaskedToken) -> Check:
-    """What was hidden was not read."""
+    """Check that the model read [MASK] in place of each hidden token."""
     row, mask = run.trace.streams[output.stream], run.scope.tokenizer.mask_id
     wrong = sum(row.ids[position] != mask for position in output.positions)
     return Check(
@@ -89,34 +83,38 @@ def check_hidden(run: CurrentRun, output: MaskedToken) -> Check:
 
 
 def own_labels(run: CurrentRun, output: MaskedToken) -> list[Label]:
-    """One label a token, a hidden one under its own name."""
+    """Return one label for each token, hidden ones under their own names."""
     row = run.trace.streams[output.stream]
     hidden = {position: token_label(run.scope.tokenizer, token) for position, token in row.hidden}
     return [hidden.get(i, label) for i, label in enumerate(labels(row))]
 
 
 def _payload(
-    run: CurrentRun, output: MaskedToken, found: list[Guess], site: AttentionSite | None, head: int
+    run: CurrentRun,
+    output: MaskedToken,
+    predictions: list[Guess],
+    site: AttentionSite | None,
+    head: int,
 ) -> bytes:
     row, tokenizer = run.trace.streams[output.stream], run.scope.tokenizer
-    own, hidden = own_labels(run, output), dict(row.hidden)
+    token_labels, hidden = own_labels(run, output), dict(row.hidden)
     open_places = hidable(row, tokenizer.mask_id)
     masks, arrays, rows = [], {}, []
-    for i, guess in enumerate(found):
-        name = "" if guess.hidden is None else own[guess.position].text
+    for i, guess in enumerate(predictions):
+        name = "" if guess.hidden is None else token_labels[guess.position].text
         header, row_arrays = reading(run, site, head, guess.position, prefix=f"{i} ")
         masks.append({
             "position": guess.position, "title": text.guess_title(name, i, len(output.positions)),
-            "rows": [[one, token_label(tokenizer, one).as_json(), "hidden" * (one == guess.hidden)] for one in guess.ids],
+            "rows": [[token, token_label(tokenizer, token).as_json(), "hidden" * (token == guess.hidden)] for token in guess.ids],
             "fact": text.TYPED_MASK if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
             "rest": text.rest(guess.n_best, guess.mass, guess.entropy),
             "reading": header,
         })  # fmt: skip
         arrays |= row_arrays
-        rows += [(one.probability, one.rank) for one in guess.each]
+        rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
-        "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(found)),
-        "tokens": [label.as_json() for label in own], "segments": list(row.segments),
+        "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(predictions)),
+        "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),
         "states": [
             "hidden" if i in hidden else "mask" if i in output.positions else "open" if i in open_places else "fixed"
             for i in range(len(row.ids))
@@ -127,5 +125,7 @@ def _payload(
     return pack(header, p=p.astype(np.float32), ranks=ranks.astype(np.int32), **arrays)
 
 
-def _known(name: str, said: Expectation, n_vocabulary: int) -> str:
-    return text.fact(name, said.probability, said.surprisal, said.rank, n_vocabulary, "hidden")
+def _known(name: str, expected: Expectation, n_vocabulary: int) -> str:
+    return text.fact(
+        name, expected.probability, expected.surprisal, expected.rank, n_vocabulary, "hidden"
+    )

@@ -1,5 +1,4 @@
-"""The picture of what a model expects next: the places of the text with what was expected there, one distribution, and the row of
-attention of the token that answers."""
+"""The picture of next-token predictions: the text, one distribution, and one attention row."""
 
 import math
 from dataclasses import dataclass
@@ -15,16 +14,15 @@ from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.reading import Drawn, answering, check_row, reading
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
-LISTED = 10  # tokens of the distribution at the chosen place
-ALTERNATIVES = 3  # at every place of a text that the model wrote
+LISTED = 10  # tokens listed of the distribution at the chosen position
+ALTERNATIVES = 3  # tokens listed at every position of a text that the model wrote
 
 
 @dataclass(frozen=True)
 class NextTokenView:
-    """What is shown of one run: an output, what it says along its stream, and the position that answers."""
+    """The shown predictions of a run: the output, its expectations, and the chosen position."""
 
     run: CurrentRun
     output: NextToken
@@ -48,15 +46,17 @@ class NextTokenView:
 
     @property
     def mark(self) -> str:
-        """What the token that stands there is called."""
+        """The word for the token that actually follows: "follows", "given" or "written"."""
         if not self.output.is_closed:
             return "follows"
         return "given" if self.run.trace.teacher_forced else "written"
 
 
 def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
-    """The answer at the chosen position of this run; where there is none, at the last of a text that may go on, at the most
-    surprising of a text that was written."""
+    """Return the view of this run at the chosen position.
+
+    By default it is the last position of an unfinished text, else the most surprising one.
+    """
     output = run.trace.next_token
     expected, n = expectations(output), len(output.logits)
     position = choices.position
@@ -67,7 +67,11 @@ def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
 
 
 def chosen_position(output: Output, position: int) -> int | None:
-    """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
+    """Return the choice for a click on this position.
+
+    It is None at the end of an unfinished text, so that the shown prediction stays the next one
+    while the text grows.
+    """
     is_open_end = (
         isinstance(output, NextToken) and not output.is_closed and position == len(output.labels)
     )
@@ -75,7 +79,7 @@ def chosen_position(output: Output, position: int) -> int | None:
 
 
 def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
-    """The picture of an output that says what follows each token, and what must hold of it."""
+    """Draw the predictions after each token, and return their checks."""
     view = next_token_view(run, choices)
     site, head = answering(run.trace, output.stream, choices.focus)
     checks = check_expectations(output) + (
@@ -85,7 +89,7 @@ def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
 
 
 def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes:
-    """The payload of the component `answers`."""
+    """Return the payload of the component `answers`."""
     run, output, expected = view.run, view.output, view.expectations
     following, field = view.following, _field(run, output.stream)
     header: dict[str, Any] = {
@@ -116,38 +120,38 @@ def _field(run: CurrentRun, stream: str) -> str:
 
 
 def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
-    """At each place the most probable tokens other than the one that stands there, and their probabilities."""
+    """Return, for each position, the most probable tokens except the actual one, with probabilities."""
     n = min(ALTERNATIVES, view.output.logits.shape[1] - 1)
     best = view.output.log_probs.topk(n + 1)
-    named, probabilities = [], []
+    tokens, probabilities = [], []
     for place, (label, log_probs) in enumerate(zip(view.output.labels, best.values, strict=True)):
-        others = [
+        other_tokens = [
             (i, p)
             for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True)
             if i != label
         ][:n]
-        named.append(
-            [token_label(view.tokenizer, i, first=place == 0).as_json() for i, _ in others]
+        tokens.append(
+            [token_label(view.tokenizer, i, first=place == 0).as_json() for i, _ in other_tokens]
         )
-        probabilities.append([p for _, p in others])
-    return named, np.array(probabilities, np.float32)
+        probabilities.append([p for _, p in other_tokens])
+    return tokens, np.array(probabilities, np.float32)
 
 
 def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The most probable tokens at the chosen position, and among or behind them the one that stands there."""
+    """Return the most probable tokens at the chosen position, and the actual token among or after them."""
     output, expected, i = view.output, view.expectations, view.position
     best = output.log_probs[i].topk(min(LISTED, output.logits.shape[1]))
-    ids, mine = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
-    listed = ids if mine is None or mine in ids else [*ids, mine]
+    ids, actual = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
+    listed = ids if actual is None or actual in ids else [*ids, actual]
     p = output.log_probs[i, listed].exp()
-    named = [
-        token_label(view.tokenizer, one, first=output.is_closed and i == 0).as_json()
-        for one in listed
+    names = [
+        token_label(view.tokenizer, token, first=output.is_closed and i == 0).as_json()
+        for token in listed
     ]
     header = {
         "title": text.answer_title(view.tokens[i].text, view.tokens[i].special),
-        "rows": [[one, label, view.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],
-        "fact": text.UNKNOWN if mine is None else text.fact(
+        "rows": [[token, label, view.mark * (token == actual)] for token, label in zip(listed, names, strict=True)],
+        "fact": text.UNKNOWN if actual is None else text.fact(
             view.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
             output.logits.shape[1], view.mark,
         ),

@@ -1,5 +1,4 @@
-"""The picture of what a model says of two texts together: the probability of each class, the texts as two blocks, and how the row
-of attention of the token that answers divides itself between them."""
+"""The picture of class probabilities of one or two texts, and how attention divides between them."""
 
 from typing import Any
 
@@ -12,19 +11,18 @@ from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.reading import Drawn, answering, check_row, reading
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
 
 def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
-    """The picture of an output that says what the whole row is, and what must hold of it."""
+    """Draw the class probabilities of the row, and return their checks."""
     is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
     title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
     return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS)
 
 
 def choice(run: CurrentRun, output: ChoiceProbabilities, choices: Choices) -> Drawn:
-    """Draw the answers to choose from, and what is read in the row of the best; return also what must hold of them."""
+    """Draw the choices and the attention in the best choice's row, and return their checks."""
     fact = text.choice_fact(output)
     return _drawn(run, output, choices, text.CHOICE_TITLE, fact, text.CHOICE_BLOCKS)
 
@@ -39,7 +37,7 @@ def _drawn(
 ) -> Drawn:
     site, head = answering(run.trace, output.stream, choices.focus)
     row, p = run.trace.streams[output.stream], output.probabilities
-    said, arrays = reading(run, site, head, output.position)
+    attention_row, arrays = reading(run, site, head, output.position)
     segments = row.segments or (0,) * len(row.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
@@ -49,7 +47,7 @@ def _drawn(
             for i, name in enumerate(output.names)
         ],
         "fact": fact,
-        "reading": said,
+        "reading": attention_row,
         "segments": list(segments),
         "blocks": [
             text.block(name, float(shares[i]) if len(shares) else None)
@@ -67,7 +65,7 @@ def _drawn(
 
 
 def check_shares(shares: np.ndarray) -> Check:
-    """Every token belongs to one of the texts."""
+    """Check that the texts' shares of the attention row sum to 1."""
     return Check(
         "the texts share the whole row",
         abs(float(shares.sum()) - 1),
@@ -77,6 +75,6 @@ def check_shares(shares: np.ndarray) -> Check:
 
 
 def waiting() -> bytes:
-    """What stands in the place of the picture while there is no second text."""
+    """Return the payload shown while there is no second text."""
     header: dict[str, Any] = {"title": text.PAIR_TITLE, "waiting": text.ONE_TEXT}
     return pack(header)

@@ -1,4 +1,4 @@
-"""How the page Task presents each type of output: one entry a type. An output of any other type is told in words alone."""
+"""The picture, explanation and table of each type of output; other types are described in words only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,30 +9,101 @@ from models.trace.outputs import (
     ClassProbabilities,
     MaskedToken,
     NextToken,
+    Numbers,
     Output,
     Span,
     TokenClasses,
     TokenInOrder,
 )
+from viz_app.drawing.labels import labels, quoted
+from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.task import explanation, files, text
-from viz_app.views.task.choices import Choices
-from viz_app.views.task.classes import class_probabilities
+from viz_app.session.live import Pictures
+from viz_app.views.task import files, text
+from viz_app.views.task.classes import class_probabilities, token_classes
 from viz_app.views.task.in_order import in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.pair import choice
-from viz_app.views.task.reading import Drawn
+from viz_app.views.task.pair import choice, waiting
+from viz_app.views.task.reading import Choices, Drawn
 from viz_app.views.task.span import span
-from viz_app.views.task.token_classes import token_classes
+from viz_app.views.task.text import ROW
+from viz_app.words.allowed import blocking
+
+_MASK = (
+    "**[MASK]** stands in the place of a token and says nothing but where it stands. {reads} The model was trained on guesses like "
+    "these{pairs}.\n\n"
+    "**The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them "
+    f"probabilities. {ROW} Hiding goes by place: if you edit the text before it, another token is hidden."
+)
+_PAIRS = " and on nothing else but whether one text follows another"
+_CLASSES = (
+    "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit for each "
+    f"answer, and softmax makes them probabilities. {ROW}"
+)
+_TOKENS = (
+    "**Every token answers** for itself: from its last vector the model makes a logit for each class, and softmax makes them "
+    f"probabilities.{{names}} {ROW}"
+)
+_BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
+
+
+def no_picture(trace: Trace, output: Output) -> str:
+    """Explain, in Markdown, why there is no picture of an output."""
+    if not isinstance(output, Numbers):
+        return (
+            f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. What the "
+            "model's tokens read is on the page Attention."
+        )
+    reads = _reads(trace)
+    return (
+        f"**This model does not write**, so there is no next token to be surprised by: {reads[:1].lower()}{reads[1:]} "
+        "What it makes of the text is above. What its tokens read of each other is on the page Attention. To see a text token by "
+        "token, open **gpt**; to see one written, **eng-fra**."
+    )
+
+
+def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
+    return _MASK.format(reads=_reads(trace), pairs=_PAIRS if of_two else "")
+
+
+def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
+    row = labels(trace.streams[output.stream])
+    token, last = row[output.position], len(row) - 1
+    place = {0: "the first token", last: "the last token"}.get(
+        output.position, f"token {output.position + 1}"
+    )
+    special = ", which belongs to no word" if token.special else ""
+    return _CLASSES.format(token=quoted(token), place=place, special=special)
+
+
+def explain_token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
+    marked = any(name.startswith(("B-", "I-")) for name in output.names)
+    return _TOKENS.format(names=_BEGIN_INSIDE * marked)
+
+
+def _reads(trace: Trace) -> str:
+    """Return what tokens may read in self-attention, by the masks of all its layers."""
+    sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
+    restricted = [site for site in sites if blocking(site)]
+    if any(site.stack == "decoder" for site in sites):
+        return "Every token reads those before it and itself."
+    if not restricted:
+        return "Every token reads every other, so what is made of it comes from both sides (Devlin et al. 2019, §3.1)."
+    names = ", ".join(dict.fromkeys(name for site in restricted for name in blocking(site)))
+    return f"It is read from both sides; in {len(restricted)} of {len(sites)} layers a token cannot read all others ({names})."
+
 
 Explain = Callable[[Trace, Output, str], str]
 
 
 @dataclass(frozen=True)
 class Presentation:
-    """The picture of an output and its checks, its explanation (of a run, the output and the output of two texts, if the model
-    has one), and its numbers as a table to download."""
+    """The presentation of a type of output: picture and checks, explanation, and CSV table.
+
+    The explanation is a function of the trace, the output, and the name of the model's output for
+    two texts, "" without one.
+    """
 
     picture: Callable[..., Drawn]
     explanation: Explain
@@ -46,15 +117,33 @@ def _always(sentences: str) -> Explain:
 
 PRESENTATIONS: dict[type, Presentation] = {
     NextToken: Presentation(next_token, _always(text.NEXT), "All positions, CSV", files.next_token_csv),
-    MaskedToken: Presentation(masked, explanation.masked, "All guesses, CSV", files.masked_csv),
-    ClassProbabilities: Presentation(class_probabilities, explanation.classes, "All classes, CSV", files.classes_csv),
+    MaskedToken: Presentation(masked, explain_masked, "All guesses, CSV", files.masked_csv),
+    ClassProbabilities: Presentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: Presentation(choice, _always(text.CHOICE), "All choices, CSV", files.classes_csv),
-    TokenClasses: Presentation(token_classes, explanation.token_classes, "All tokens, CSV", files.token_classes_csv),
+    TokenClasses: Presentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
     Span: Presentation(span, _always(text.SPAN), "The spans, CSV", files.span_csv),
     TokenInOrder: Presentation(in_order, _always(text.IN_ORDER), "The predictions, CSV", files.in_order_csv),
 }  # fmt: skip
 
 
 def presentation(output: Output) -> Presentation | None:
-    """Return how an output is presented; None for a type without a picture."""
+    """Return the presentation of an output; None for a type without a picture."""
     return PRESENTATIONS.get(type(output))
+
+
+def has_picture(trace: Trace) -> bool:
+    """Return True if there is a picture of the model's first output."""
+    return presentation(first_output(trace)) is not None
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Return the payloads of all components of the page."""
+    pictures, checks = {"written": strip(run.trace, run.terms, run.stale)}, []
+    for output in run.trace.outputs.values():
+        if (entry := presentation(output)) is not None:
+            drawn, picture_checks = entry.picture(run, output, choices)
+            pictures |= drawn
+            checks += picture_checks
+    if run.scope.model.of_two and run.scope.model.of_two not in run.trace.outputs:
+        pictures["pair"] = waiting()
+    return {**pictures, "checks": check_rows(checks)}

@@ -1,5 +1,6 @@
-"""The row of attention that is shown beside an answer: what the token whose vector answers reads, in the head in focus."""
+"""The choices on the page Task, and the attention row of the answering token beside an answer."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,37 +13,65 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.task import text
 
-Drawn = tuple[
-    Pictures, list[Check]
-]  # what the page's components show of one output, and what must hold of it
+
+@dataclass(frozen=True)
+class Choices:
+    """A position (from 0) in the output's stream, None for a default one, and the shown head."""
+
+    position: int | None
+    focus: Focus
+
+
+def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return the nearest choices that exist in another run."""
+    if not other.trace.attention:
+        return replace(choices, focus=Focus())
+    return replace(choices, focus=choices.focus.within(other.trace))
+
+
+Drawn = tuple[Pictures, list[Check]]  # the payloads of one output, and its checks
 
 
 def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
-    """The attentions in which the tokens of this stream read, by name; of a model with two streams of states on it those of the
-    query stream, from which it answers."""
+    """Return the sites whose queries are on this stream, by name.
+
+    In a model with two streams of states, only those of the query stream, which makes the
+    predictions.
+    """
     sites = {name: site for name, site in trace.attention.items() if site.query_stream == stream}
     return {name: site for name, site in sites.items() if site.role == "query"} or sites
 
 
 def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:
-    """The site and head in focus if the tokens of this stream read there; else, of the same layer, the site where they read
-    another stream, or themselves. None where they read nowhere."""
+    """Return the focused site and head if its queries are on this stream, else a site of the same layer.
+
+    That is the cross-attention if there is one, otherwise the self-attention. (None, 0) if there is
+    none.
+    """
     sites = answering_sites(trace, stream)
     if not sites:
         return None, 0
-    found = focus.within(trace)
-    if found.site not in sites:
-        others = {name: s for name, s in sites.items() if s.key_stream != stream} or sites
-        layer = min(trace.attention[found.site].layer, max(s.layer for s in others.values()))
-        found = Focus(next(name for name, s in others.items() if s.layer == layer), found.head)
-    site = sites[found.site]
-    return site, min(found.head, site.n_heads - 1)
+    target = focus.within(trace)
+    if target.site not in sites:
+        preferred = {
+            name: candidate for name, candidate in sites.items() if candidate.key_stream != stream
+        } or sites
+        layer = min(
+            trace.attention[target.site].layer,
+            max(candidate.layer for candidate in preferred.values()),
+        )
+        target = Focus(
+            next(name for name, candidate in preferred.items() if candidate.layer == layer),
+            target.head,
+        )
+    site = sites[target.site]
+    return site, min(target.head, site.n_heads - 1)
 
 
 def reading(
     run: CurrentRun, site: AttentionSite | None, head: int, position: int, prefix: str = ""
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The attention row of the token at this position: what is said of it, and its arrays under names that begin with `prefix`."""
+    """Return the attention row of the token at a position: its header, and arrays named by `prefix`."""
     if site is None:
         empty = {"title": "", "note": text.NO_ATTENTION, "keys": [], "blocked": [], "own": -1}
         return empty, {
@@ -52,13 +81,13 @@ def reading(
     row = slice(position, position + 1)
     allowed = site.allowed(0, head, row)[0]
     keys = labels(run.trace.streams[site.key_stream])
-    own = site.key_stream == site.query_stream
+    is_self_attention = site.key_stream == site.query_stream
     token = labels(run.trace.streams[site.query_stream])[position]
     header = {
         "title": text.reading_title(site, head, run.terms, token.text, token.special),
         "note": text.READING,
         "keys": [label.as_json() for label in keys],
-        "own": position if own else -1,
+        "own": position if is_self_attention else -1,
         "blocked": [
             [] if is_open else site.blocked_by(position, k, head=head)
             for k, is_open in enumerate(allowed.tolist())
@@ -72,7 +101,7 @@ def reading(
 
 
 def check_row(site: AttentionSite, head: int, *positions: int) -> Check:
-    """The attention rows that are shown each divide 1 among their keys."""
+    """Check that each shown attention row sums to 1, or to 0 if it is fully masked."""
     worst = 0.0
     for position in positions:
         row = slice(position, position + 1)

@@ -1,11 +1,12 @@
-"""What the page Task says: what the model is for, how surprised it was, what it expected at one place, in words made from
-numbers."""
+"""The wording of the page Task, with its numbers."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from models.analysis.expectations import Expectations
+from models.architectures import Config
+from models.tasks.purpose import purpose as purpose_of
 from models.trace import AttentionSite
 from models.trace.outputs import (
     ChoiceProbabilities,
@@ -65,20 +66,20 @@ PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
     "What does the model take the text for?",
 )
-ONE_TEXT = (
-    "One text alone. Type a second one on the left: the model says whether it follows the first."
-)
+ONE_TEXT = "One text alone. Type a second one above: the model says whether it follows the first."
 BLOCKS = ("First text", "Second text")
 CHOICE_TITLE, CHOICE_BLOCKS = "Which choice goes best with the question?", ("Question", "Choice")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
 
-def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str:
-    """What the model is for, and how good it is at that if its record says so: the first of its scores."""
+def purpose(output: Output, training: dict[str, Any], config: Config | None = None) -> str:
+    """Return what the model does and, if recorded, its first score."""
     writes = isinstance(output, NextToken)
-    does = terms.purpose or (ANSWERS if not writes else WRITES if output.is_closed else CONTINUES)
-    scores = found if isinstance(found := training.get("scores"), dict) else {}
+    does = purpose_of(training, config) or (
+        ANSWERS if not writes else WRITES if output.is_closed else CONTINUES
+    )
+    scores = recorded if isinstance(recorded := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]
     measured = words.score_summary(
         {name: scores[name] for name in (*first, "cases") if name in scores}
@@ -87,7 +88,7 @@ def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str
 
 
 def title(terms: words.Terms, output: NextToken, field: str, teacher_forced: bool) -> str:
-    """What the places of the text show."""
+    """Return the title of the text's predictions."""
     if not output.is_closed:
         return f"How surprising each token of {terms.of(output.stream).text} is, given what stands before it"
     label = terms.label(field)
@@ -97,7 +98,7 @@ def title(terms: words.Terms, output: NextToken, field: str, teacher_forced: boo
 
 
 def scale(output: NextToken) -> list[str]:
-    """The two ends of the places' colours, and how to use them."""
+    """Return both ends of the colour scale, and how to use it."""
     if output.is_closed:
         return ["0", "1  probability", "Click a token to see what was expected there."]
     n = output.logits.shape[1]
@@ -106,7 +107,7 @@ def scale(output: NextToken) -> list[str]:
 
 
 def summary(expected: Expectations) -> str:
-    """How hard the text was to guess, in one sentence."""
+    """Return how hard the text was to predict, in a sentence."""
     n = len(expected.surprisal)
     if not n:
         return "Nothing follows anything yet: there is no token to be surprised by."
@@ -117,14 +118,14 @@ def summary(expected: Expectations) -> str:
 
 
 def answer_title(before: str, special: bool) -> str:
-    """Whose next token is shown."""
+    """Return the title of one position's prediction."""
     return f"Expected after {before if special else f'“{before}”'}"
 
 
 def fact(
     token: str, probability: float, surprisal: float, rank: int, n_vocabulary: int, mark: str
 ) -> str:
-    """What really stands there, and how probable it was."""
+    """Return the actual token with its probability, rank and surprisal."""
     return (
         f"{mark.capitalize()}: “{token}”, probability {words.percent(probability, 1)}, rank {rank:,} of {n_vocabulary:,}, "
         f"{bits(surprisal)} bits."
@@ -132,7 +133,7 @@ def fact(
 
 
 def rest(n_shown: int, mass: float, entropy: float) -> str:
-    """What the listed tokens are of the whole distribution."""
+    """Return the share of the listed tokens in the probability, and the entropy."""
     return (
         f"These {n_shown} hold {words.percent(mass, 1)} of the probability. Entropy {bits(entropy)} bits: as open as a choice among "
         f"{choices(2**entropy)} equally likely tokens."
@@ -140,20 +141,20 @@ def rest(n_shown: int, mass: float, entropy: float) -> str:
 
 
 def hidden(n: int, n_shown: int) -> str:
-    """How many tokens are hidden, and how to go on."""
+    """Return the number of hidden tokens, and how to hide more."""
     if not n:
-        return "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
+        return "Nothing is hidden. Click a token, or type [MASK] in the text above."
     more = f" The first {n_shown} are worked out below." * (n > n_shown)
     return f"{n} place{'s' * (n != 1)} to guess. A second click on a token shows it again.{more}"
 
 
 def guess_title(name: str, i: int, n: int) -> str:
-    """Which [MASK] this is, the i-th of n, and the token that is hidden there, "" where none is known."""
+    """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, "" if unknown."""
     return f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected in the place of {f'“{name}”' if name else '[MASK]'}"
 
 
 def class_fact(output: ClassProbabilities) -> str:
-    """The probability of every class, and the most probable one."""
+    """Return the probability of every class, and the most probable one."""
     each = ", ".join(
         f"P({name}) = {words.percent(float(p), 1)}"
         for name, p in zip(output.names, output.probabilities, strict=True)
@@ -162,54 +163,54 @@ def class_fact(output: ClassProbabilities) -> str:
 
 
 def choice_fact(output: ChoiceProbabilities) -> str:
-    """The best choice and its probability."""
+    """Return the best choice and its probability."""
     return f"Best: “{output.predicted}”, {words.percent(float(output.probabilities.max()), 1)}."
 
 
 def block(name: str, share: float | None) -> list[str]:
-    """A text of the row, and its share of the attention."""
+    """Return the name of a text in the row, and its share of the attention."""
     return [name, "" if share is None else f"{share:.2f} of the attention"]
 
 
 def span_title(question: str) -> str:
-    """What the map shows."""
+    """Return the title of the map of spans."""
     return f"Where does the answer to “{question}” begin, and where does it end?"
 
 
 def span_fact(answer: str, start: float, end: float) -> str:
-    """How probable the answer is; natural logarithms of p(start) and p(end)."""
+    """Return the probability of the answer, from ln p(start) and ln p(end)."""
     p, q = math.exp(start), math.exp(end)
     return f"“{answer}”: p(start) {words.percent(p, 1)} · p(end) {words.percent(q, 1)} = {words.percent(p * q, 1)}."
 
 
 def span_scale(least: float) -> list[str]:
-    """The two ends of the map's colours, and their unit."""
+    """Return both ends of the map's colour scale, and its unit."""
     return [f"−{-least:g} or less", "0", "ln p(start) + ln p(end), in nats"]
 
 
 def span_note(start: int, end: int) -> str:
-    """Which tokens a span takes in, counted from 0."""
+    """Return the token positions of a span, counted from 0."""
     return f"token {start}" if start == end else f"tokens {start} to {end}"
 
 
 def more_rows(n: int, n_shown: int) -> str:
-    """That an answer has more tokens than rows are shown of."""
+    """Note that only the first rows of an answer are shown; "" if all are."""
     return f"The rows of the first {n_shown} of its {n} tokens are shown." if n > n_shown else ""
 
 
 def order_title(output: TokenInOrder) -> str:
-    """What the row of tokens shows."""
+    """Return the title of the row of tokens."""
     return f"Predicted in the order {arrows(output.order)}: drag a token, or move it with the arrow keys"
 
 
 def order_summary(output: TokenInOrder) -> str:
-    """How hard the text was to guess in this order."""
+    """Return the bits that the text takes in this order."""
     total, n = float(output.surprisal.sum()), len(output.order)
     return f"In this order the text takes {bits(total)} bits, {bits(total / n)} for each of its {n} token{'s' * (n != 1)}."
 
 
 def predicted_from(tokens: Sequence[str]) -> str:
-    """Which tokens a prediction is made from, in the order of their turns."""
+    """Return the tokens a prediction is made from, in prediction order."""
     if not tokens:
         return "The first in the order: predicted from nothing but its position."
     return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from where they and it stand."
@@ -218,18 +219,18 @@ def predicted_from(tokens: Sequence[str]) -> str:
 def reading_title(
     site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool
 ) -> str:
-    """Which row of attention is shown."""
+    """Return the title of the shown attention row."""
     name = token if special else f"“{token}”"
     return f"{words.place(site, head)}: what {name} reads of {terms.of(site.key_stream).text}"
 
 
 def bits(value: float) -> str:
-    """A number of bits."""
+    """Format a number of bits."""
     return "∞" if math.isinf(value) else f"{value:.2f}"
 
 
 def choices(value: float) -> str:
-    """A number of equally likely tokens."""
+    """Format a number of equally likely tokens."""
     return (
         "∞"
         if math.isinf(value)

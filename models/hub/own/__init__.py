@@ -1,0 +1,1 @@
+"""A PyTorch module of the user's own as a Scope."""

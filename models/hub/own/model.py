@@ -1,0 +1,310 @@
+"""A module of the user's own as an Architecture, with one text or two.
+
+It writes if its owner says that it predicts the next token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from models.architectures.base import Answers, Architecture, Field
+from models.errors import InputError
+from models.hub.model import NUMBERS, HubModel
+from models.hub.own.tokenizer import START, OwnEncoding, TextsTokenizer, Typed, described
+from models.hub.recording.context import OneText, PassContext, Texts
+from models.hub.recording.watch import watching
+from models.hub.sizes import HubConfig
+from models.hub.writers import CausalLM, EncoderDecoderLM
+from models.layers.cache import Cache
+from models.layers.masks import Masks, SiteKind
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import Numbers, Output
+
+Call = Callable[..., Any]
+NOTHING = "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, so that there is nothing to show"
+
+
+class OwnModel(HubModel):
+    """A module that is shown and answers nothing that is known."""
+
+    pads = False
+
+    def __init__(self, module: nn.Module, config: HubConfig, name: str, call: Call) -> None:
+        super().__init__(module, config)
+        self.call = call
+        self.fields = (Field(name, "text"),)
+        self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def token_table(self) -> None:
+        """None: it is not known which of its matrices is the embedding."""
+        return
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        """Return the ids of the rows, or the tensors that the only row came with.
+
+        Raises ValueError for several rows of tensors, or of different lengths, whose padding the
+        module would not know of.
+        """
+        return (*Architecture.inputs(self, rows), *self.own_tensors([row["text"] for row in rows]))
+
+    def own_tensors(self, encodings: Sequence[Encoding]) -> tuple[Tensor, ...]:
+        """Return the tensors that the only row came with; none if the module takes token ids.
+
+        Raises ValueError for several rows of tensors or of different lengths.
+        """
+        rows = [e.tensors for e in encodings if isinstance(e, OwnEncoding) and e.tensors]
+        if len({len(e.ids) for e in encodings}) > 1 or (rows and len(encodings) > 1):
+            raise ValueError(
+                "this module reads one row at a time: nothing tells it which of its tokens would be padding"
+            )
+        return tuple(t.to(self.device) for t in rows[0]) if rows else ()
+
+    def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Any:
+        """Return the first tensor of the module's output, or the row if it lacks the batch axis."""
+        output = self.watched_output(text, tensors)
+        return {NUMBERS: text if output is None or output.shape[:1] != text.shape[:1] else output}
+
+    def watched_output(
+        self, text: Int[Tensor, "batch n"], tensors: tuple[Shaped[Tensor, "batch ..."], ...] = ()
+    ) -> Tensor | None:
+        """Return the first tensor of the module's output, watched.
+
+        Raises what `watched_call` raises.
+        """
+        inputs = tensors or (text,)
+        origins = OneText(inputs, self.kinds[0], text.shape[1])
+        return self.watched_call(replace(self.pass_context(text), provenance=origins), inputs)
+
+    def watched_call(
+        self, context: PassContext, inputs: Sequence[Shaped[Tensor, "batch ..."]]
+    ) -> Tensor | None:
+        """Return the first tensor of the module's output, watched.
+
+        Raises InputError if the module fails, or if a recorded run shows no attention.
+        """
+        with watching(context) as forward_pass:
+            try:
+                output = self.call(self.module, *inputs)
+            except Exception as error:  # the module is its owner's and may raise anything
+                raise self.refused(f"cannot read this text ({described(error)})") from error
+        if forward_pass.recording is not None and not forward_pass.recording.attention:
+            raise self.refused(next(iter(forward_pass.recording.unrecorded.values()), NOTHING))
+        parts = output if isinstance(output, tuple | list) else (output,)
+        return next((part for part in parts if isinstance(part, Tensor)), None)
+
+    def checked_logits(
+        self, logits: Shaped[Tensor, ...] | None, row: Int[Tensor, "batch m"]
+    ) -> Float[Tensor, "batch m vocab"]:
+        """Return these logits.
+
+        Raises InputError unless there is a row of them for each position.
+        """
+        if logits is not None and logits.dim() == 3 and logits.shape[:2] == row.shape:
+            return logits
+        shape = None if logits is None else tuple(logits.shape)
+        wanted = f"({row.shape[0]}, {row.shape[1]}, vocabulary)"
+        raise self.refused(f"expected logits {wanted}, not {shape}; `call` can ask it otherwise")
+
+    def refused(self, reason: str) -> InputError:
+        """Return the error that names this module and its field."""
+        return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
+
+
+class OwnWriter(OwnModel):
+    """A module that predicts the next token at each position."""
+
+    writes = "text"
+    kinds: tuple[SiteKind, ...] = CausalLM.kinds
+    what_it_answers = CausalLM.what_it_answers
+    opening, written_masks, encode, longest = (
+        CausalLM.opening,
+        CausalLM.written_masks,
+        CausalLM.encode,
+        CausalLM.longest,
+    )
+    outputs, answer = Architecture.outputs, Architecture.answer
+    can_cache = False
+
+    def forward(
+        self, text: Int[Tensor, "batch n"], *tensors: Tensor
+    ) -> Float[Tensor, "batch n vocab"]:
+        return self.checked_logits(self.watched_output(text, tensors), text)
+
+    def decode(
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: None,
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "batch m vocab"]:
+        return self.forward(row)
+
+
+FIRST, SECOND = "first text", "second text"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The inputs that one text gives a module, batch axis first, and its number of tokens."""
+
+    tensors: tuple[Tensor, ...]
+    n_tokens: int
+
+
+class OwnTexts(OwnModel):
+    """A module that reads two texts, of which the second is taken for the decoder's.
+
+    It is shown and does not write.
+    """
+
+    streams = (FIRST, SECOND)
+    kinds = (
+        SiteKind("encoder_self", "encoder", "self", FIRST, FIRST),
+        SiteKind("decoder_self", "decoder", "self", SECOND, SECOND),
+        SiteKind("cross", "decoder", "cross", SECOND, FIRST),
+        SiteKind("encoder_cross", "encoder", "cross", FIRST, SECOND),
+    )
+
+    def __init__(
+        self, module: nn.Module, config: HubConfig, names: Sequence[str], call: Call
+    ) -> None:
+        super().__init__(module, config, names[0], call)
+        self.fields = tuple(
+            Field(name, stream) for name, stream in zip(names, self.streams, strict=True)
+        )
+
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the rows that the owner's function makes of both texts together."""
+        if not isinstance(tokenizer, TextsTokenizer):
+            return dict(streams)
+        rows = tokenizer.rows([streams[name].text for name in self.streams])
+        return dict(zip(self.streams, rows, strict=True))
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Given, ...]:
+        """Return the inputs that each text gives the module.
+
+        Raises ValueError for several rows that cannot be one batch.
+        """
+        return tuple(self._given([row[name] for row in rows]) for name in self.streams)
+
+    def _given(self, encodings: Sequence[Encoding]) -> Given:
+        tensors = self.own_tensors(encodings)
+        if tensors:
+            return Given(tensors, len(encodings[0].ids))
+        ids = self.padded([e.ids for e in encodings], self.config.pad_id)
+        return Given((ids,), ids.shape[1])
+
+    def forward(self, first: Given, second: Given) -> Any:
+        """Return the first tensor of the module's output, or that of its input if there is none."""
+        output = self.watched_answer(first, second)
+        return {NUMBERS: second.tensors[0] if output is None else output}
+
+    def watched_answer(self, first: Given, second: Given) -> Tensor | None:
+        """Return the first tensor of the module's output, watched.
+
+        Raises what `watched_call` raises.
+        """
+        rows = dict(zip(self.streams, (first, second), strict=True))
+        lengths = {name: each.n_tokens for name, each in rows.items()}
+        tensors = {name: each.tensors for name, each in rows.items()}
+        context = PassContext(
+            lambda frame: self.kinds[1],
+            second.n_tokens,
+            n_key=lengths,
+            provenance=Texts(tensors, self.kinds, lengths),
+        )
+        return self.watched_call(context, (*first.tensors, *second.tensors))
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        return {NUMBERS: Numbers(SECOND, tuple(answers[NUMBERS].shape))}
+
+
+class OwnTranslator(OwnTexts):
+    """A module that reads a source and predicts the next token at each position of a target.
+
+    It is called anew at each step with all of the source and the target so far.
+    """
+
+    writes = SECOND
+    what_it_answers = EncoderDecoderLM.what_it_answers
+    longest, answer = EncoderDecoderLM.longest, Architecture.answer
+    can_cache = False
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: HubConfig,
+        names: Sequence[str],
+        call: Call,
+        start: Sequence[int],
+    ) -> None:
+        super().__init__(module, config, names, call)
+        source, target = names
+        self.fields = (Field(source, FIRST), Field(target, SECOND, optional=True, before=START))
+        self._start = tuple(start)
+
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the rows of a run; a target that the module wrote keeps its tokens.
+
+        Raises InputError for a row that is not of token ids.
+        """
+        rows = dict(streams)
+        if isinstance(rows.get(SECOND), Typed):
+            rows[SECOND] = super().completed(streams, tokenizer)[SECOND]
+        if any(isinstance(row, OwnEncoding) for row in rows.values()):
+            raise self.refused("a module that writes must read token ids, not Inputs")
+        return rows
+
+    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
+        return torch.tensor([self._start] * len(given), device=given.device)
+
+    def written_masks(
+        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
+        return {}
+
+    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n 1"]:
+        """Return the ids of the source: what the module makes of them stays within one call."""
+        return given[..., None].double()
+
+    def decode(
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n 1"],
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "batch m vocab"]:
+        source = memory[..., 0].long()
+        return self.forward(Given((source,), source.shape[1]), Given((row,), row.shape[1]))
+
+    def forward(self, first: Given, second: Given) -> Float[Tensor, "batch m vocab"]:
+        """Return the module's logits.
+
+        Raises InputError if its answer is not one for each position of the target.
+        """
+        logits, (row,) = self.watched_answer(first, second), second.tensors
+        return self.checked_logits(logits, row)
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        return Architecture.outputs(self, answers, streams, tokenizer)

@@ -1,0 +1,129 @@
+"""Wrap any PyTorch module as a Scope: a script's model, nn.TransformerEncoder, a vision model.
+
+Only what its owner says of it is taken for true: how a text becomes its input, and whether it
+predicts the next token.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.checkpoint import Checkpoint
+from models.hub.own.model import Call, OwnModel, OwnTexts, OwnTranslator, OwnWriter
+from models.hub.own.tokenizer import NO_TOKEN, Inputs, OwnTokenizer, TextsTokenizer
+from models.hub.sizes import HubConfig
+from models.runs.scope import Scope
+
+__all__ = ["Inputs", "scope_of", "watch"]
+
+LONGEST = 4096  # tokens
+TAKEN = ("edits", "drafts")  # arguments of `Scope.run` that are no fields
+EXAMPLE = "The little dog was very hungry."
+EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
+
+
+def watch(
+    module: nn.Module,
+    *,
+    encode: Callable[..., Any],
+    decode: Callable[[list[int]], str] | None = None,
+    fields: Sequence[str] = ("text",),
+    call: Call | None = None,
+    name: str = "",
+    example: str | Sequence[str] = "",
+    n_ctx: int = LONGEST,
+    end: int | None = None,
+) -> Scope:
+    """Return a scope of a module in evaluation mode.
+
+    `encode` makes of a text the token ids that the module is called with, or Inputs. `decode`
+    makes a text of ids, and says that the module answers with the logits of the next token at each
+    position; it then writes, up to the id `end`, if there is one. `call(module, *inputs)` is how
+    the module is called, where that is not `module(*inputs)`, and returns those logits. `fields`
+    names what is asked, `example` is what the module is opened with.
+
+    Of two `fields`, such as ("source", "target"), `encode` gets both texts and returns what each
+    gives the module, the source's first; an attention is shown on the texts that its queries and
+    keys come from. With `decode` and `end` such a module writes a target: its logits are those of
+    the next target token, and `encode(source, "")` returns the ids that a target begins with.
+
+    Raises:
+        ValueError: the module is in training mode, in which dropout is drawn anew at each run, or
+            the fields' names or the combination of arguments are not as above.
+        InputError: in a run, `encode`, `decode` or the module fails, or shows no attention.
+    """
+    _check(module, fields, decode, end)
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    kind, call = type(module).__name__, call or (lambda m, *inputs: m(*inputs))
+    is_one, writes = len(fields) == 1, decode is not None
+    text = example or (EXAMPLE if is_one else EXAMPLES[0] if writes else EXAMPLES)
+    example = text if isinstance(text, str) else list(text)
+    config = HubConfig(
+        kind, 0, 0, 1, 0, n_ctx, 1, "float32", NO_TOKEN,
+        end_id=-1 if end is None else end, source="own module",
+    )  # fmt: skip
+    if is_one:
+        tokenizer = OwnTokenizer(encode, decode, fields[0])
+        model = (OwnWriter if writes else OwnModel)(module, config, fields[0], call)
+    else:
+        tokenizer = TextsTokenizer(encode, decode, fields, end)
+        if writes:
+            tokenizer.open_with(example if isinstance(example, str) else example[0])
+            model = OwnTranslator(module, config, fields, call, tokenizer.start)
+        else:
+            model = OwnTexts(module, config, fields, call)
+    training = {"examples": [example]}
+    return Scope(Checkpoint(Path(name or kind), model, tokenizer, training), device)
+
+
+def _check(
+    module: nn.Module,
+    fields: Sequence[str],
+    decode: Callable[[list[int]], str] | None,
+    end: int | None,
+) -> None:
+    """Raise ValueError for arguments of `watch` that do not go together."""
+    if module.training:
+        raise ValueError(
+            "the module is in training mode, in which dropout is drawn anew at each run; call its .eval() first"
+        )
+    if len(fields) not in (1, 2) or isinstance(fields, str):
+        raise ValueError(f"fields must be the names of one text or two, not {fields!r}")
+    if wrong := [f for f in fields if not f.isascii() or not f.isidentifier() or f in TAKEN]:
+        raise ValueError(
+            f"a field's name must consist of letters, digits and underscores and not be {' or '.join(TAKEN)}, "
+            f"not {wrong[0]!r}"
+        )
+    if len(fields) == 2 and (decode is None) != (end is None):
+        came, missing = ("end", "decode") if decode is None else ("decode", "end")
+        raise ValueError(
+            f"a module that writes a second text needs decode and end: {came} came without {missing}"
+        )
+
+
+def scope_of(named: str) -> Scope:
+    """Return the scope that a function of the user's makes, named as path/to/file.py:function.
+
+    Raises ValueError.
+    """
+    path, _, function = named.rpartition(":")
+    if not Path(path).is_file() or not function.isidentifier():
+        raise ValueError(f"--module wants path/to/file.py:function, not {named!r}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--module wants a file of Python code, not {path!r}")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    make = getattr(loaded, function, None)
+    scope = make() if callable(make) else None
+    if not isinstance(scope, Scope):
+        raise ValueError(
+            f"{function} in {path} should return what models.watch returns, not {type(scope).__name__}"
+        )
+    return scope

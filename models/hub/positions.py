@@ -1,0 +1,184 @@
+"""Measure how a third-party model tells the order of its tokens.
+
+It may have a rotary module of its own or look up a table of positions; otherwise a run of equal
+tokens shows it: without anything that tells positions apart, every position has the same vector,
+the same query, key and value, and equal weights on the keys that it may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.analysis.checks import rounding_in
+from models.architectures.base import BY_MASK, BY_SCORES, BY_TURNING, BY_VECTORS, UNSEEN
+from models.hub.model import HubModel
+from models.hub.probe import short_text
+from models.hub.recording.context import PassContext
+from models.hub.recording.projections import same_memory
+from models.hub.recording.watch import watching
+from models.layers.rotation import Rotation
+from models.trace import AttentionSite, record
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """The module that makes cos and sin. `miss` is by how much a short run missed them."""
+
+    module: nn.Module
+    miss: float = 0.0
+
+    @torch.no_grad()
+    def rotation(self, n: int) -> Rotation | None:
+        """Return the rotation at positions 0…n−1 of a text of n tokens.
+
+        None if the module does not make pairs (i, i + n_pairs). A copy of it is called, because
+        with some scalings the module stores the length of its last text.
+        """
+        module = deepcopy(self.module)
+        device = next((b.device for b in module.buffers()), torch.device("cpu"))
+        tables = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
+        if not (
+            isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)
+        ):
+            return None
+        halves = [t[0].float().cpu().chunk(2, dim=-1) for t in tables]
+        if not all(torch.equal(first, second) for first, second in halves):
+            return None
+        (cos, _), (sin, _) = halves
+        return Rotation(cos, sin, self.miss)
+
+
+def _is_table(t: object, n: int) -> bool:
+    return (
+        isinstance(t, Tensor)
+        and t.dim() == 3
+        and t.shape[:2] == (1, n)
+        and t.shape[2] % 2 == 0
+        and t.shape[2] > 0
+    )
+
+
+PLACES = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    11,
+    23,
+    47,
+)  # positions that a token is asked at, of those that the model has
+LENGTH = 7  # tokens of the row
+
+
+@torch.no_grad()
+def told_by(model: HubModel) -> str:
+    """Return one of the ways in models.architectures.base.
+
+    UNSEEN if weights differ and the library does not return the reason.
+    """
+    if model.positions is not None:
+        return BY_VECTORS
+    config = model.config
+    token = next(i for i in range(config.vocab_size) if i not in (config.fill_id, config.end_id))
+    ids = torch.full((1, min(LENGTH, config.n_ctx)), token, device=model.device)
+    with record() as recording:
+        model(*model.repeated(ids))
+    sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
+    close = rounding_in(model.module.dtype)
+    explained = [site for site in sites if site.has_causes]
+    if any(not _equal(site.v, 2, close) for site in explained):
+        return BY_VECTORS
+    if any(not _equal(part, 2, close) for site in explained for part in (site.q, site.k)):
+        return BY_TURNING
+    if any(_varies(site, close) for site in explained):
+        return BY_SCORES
+    return UNSEEN if any(_uneven(site, close) for site in sites) else BY_MASK
+
+
+def _equal(values: Tensor, axis: int, close: float) -> bool:
+    """Return True if values are the same along an axis but for rounding."""
+    apart = (values - values.narrow(axis, 0, 1)).abs().max()
+    return float(apart) <= 10 * close * max(1.0, float(values.abs().max()))
+
+
+def _varies(site: AttentionSite, close: float) -> bool:
+    """Return True if what is added to the scores differs from key to key."""
+    rows = torch.arange(site.n_query)
+    return any(
+        not _equal(term.scores(None, rows, site.n_key).float(), -1, close) for term in site.terms
+    )
+
+
+def _uneven(site: AttentionSite, close: float) -> bool:
+    """Return True if a query prefers one of the keys that it reads."""
+    weights = site.weights().float()
+    most, reads = weights.amax(-1), weights > 0
+    least = weights.masked_fill(~reads, torch.inf).amin(-1)
+    return bool((most - least > 10 * close).any())
+
+
+class PositionTable(nn.Module):
+    """Position vectors that a model was seen to look up, from the first position of a text on."""
+
+    def __init__(self, table: Tensor, is_learned: bool) -> None:
+        super().__init__()
+        self.table, self.is_learned = table, is_learned
+
+
+@torch.no_grad()
+def position_table(model: HubModel) -> PositionTable | None:
+    """Return the table of positions that a model looks up; None if it looks up none."""
+    ids = short_text(model.module, model.config)
+    kind = model.kinds[0]
+    context = PassContext(lambda frame: kind, ids.shape[1], token_table=model.token_table)
+    with record(), watching(context) as forward_pass:
+        model.reader(input_ids=ids)
+    if (table := forward_pass.position_table) is None:
+        return None
+    learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
+    return PositionTable(table[: model.config.n_ctx], learned)
+
+
+@torch.no_grad()
+def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
+    """Return the module at the first of these paths, if a short run confirms it; else None.
+
+    One token alone reads itself only, so that at every position each layer makes the same W·x of
+    it. What is recorded at the other positions must be what is recorded at the first, turned.
+    """
+    there = dict(model.module.named_modules())
+    candidate = next((Rotary(there[path]) for path in paths if path in there), None)
+    positions = torch.tensor([p for p in PLACES if p < model.config.n_ctx])
+    rotation = None if candidate is None else candidate.rotation(int(positions[-1]) + 1)
+    if candidate is None or rotation is None or len(positions) < 2:
+        return None
+    tokens = [
+        i
+        for i in range(model.config.vocab_size)
+        if i not in (model.config.fill_id, model.config.end_id)
+    ]
+    ids = torch.full((len(positions), 1), tokens[0], device=model.device)
+    with record() as recording, watching(model.pass_context(ids)):
+        model.module.base_model(
+            input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False
+        )
+    rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
+    if len(rows) < 2 * model.config.n_layers or any(
+        t.shape[-1] < 2 * rotation.n_pairs for t in rows
+    ):
+        return None
+    miss = max(_miss(rotation, t.float().cpu().transpose(0, 2)[0], positions) for t in rows)
+    return Rotary(candidate.module, miss) if miss <= rounding_in(model.module.dtype) else None
+
+
+def _miss(rotation: Rotation, recorded: Tensor, positions: Tensor) -> float:
+    """Return the error of a rotation on q or k of one token, (head, position, d_head)."""
+    first = rotation.unrotate(recorded[:, :1], positions[:1])
+    expected = rotation.rotate(first.expand_as(recorded), positions)
+    return float((expected - recorded).abs().max()) / max(1.0, float(recorded.abs().max()))

@@ -1,0 +1,204 @@
+"""The context of a pass: the module at work, a call of attention, the streams, the taps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from models.hub.recording.projections import Origin
+from models.layers.masks import SiteKind
+from models.trace import AttentionSite
+from models.trace.lazy import LazyLinear
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One intermediate: the input or output of the module at a path, or what `make` makes of it.
+
+    An edit of the input changes what the module is given; `in_place`, the tensor itself, which is
+    then also what the residual stream passes on beside the module.
+    """
+
+    name: str  # in the run
+    of_input: bool
+    formula: str
+    feature: str = "d_model"
+    largest: int = 0  # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
+    make: Callable[[Tensor], LazyLinear] | None = None
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Path of a module → what is recorded there. Hooks look here at each pass.
+
+    `exact` is used while edits change intermediates: each is tapped where it is itself the input or
+    output of a module, not made from another.
+    """
+
+    by_path: dict[str, tuple[Tap, ...]] = field(default_factory=dict)
+    exact: dict[str, tuple[Tap, ...]] = field(default_factory=dict)
+
+    def update(self, taps: Taps) -> None:
+        """Record from now on what other taps do."""
+        for mine, other in ((self.by_path, taps.by_path), (self.exact, taps.exact)):
+            mine.clear()
+            mine.update(other)
+
+
+Origins = frozenset[str]
+NONE: Origins = frozenset()
+
+
+class Provenance:
+    """The inputs that the tensors of one pass come from, by name."""
+
+    def __init__(self, inputs: Mapping[str, Sequence[Tensor]]) -> None:
+        self._origins = WeakTensorKeyDictionary()
+        self._queries, self._keys = NONE, NONE
+        for name, tensors in inputs.items():
+            for tensor in tensors:
+                self._origins[tensor] = self.of(tensor) | {name}
+
+    def of(self, t: Shaped[Tensor, ...]) -> Origins:
+        """Return the inputs that a tensor comes from; none if that is not known."""
+        return self._origins.get(t) or NONE
+
+    def note(self, result: Any, *causes: Any) -> None:
+        """Note that a function has made `result` of `causes`."""
+        origins = NONE.union(*map(self.of, _tensors(causes)))
+        for t in _tensors(result) if origins else ():
+            self._origins[t] = origins
+
+    def note_call(self, query: Shaped[Tensor, ...], key: Shaped[Tensor, ...]) -> None:
+        """Note the queries and keys of the attention that comes next."""
+        self._queries, self._keys = self.of(query), self.of(key)
+
+    def kind(self, n_query: int, n_key: int) -> SiteKind | str:
+        """Return the kind of the attention that was noted last, or the reason why it is of none."""
+        raise NotImplementedError
+
+    def lengths(self, kind: SiteKind) -> tuple[int, int] | None:
+        """Return the number of queries and keys of this kind of attention, if the inputs tell."""
+        return None
+
+
+class OneText(Provenance):
+    """A module that reads one text, perhaps beside other inputs.
+
+    Its tokens are those of the first attention that fits them.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], kind: SiteKind, n: int) -> None:
+        distinct = {id(t): t for t in tensors}
+        super().__init__({f"input {i}": [t] for i, t in enumerate(distinct.values())})
+        self._kind, self._n, self._text = kind, n, NONE
+
+    def kind(self, n_query: int, n_key: int) -> SiteKind | str:
+        fits = (n_query, n_key) == (self._n, self._n)
+        if not self._text and fits:
+            self._text = self._queries & self._keys
+        if not fits or not (self._queries or self._keys):
+            return self._kind  # of other lengths, which is another reason, or of unknown origin
+        for what, origins in (("queries", self._queries), ("keys", self._keys)):
+            if not origins & self._text:
+                return f"its {what} do not come from the tokens that are shown"
+        return self._kind
+
+
+class Texts(Provenance):
+    """A module that reads several texts, each on a stream of its own."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Sequence[Tensor]],
+        kinds: Sequence[SiteKind],
+        lengths: Mapping[str, int],
+    ) -> None:
+        super().__init__(inputs)
+        self._kinds = {(kind.query_stream, kind.key_stream): kind for kind in kinds}
+        self._lengths = lengths
+
+    def kind(self, n_query: int, n_key: int) -> SiteKind | str:
+        for what, origins in (("queries", self._queries), ("keys", self._keys)):
+            if not origins:
+                return f"it is not known which text its {what} come from"
+            if len(origins) > 1:
+                return f"its {what} come from {' and '.join(sorted(origins))} together"
+        return self._kinds[next(iter(self._queries)), next(iter(self._keys))]
+
+    def lengths(self, kind: SiteKind) -> tuple[int, int]:
+        return self._lengths[kind.query_stream], self._lengths[kind.key_stream]
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """Yield all tensors in nested lists, tuples and mappings."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from _tensors(value)
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """A module at work: its path, and the tensors it is called with."""
+
+    path: str
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """The caller's knowledge of a pass: the kind of each attention, and the streams' tokens.
+
+    `padding` is stream → True at its tokens, absent if it has no padding; `groups` is the number
+    of query heads per key head.
+    """
+
+    kind: Callable[[ModuleCall], SiteKind]
+    n_query: int
+    start: int = 0  # position of the first query on the stream that is written
+    n_key: Mapping[str, int] = field(default_factory=dict)
+    padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
+    groups: int = 1
+    token_table: Tensor | None = None  # the embedding matrix
+    provenance: Provenance | None = (
+        None  # of a module whose attentions are told apart by where their rows come from
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of attention: q (batch, head, query, d_head), k and v (batch, key head, key, d_head).
+
+    `attn_mask` is as for scaled_dot_product_attention, `scale` None for 1/√d_head. `origins` of q,
+    k and v, and `output` (W_O and its bias), are given if the caller knows them.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    attn_mask: Tensor | None
+    is_causal: bool
+    scale: float | None
+    origins: tuple[Origin, Origin, Origin] | None = None
+    output: tuple[Tensor, Tensor | None] | None = None
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A finished attention: name, stream of its queries, head outputs, and its site if recorded."""
+
+    name: str
+    stream: str
+    head_out: Float[Tensor, "batch head query d_head"]
+    site: AttentionSite | None

@@ -1,0 +1,350 @@
+"""Record the attentions and layers of one watched forward pass, under the edits in force.
+
+The q, k, v, mask and scale that attention is called with are the causes that `models.trace` keeps.
+Masks and head outputs are edited where attention is called; other intermediates are edited where a
+module takes or returns them (`watch.mark_modules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from models.hub.recording.context import Attended, Call, ModuleCall, PassContext, Tap
+from models.hub.recording.masks import Explanation, as_attn_mask, explain, weights_of
+from models.hub.recording.projections import (
+    Linear,
+    Linears,
+    deferred,
+    reads_joined,
+    same_memory,
+    source,
+    undo_gqa_repeat,
+    with_projections,
+)
+from models.hub.recording.softmaxes import WeightedSums
+from models.layers.masks import Mask, SiteKind
+from models.layers.similarity import of_scale
+from models.trace import AttentionSite, Recording, current
+from models.trace.attend import attend
+from models.trace.edits import Edits
+from models.trace.edits.active import active
+from models.trace.lazy import LazyLinear
+from models.trace.recorder import LARGEST_KEPT, free_name
+
+WHOLE = "the module itself"  # the name of what happens outside all parts of a module
+
+
+class ForwardPass:
+    """Record the attentions and layers of one watched forward pass, under the edits in force."""
+
+    def __init__(self, context: PassContext) -> None:
+        self.context = context
+        self.frames: list[ModuleCall] = []
+        self.recording: Recording | None = current()
+        self.linears = Linears()
+        self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
+        self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
+        self.names: set[str] = set()  # paths at which there was an attention
+        self.last_attention: Attended | None = None  # until the next product, which may be its W_O
+        self.edits = active()
+        self.edits_activations = self.edits is not None and bool(self.edits.activations)
+        self.is_paused = False  # True while an edit computes, which is no part of the model's pass
+        self.position_table: Tensor | None = (
+            None  # position vectors, from the first position of a text on
+        )
+        self._makers: dict[int, tuple[Tensor, str]] = {}
+        self.weighted_sums = WeightedSums()
+
+    def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
+        """Compute and record one attention; `run` makes the call with a mask.
+
+        The result is untouched unless an edit changes it.
+        """
+        frame, q = self.frame, call.q
+        n_query, n_key = q.shape[2], call.k.shape[2]
+        kind = self._kind(frame, n_query, n_key)
+        if isinstance(kind, str):
+            self.skip(kind)
+            return run(call.attn_mask, call.is_causal)
+        if misfit := self._misfit(kind, n_query, n_key):
+            self.skip(misfit)
+            return run(call.attn_mask, call.is_causal)
+        number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
+        explanation = self._explanation(call, kind)
+        terms, name = explanation.terms, self._name(frame.path)
+
+        sites: list[AttentionSite] = []
+
+        def kernel(mask: Mask) -> Tensor:
+            if mask is explanation.mask:
+                return run(call.attn_mask, call.is_causal)
+            return run(as_attn_mask(mask, terms, n_query, n_key, q.dtype), False)
+
+        def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
+            explained = Explanation(mask, terms)
+            site = self._record(recording, call, explained, frame, kind, number, name, out, edits)
+            sites.append(site)
+
+        head_out = attend(
+            kind, name, q, call.k, call.v, explanation.mask,
+            kernel=kernel,
+            weights=lambda mask: weights_of(call, Explanation(mask, terms)),
+            record=record,
+            number=number,
+        )  # fmt: skip
+        if call.output is None:
+            site = sites[0] if sites else None
+            self.last_attention = Attended(name, kind.query_stream, head_out.detach(), site)
+        return head_out
+
+    def edited(
+        self, name: str, value: Float[Tensor, "batch token feature"], stream: str
+    ) -> Float[Tensor, "batch token feature"]:
+        """Return an intermediate under the edits in force, the same tensor if none changes it."""
+        if self.edits is None or not self.edits_activations:
+            return value
+        self.is_paused = True
+        try:
+            return self.edits.activation(name, value, stream)
+        finally:
+            self.is_paused = False
+
+    def _kind(self, frame: ModuleCall, n_query: int, n_key: int) -> SiteKind | str:
+        """Return the kind of an attention, or the reason why it has none."""
+        if self.context.provenance is None:
+            return self.context.kind(frame)
+        return self.context.provenance.kind(n_query, n_key)
+
+    def _name(self, path: str) -> str:
+        """Return the path of the module at work, numbered if it attends more than once."""
+        recorded = () if self.recording is None else self.recording.attention
+        name = free_name(path, self.names.union(recorded))
+        self.names.add(name)
+        return name
+
+    @property
+    def frame(self) -> ModuleCall:
+        """The module at work."""
+        return self.frames[-1] if self.frames else ModuleCall("attention", ())
+
+    def skip(self, reason: str) -> None:
+        """Give the reason why an attention of the module at work is not recorded."""
+        if self.recording is not None:
+            self.recording.unrecorded[self.frame.path or WHOLE] = reason
+
+    def name_unrecorded(self) -> None:
+        """Name each module whose own softmax was not recorded, unless it is named already."""
+        if self.recording is None:
+            return
+        for path, shapes in self.weighted_sums.by_module().items():
+            path = path or WHOLE
+            if path not in self.recording.unrecorded:
+                name = free_name(path, self.recording.attention)
+                self.recording.unrecorded[name] = self._by_hand(shapes)
+
+    def _by_hand(self, shapes: Sequence[tuple[int, ...]]) -> str:
+        """Return why weights of these shapes are not recorded."""
+        n_query, n_keys = self.context.n_query, {*self.context.n_key.values(), self.context.n_query}
+        if all(shape[-2:] in {(n_query, n_key) for n_key in n_keys} for shape in shapes):
+            return (
+                "its softmax is taken by its own code, not by scaled_dot_product_attention or "
+                "multi_head_attention_forward"
+            )
+        sizes = " and ".join(" × ".join(map(str, shape)) for shape in shapes)
+        return f"it takes a softmax of {sizes} weights, not of one for each pair of tokens"
+
+    def on_product(self, linear: Linear) -> Tensor:
+        """Note a product with a matrix, which may be the W_O of the attention before it.
+
+        Returns the result, which an edit may change if it is the attention's output.
+        """
+        self.linears.add(linear)
+        last, self.last_attention = self.last_attention, None
+        if last is None or not reads_joined(linear, last.head_out):
+            return linear.y
+        batch, _, n_query, _ = last.head_out.shape
+        before = linear.y.reshape(batch, n_query, -1)
+        after = self.edited(f"{last.name}.attn_out", before, last.stream)
+        if self.recording is not None and last.site is not None:
+            bias = None if linear.bias is None else linear.bias.detach()
+            attn_out = after if self.edits_activations else None
+            self._with_output(self.recording, last.site, linear.weight.detach(), bias, attn_out)
+        return linear.y if after is before else after.reshape(linear.y.shape)
+
+    def on_outputs(self, tensors: Sequence[Shaped[Tensor, ...]]) -> None:
+        """Note the outputs of the module at work: of those like weights, the innermost maker."""
+        if self.recording is not None:
+            for t in tensors[1:]:
+                if t.dim() == 4:
+                    self._makers.setdefault(t.untyped_storage().data_ptr(), (t, self.frame.path))
+
+    def maker(self, t: Shaped[Tensor, ...]) -> str:
+        """Return the path of the module that made a tensor; empty if none did."""
+        return self._makers.get(t.untyped_storage().data_ptr(), (None, ""))[1]
+
+    def tap(self, taps: Sequence[Tap], tensors: Sequence[Shaped[Tensor, ...]]) -> Tensor | None:
+        """Edit and record the first of these tensors; return what replaces it, None for nothing."""
+        if not tensors or not taps or (self.recording is None and not self.edits_activations):
+            return None
+        tensor = tensors[0]
+        value = before = (
+            tensor if tensor.dim() > 2 else tensor.unflatten(0, (-1, self.context.n_query))
+        )
+        stream = self.context.kind(self.frame).query_stream
+        for tap in taps:
+            value = self.edited(tap.name, value, stream)
+            if value is not before and tap.in_place:
+                value = before = before.copy_(value)
+            self._keep(tap, value, stream)
+        return None if value is before else value.reshape(tensor.shape)
+
+    def _keep(self, tap: Tap, value: Float[Tensor, "batch token feature"], stream: str) -> None:
+        """Record an intermediate, unless it is too large or recorded already."""
+        if self.recording is None or tap.name in self.recording.activations:
+            return
+        if not tap.largest or value.numel() <= tap.largest:
+            kept = value if tap.make is None else tap.make(value)
+            self.recording.tap("", tap.name, kept, stream, tap.feature, tap.formula)
+
+    def on_embedding(
+        self,
+        ids: Int[Tensor, ...],
+        table: Float[Tensor, "rows feature"],
+        vectors: Float[Tensor, "... feature"],
+    ) -> Float[Tensor, "... feature"]:
+        """Record vectors taken from a table: of the tokens, or of consecutive positions.
+
+        Returns the vectors; an edit may change those of the tokens.
+        """
+        kind, n = self.context.kind(self.frame), self.context.n_query
+        if self.context.provenance is not None and self.context.provenance.lengths(kind):
+            return vectors  # of several texts, nothing says whose these are
+        if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3):
+            return vectors
+        batched = vectors if vectors.dim() == 3 else vectors[None]
+        if not self._is_token_table(table):
+            self._on_positions(ids, table, kind)
+            return vectors
+        after = self.edited(f"{kind.stack}.embedding", batched, kind.query_stream)
+        if after.numel() <= 4 * LARGEST_KEPT:  # the layers' streams begin with it
+            self._keep_vectors(kind, "embedding", after, "embedding(token)")
+        return vectors if after is batched else after.reshape(vectors.shape)
+
+    def _on_positions(self, ids: Tensor, table: Tensor, kind: SiteKind) -> None:
+        """Record the vectors of consecutive positions, if these ids are that."""
+        n = self.context.n_query
+        first = ids.reshape(-1, n)[:1]
+        if self.recording is None or n < 2:
+            return
+        if torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
+            place = int(first[0, 0])
+            self.position_table = table.detach()[place - self.context.start :]
+            vectors = table[place : place + n][None]  # the same numbers, which lie there anyway
+            self._keep_vectors(kind, "position", vectors, "position vectors, looked up")
+
+    def _keep_vectors(
+        self, kind: SiteKind, name: str, vectors: Float[Tensor, "batch token feature"], formula: str
+    ) -> None:
+        if self.recording is None or f"{kind.stack}.{name}" in self.recording.activations:
+            return
+        self.recording.tap(kind.stack, name, vectors, kind.query_stream, "d_model", formula)
+
+    def _is_token_table(self, table: Tensor) -> bool:
+        embedding = self.context.token_table
+        return embedding is not None and same_memory(embedding, table)
+
+    def tokens(self, kind: SiteKind, n_key: int) -> tuple[int, int]:
+        """Return the number of queries and keys; `n_key` if the stream's is not known."""
+        lengths = self.context.provenance and self.context.provenance.lengths(kind)
+        return lengths or (self.context.n_query, self.context.n_key.get(kind.key_stream, n_key))
+
+    def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
+        """Return why this attention does not fit the tokens of its streams; empty if it fits."""
+        tokens = self.tokens(kind, n_key)
+        if (n_query, n_key) == tokens:
+            return ""
+        return f"it asks for {n_query} × {n_key} cells, where the run has {tokens[0]} × {tokens[1]} tokens"
+
+    def _explanation(self, call: Call, kind: SiteKind) -> Explanation:
+        """Return the mask's layers, worked out once for all attentions that share it."""
+        mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
+        about = (
+            (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype)
+            if mask is not None
+            else (call.is_causal,)
+        )
+        key = (*about, n_query, n_key, kind.name)
+        if key not in self.masks:
+            padding = self.context.padding.get(kind.key_stream)
+            explanation = explain(mask, call.is_causal, n_query, n_key, padding, call.q.device)
+            if kind.query_stream != kind.key_stream:
+                explanation.mask.start = self.context.start
+            self.masks[key] = (
+                mask,
+                explanation,
+            )  # the tensor too, so that no other gets its memory
+        return self.masks[key][1]
+
+    def _record(
+        self,
+        recording: Recording,
+        call: Call,
+        explanation: Explanation,
+        frame: ModuleCall,
+        kind: SiteKind,
+        number: int,
+        name: str,
+        out: Tensor,
+        edits: Edits,
+    ) -> AttentionSite:
+        q, n_heads, groups = call.q, call.q.shape[1], self.context.groups
+        k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)
+        of_q, of_k, of_v = call.origins or [self.linears.origin(t) for t in (q, k, v)]
+        x = source(of_q, q, frame.inputs)
+        reads_itself = of_v is None and kind.query_stream == kind.key_stream
+        # with a cache the new positions only
+        memory = x if reads_itself else source(of_v, v, frame.inputs)
+        origins = {"W_Q": of_q, "W_K": of_k, "W_V": of_v} if k.shape[1] == n_heads else {}
+        projections = {name: (o.weight, o.bias) for name, o in origins.items() if o is not None}
+        site = AttentionSite(
+            name,
+            kind,
+            x,
+            memory,
+            deferred(of_q, q),
+            deferred(of_k, k),
+            deferred(of_v, v),
+            out.detach(),
+            explanation.mask,
+            of_scale(call.scale, q.shape[-1]),
+            projections if len(projections) == 3 else {},
+            terms=explanation.terms,
+            number=number,
+            dtype=q.dtype,
+            edits=edits,
+        )
+        # its projections are complete with W_O, which comes next
+        recording.attention[name] = with_projections(site, {})
+        if call.output is not None:
+            self._with_output(recording, site, *call.output)
+        return site
+
+    @staticmethod
+    def _with_output(
+        recording: Recording,
+        site: AttentionSite,
+        weight: Float[Tensor, "d_out d_in"],
+        bias: Float[Tensor, " d_out"] | None,
+        attn_out: Float[Tensor, "batch query d_out"] | None = None,
+    ) -> None:
+        """Record the W_O of an attention, and its output, if given as `attn_out` or else lazily."""
+        if site.projections:
+            projections = {**site.projections, "W_O": (weight, bias)}
+            recording.attention[site.name] = with_projections(site, projections)
+        lazy = LazyLinear(site.out.transpose(1, 2).flatten(2), weight, bias)
+        value, formula = lazy if attn_out is None else attn_out, "Concat(head_out)·W_O"
+        recording.tap(site.name, "attn_out", value, site.query_stream, "d_model", formula)

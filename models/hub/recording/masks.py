@@ -1,0 +1,225 @@
+"""Take apart the mask of a third-party model: its named layers, and the bias on the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from models.hub.recording.context import Call
+from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.layers.similarity import masked_softmax, of_scale
+from models.trace.edits import MaskChange
+from models.trace.site import per_head
+from models.trace.terms import Axis, DistanceTerm, ScoreTerm
+
+OWN = "the model's own mask"
+BIAS = "the model's own bias"
+# Below this a cell is blocked: −10,000 is the weakest mask value in use, and a bias may be added.
+# ALiBi's steepest slope is below 1, so it gets here after 9,000 tokens.
+LOWEST = -9e3
+
+
+@dataclass(frozen=True)
+class BiasTerm(ScoreTerm):
+    """A model's own addition to its scores, (batch or 1, head or 1, query or 1, key)."""
+
+    values: Float[Tensor, "#batch #head #query key"]
+
+    def scores(
+        self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
+    ) -> Float[Tensor, "*head query key"]:
+        values = self.values[min(batch, len(self.values) - 1)]  # (head or 1, query or 1, key)
+        rows = values if values.shape[1] == 1 else values[:, queries - (n_key - values.shape[1])]
+        return rows if head is None else rows[min(head, len(rows) - 1)]
+
+    def map_tensors(
+        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+    ) -> BiasTerm:
+        values = self.values if self.values.shape[2] == 1 else per_token(self.values, 2)
+        return replace(self, values=shared(values))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
+
+    It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
+    the caller knows. No layer blocks an open cell, and together they block what the mask does; the
+    part without a name is OWN.
+    """
+
+    mask: Mask
+    terms: tuple[ScoreTerm, ...] = ()
+
+
+def explain(
+    attn_mask: Shaped[Tensor, ...] | None,
+    is_causal: bool,
+    n_query: int,
+    n_key: int,
+    padding: Bool[Tensor, "batch key"] | None,
+    device: torch.device,
+) -> Explanation:
+    """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
+
+    It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
+    the caller knows. No layer blocks an open cell, and together they block what the mask does; the
+    part without a name is OWN.
+    """
+    start = max(0, n_key - n_query)
+    if attn_mask is None:
+        causal = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril_()
+        return Explanation(
+            Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start)
+        )
+    attn_mask = (
+        attn_mask.expand(*attn_mask.shape[:-1], n_key)
+        if attn_mask.dim() > 1
+        else attn_mask.expand(n_query, n_key)
+    )
+    attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.dim()) + tuple(attn_mask.shape))
+    if attn_mask.dtype == torch.bool:
+        return Explanation(Mask(layers(attn_mask, padding, n_query), start))
+    allowed = attn_mask > LOWEST
+    added = attn_mask.float().masked_fill(~allowed, 0.0)
+    return Explanation(
+        Mask(layers(allowed, padding, n_query), start),
+        (_term(added, allowed),) if added.any() else (),
+    )
+
+
+def layers(
+    allowed: Bool[Tensor, "#batch #head #query key"],
+    padding: Bool[Tensor, "batch key"] | None,
+    n_query: int,
+) -> list[MaskLayer]:
+    """Return the named layers of a mask: padding, look-ahead, a window, and the remainder.
+
+    `left` is blocked where no layer has explained it yet; a layer that blocks an open cell is none
+    of the mask's.
+    """
+    if bool(allowed.all()):
+        return []
+    n_key = allowed.shape[-1]
+    result: list[MaskLayer] = []
+    left = allowed.expand(*allowed.shape[:2], n_query, n_key)
+    for named in (partial(_padding, padding=padding), _look_ahead, _window):
+        layer = None if bool(left.all()) else named(left)
+        if layer is not None and not bool((allowed & ~layer.allowed).any()):
+            result.append(layer)
+            left = left | ~layer.allowed
+    return result if bool(left.all()) else [*result, MaskLayer(OWN, left)]
+
+
+def _padding(
+    allowed: Bool[Tensor, "#batch #head query key"], padding: Bool[Tensor, "batch key"] | None
+) -> MaskLayer | None:
+    """Return the keys that no query of a row reads.
+
+    For a single query they are known to be padding only if the caller says so.
+    """
+    if padding is None:
+        seen = allowed.any(2, keepdim=True).any(1, keepdim=True)
+        return None if allowed.shape[2] == 1 or bool(seen.all()) else MaskLayer(PADDING, seen)
+    return None if bool(padding.all()) else MaskLayer(PADDING, padding[:, None, None])
+
+
+def _look_ahead(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
+    """Query i sees keys 0 … i, counted from the end where earlier ones come from a cache."""
+    n_query, n_key = allowed.shape[-2:]
+    below = torch.ones(n_query, n_key, dtype=torch.bool, device=allowed.device).tril_(
+        n_key - n_query
+    )
+    return None if bool(below.all()) else MaskLayer(LOOK_AHEAD, below[None, None])
+
+
+def _window(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
+    """Return the window in which every query reads the keys up to k tokens away and no others."""
+    n_query, n_key = allowed.shape[-2:]
+    query = torch.arange(n_query, device=allowed.device) + (n_key - n_query)
+    away = (torch.arange(n_key, device=allowed.device)[None] - query[:, None]).abs()
+    k = int(away.expand_as(allowed)[~allowed].min()) - 1
+    return (
+        None
+        if k < 0
+        else MaskLayer(MaskChange(preset="window", k=k).preset_name, (away <= k)[None, None])
+    )
+
+
+def _term(
+    added: Float[Tensor, "#batch #head #query key"],
+    allowed: Bool[Tensor, "#batch #head #query key"],
+) -> ScoreTerm:
+    """Return the bias as a table by distance, if that gives every open cell, or else as it is."""
+    if (
+        len(added) == 1
+        and added.shape[2] > 1
+        and (table := _by_distance(added[0], allowed.expand_as(added)[0])) is not None
+    ):
+        return table
+    return BiasTerm(BIAS, added)
+
+
+def _by_distance(
+    added: Float[Tensor, "head query key"], allowed: Bool[Tensor, "head query key"]
+) -> DistanceTerm | None:
+    n_heads, n_query, n_key = added.shape
+    query = torch.arange(n_query, device=added.device) + (n_key - n_query)
+    distance = torch.arange(n_key, device=added.device)[None] - query[:, None]  # (query, key)
+    open_ = allowed.any(0)
+    if not bool(open_.any()):
+        return None
+    least, most = int(distance[open_].min()), int(distance[open_].max())
+    table, column = added.new_zeros(n_heads, most - least + 1), distance - least
+    alike = torch.equal(allowed, allowed[:1].expand_as(allowed))
+    for heads in [slice(None)] if alike else [slice(h, h + 1) for h in range(n_heads)]:
+        cells = allowed[heads][0]
+        at, values = column[cells], added[heads][:, cells]
+        table[heads, at] = values
+        if not torch.equal(table[heads][:, at], values):
+            return None
+    return DistanceTerm(BIAS, table, least)
+
+
+def as_attn_mask(
+    mask: Mask, terms: tuple[ScoreTerm, ...], n_query: int, n_key: int, dtype: torch.dtype
+) -> Tensor | None:
+    """Return a mask and a bias as one tensor for scaled_dot_product_attention."""
+    if mask.blocking is None and not terms:
+        return None
+    if not terms:
+        return mask.allowed
+    queries = torch.arange(n_query) + (n_key - n_query)
+    batch = max(
+        len(values) for values in (*(t.values for t in terms if isinstance(t, BiasTerm)), [0])
+    )
+    added = sum_of_terms(terms, queries, n_key, batch)  # (batch, head, query, key)
+    return (added if mask.blocking is None else torch.where(mask.blocking, added, -torch.inf)).to(
+        dtype
+    )
+
+
+def sum_of_terms(
+    terms: Sequence[ScoreTerm], queries: Int[Tensor, " query"], n_key: int, n_rows: int
+) -> Float[Tensor, "batch head query key"]:
+    """Return what these terms add to the scores of all heads, for each row of a batch."""
+    rows = [
+        torch.stack([term.scores(None, queries, n_key, row) for term in terms]).sum(0)
+        for row in range(n_rows)
+    ]
+    return torch.stack(rows)
+
+
+def weights_of(call: Call, explanation: Explanation) -> Float[Tensor, "batch head query key"]:
+    """Return the weights of a call, computed step by step, in its own dtype."""
+    q, k = call.q.float(), per_head(call.k.float(), call.q.shape[1], 1)
+    scores, (n_query, n_key) = of_scale(call.scale, q.shape[-1])(q, k), (q.shape[2], k.shape[2])
+    if explanation.terms:
+        queries = torch.arange(n_query) + (n_key - n_query)
+        scores = scores + sum_of_terms(explanation.terms, queries, n_key, len(q))
+    return masked_softmax(scores, explanation.mask.allowed).to(call.q.dtype)

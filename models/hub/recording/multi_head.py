@@ -1,0 +1,172 @@
+"""Record `F.multi_head_attention_forward`, which nn.MultiheadAttention and nn.Transformer call.
+
+Its inner call cannot be seen, so q, k and v are worked out from its arguments. Its output before
+W_O comes from the function itself, called with the identity in place of W_O, which changes no
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from models.hub.recording.context import Call
+from models.hub.recording.projections import Origin
+
+if TYPE_CHECKING:
+    from models.hub.recording.forward_pass import ForwardPass
+
+
+def attend(
+    forward_pass: ForwardPass,
+    func: Callable,
+    query: Float[Tensor, "query *batch d_model"],
+    key: Float[Tensor, "key *batch d_key"],
+    value: Float[Tensor, "key *batch d_value"],
+    embed_dim: int,
+    n_heads: int,
+    in_proj_weight: Float[Tensor, "d_qkv d_model"] | None,
+    in_proj_bias: Float[Tensor, " d_qkv"] | None,
+    bias_k: Float[Tensor, "1 1 d_model"] | None,
+    bias_v: Float[Tensor, "1 1 d_model"] | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Float[Tensor, "d_model d_model"],
+    out_proj_bias: Float[Tensor, " d_model"] | None,
+    **how: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the function's own result, recording its attention.
+
+    Arguments are as torch documents them, tokens first.
+    """
+    own_keys = [
+        value for value in (bias_k, how.get("static_k"), add_zero_attn or None) if value is not None
+    ]
+    if own_keys:
+        forward_pass.skip("it adds keys of its own, which stand for no token")
+        return func(
+            query,
+            key,
+            value,
+            embed_dim,
+            n_heads,
+            in_proj_weight,
+            in_proj_bias,
+            bias_k,
+            bias_v,
+            add_zero_attn,
+            dropout_p,
+            out_proj_weight,
+            out_proj_bias,
+            **how,
+        )
+    rows = [
+        t.detach().transpose(0, 1) if t.dim() == 3 else t.detach()[None]
+        for t in (query, key, value)
+    ]  # (batch, token, d)
+    matrices = _matrices(in_proj_weight, in_proj_bias, how)
+    of_q, of_k, of_v = (
+        Origin(x, weight, bias) for x, (weight, bias) in zip(rows, matrices, strict=True)
+    )
+    q, k, v = (
+        F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        for o in (of_q, of_k, of_v)
+    )
+    weights: list[Tensor | None] = []
+
+    def run(mask: Tensor | None, causal: bool) -> Tensor:
+        settings = (
+            how
+            if mask is attn_mask
+            else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
+        )
+        identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
+        joined, averaged = func(
+            query,
+            key,
+            value,
+            embed_dim,
+            n_heads,
+            in_proj_weight,
+            in_proj_bias,
+            None,
+            None,
+            False,
+            dropout_p,
+            identity,
+            None,
+            **settings,
+        )
+        weights.append(averaged)
+        joined = joined.transpose(0, 1) if joined.dim() == 3 else joined[None]
+        return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
+
+    attn_mask = _mask(how, q, k, n_heads)
+    output = out_proj_weight.detach(), _detached(out_proj_bias)
+    out = forward_pass.attend(
+        Call(q, k, v, attn_mask, False, None, (of_q, of_k, of_v), output), run
+    )
+    joined = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
+    projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
+        *joined.shape[:2], -1
+    )
+    return (projected if query.dim() == 3 else projected[:, 0]), weights[0]
+
+
+def _matrices(
+    weight: Tensor | None, bias: Tensor | None, how: dict[str, Any]
+) -> list[tuple[Tensor, Tensor | None]]:
+    """W_Q, W_K and W_V with their biases."""
+    parts: Sequence[Tensor] = (
+        [how[f"{part}_proj_weight"] for part in "qkv"] if weight is None else weight.chunk(3)
+    )
+    biases = [None] * 3 if bias is None else bias.chunk(3)
+    return [(w.detach(), _detached(b)) for w, b in zip(parts, biases, strict=True)]
+
+
+def _detached(t: Tensor | None) -> Tensor | None:
+    return None if t is None else t.detach()
+
+
+def _mask(how: dict[str, Any], q: Tensor, k: Tensor, n_heads: int) -> Tensor | None:
+    """Return both masks as one for scaled_dot_product_attention.
+
+    In the function's own masks True means that a key is not read.
+    """
+    mask, padding = how.get("attn_mask"), how.get("key_padding_mask")
+    added = (
+        []
+        if mask is None
+        else [
+            _added(
+                mask.view(-1, n_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask[None, None], q
+            )
+        ]
+    )
+    if padding is not None:
+        added.append(_added(padding.view(-1, 1, 1, k.shape[2]), q))
+    return torch.stack(torch.broadcast_tensors(*added)).sum(0) if added else None
+
+
+def _added(mask: Tensor, q: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf)
+
+
+def _as_asked(
+    mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int
+) -> dict[str, Any]:
+    """Return an edited mask as the function's arguments, in which True blocks a key."""
+    if mask is not None:
+        mask = (
+            (~mask if mask.dtype == torch.bool else mask)
+            .expand(batch, n_heads, n_query, n_key)
+            .flatten(0, 1)
+        )
+    return {"attn_mask": mask, "key_padding_mask": None, "is_causal": False}

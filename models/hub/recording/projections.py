@@ -1,0 +1,157 @@
+"""Find the products x·Wᵀ + b that the q, k and v of an attention are views of.
+
+They are compared by memory with the products computed just before; names decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from models.trace import AttentionSite
+from models.trace.lazy import LazyLinear
+from models.trace.recorder import LARGEST_KEPT
+
+REMEMBERED = 8  # products; between an attention's projections and its call lie few others
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = x·weightᵀ + bias."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Origin:
+    """q, k or v as x·weightᵀ + bias, split into heads; x is (batch, token, feature)."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+
+def linear_of(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], y: Any
+) -> Linear | None:
+    """Return a call as a product with a matrix, if it is one."""
+    if func is F.linear:
+        named = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
+        return Linear(named["input"], named["weight"], named.get("bias"), y)
+    if func is torch.addmm and len(args) == 3 and args[0].dim() == 1:
+        bias, x, weight = args
+        return Linear(x, weight.T, bias, y)
+    return None
+
+
+class Linears:
+    """The last products of a pass."""
+
+    def __init__(self) -> None:
+        self._last: deque[Linear] = deque(maxlen=REMEMBERED)
+
+    def add(self, linear: Linear) -> None:
+        self._last.append(linear)
+
+    def origin(self, t: Float[Tensor, "batch head n d_head"]) -> Origin | None:
+        """Return the product behind q, k or v, (batch, head, token, d_head).
+
+        None if it is not a view of a product, or heads are not side by side.
+        """
+        return next(
+            (
+                origin
+                for linear in reversed(self._last)
+                if (origin := _origin(linear, t)) is not None
+            ),
+            None,
+        )
+
+
+def _origin(linear: Linear, t: Tensor) -> Origin | None:
+    y, (batch, n_heads, n, d_head) = linear.y, t.shape
+    width = y.shape[-1]
+    if not same_memory(y, t) or not y.is_contiguous() or y.numel() != batch * n * width:
+        return None
+    first = t.storage_offset() - y.storage_offset()
+    wanted = zip(t.shape, t.stride(), (n * width, d_head, width, 1), strict=True)
+    if not 0 <= first <= width - n_heads * d_head or any(
+        size > 1 and stride != step for size, stride, step in wanted
+    ):
+        return None
+    rows = slice(first, first + n_heads * d_head)
+    x = linear.x.reshape(batch, n, -1)
+    return Origin(
+        x.detach(),
+        linear.weight[rows].detach(),
+        None if linear.bias is None else linear.bias[rows].detach(),
+    )
+
+
+def reads_joined(linear: Linear, out: Float[Tensor, "batch head n d_head"]) -> bool:
+    """Return True if a product reads the joined head outputs (batch, head, token, d_head)."""
+    batch, n_heads, n, d_head = out.shape
+    if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
+        return False
+    x, joined = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
+    is_view = (
+        joined.is_contiguous()
+        and same_memory(x, out)
+        and x.storage_offset() == out.storage_offset()
+    )
+    return is_view or torch.equal(x, joined.flatten(2))
+
+
+def same_memory(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def with_projections(
+    site: AttentionSite,
+    projections: dict[str, tuple[Float[Tensor, "d_out d_in"], Float[Tensor, " d_out"] | None]],
+) -> AttentionSite:
+    """Return the site with these projections."""
+    return replace(site, projections=projections)
+
+
+def deferred(origin: Origin | None, t: Float[Tensor, "batch head n d_head"]) -> Tensor | LazyLinear:
+    """Return a large tensor as its product, if the pass ran in float32, or else as it is."""
+    if origin is None or t.numel() <= LARGEST_KEPT or t.dtype != torch.float32:
+        return t.detach()
+    return LazyLinear(origin.x, origin.weight, origin.bias, t.shape[1])
+
+
+def source(
+    origin: Origin | None,
+    t: Float[Tensor, "batch head n d_head"],
+    inputs: Sequence[Shaped[Tensor, ...]],
+) -> Float[Tensor, "batch n feature"]:
+    """Return the input of q (or v); if unknown, that of the module, or else the heads."""
+    if origin is not None:
+        return origin.x
+    batch, n = t.shape[0], t.shape[2]
+    model_input = next(
+        (x for x in inputs if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()),
+        None,
+    )
+    return (t.transpose(1, 2).flatten(2) if model_input is None else model_input).detach()
+
+
+def undo_gqa_repeat(
+    t: Float[Tensor, "batch head key d_head"], groups: int, n_heads: int
+) -> Float[Tensor, "batch key_head key d_head"]:
+    """Return keys or values without the copies that were made of them for each head of a group."""
+    if groups == 1 or t.shape[1] != n_heads or n_heads % groups:
+        return t
+    one = t[:, ::groups]
+    return one if torch.equal(one.repeat_interleave(groups, dim=1), t) else t

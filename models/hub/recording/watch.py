@@ -1,0 +1,213 @@
+"""Watch attention where any PyTorch model calls it.
+
+A torch function mode, which lives in one thread alone, sees `scaled_dot_product_attention` and
+`F.multi_head_attention_forward` in a forward pass under `watching`. Hooks that do nothing outside
+such a pass give the path of the calling module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from models.hub.recording import multi_head as multi_head
+from models.hub.recording.context import Call, ModuleCall, PassContext, Tap, Taps
+from models.hub.recording.forward_pass import ForwardPass
+from models.hub.recording.projections import linear_of
+
+
+class Watch(TorchFunctionMode):
+    """A mode that sees every torch function of a pass; it changes results only under an edit."""
+
+    def __init__(self, forward_pass: ForwardPass) -> None:
+        super().__init__()
+        self.forward_pass = forward_pass
+
+    def __torch_function__(
+        self,
+        func: Callable,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs, provenance = kwargs or {}, self.forward_pass.context.provenance
+        if self.forward_pass.is_paused:
+            return func(*args, **kwargs)
+        if func in _ATTENTION:
+            if provenance is None:
+                return _ATTENTION[func](self.forward_pass, func, *args, **kwargs)
+            query, key = (*args[:2], *(kwargs[name] for name in ("query", "key")[len(args) :]))
+            provenance.note_call(query, key)
+            result = _ATTENTION[func](self.forward_pass, func, *args, **kwargs)
+            provenance.note(result, query)
+            return result
+        result, target = func(*args, **kwargs), args[0] if func is Tensor.__setitem__ else None
+        if self.forward_pass.recording is not None:
+            path = self.forward_pass.frame.path
+            self.forward_pass.weighted_sums.note(func, (*args, *kwargs.values()), result, path)
+        if self.forward_pass.recording is not None or self.forward_pass.edits_activations:
+            if func is F.embedding and len(args) > 1:
+                ids, table = args[:2]
+                result = self.forward_pass.on_embedding(ids, table, result)
+            elif (linear := linear_of(func, args, kwargs, result)) is not None:
+                result = self.forward_pass.on_product(linear)
+        if provenance is not None:
+            provenance.note(result if target is None else target, args, kwargs)
+        return result
+
+
+def _scaled_dot_product(
+    forward_pass: ForwardPass,
+    func: Callable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if query.dim() != 4:
+        q, k, v = (
+            t.reshape(-1, 1, *t.shape[-2:]) if t.dim() == 3 else t.view(1, 1, *t.shape)
+            for t in (query, key, value)
+        )
+        mask = attn_mask[:, None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+        out = _scaled_dot_product(
+            forward_pass, func, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa
+        )
+        return out.view(*query.shape[:-1], -1)
+    groups = query.shape[1] // key.shape[1]
+    if (
+        forward_pass.context.n_query == 1
+        and query.shape[1] == key.shape[1]
+        and query.shape[2] == forward_pass.context.groups > 1
+    ):
+        return _packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
+
+    def run(mask: Tensor | None, causal: bool) -> Tensor:
+        how = {"enable_gqa": True} if enable_gqa or groups > 1 else {}
+        return func(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            dropout_p=dropout_p,
+            is_causal=causal,
+            scale=scale,
+            **how,
+        )
+
+    return forward_pass.attend(Call(query, key, value, attn_mask, is_causal, scale), run)
+
+
+def _packed(
+    forward_pass: ForwardPass,
+    func: Callable,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    scale: float | None,
+) -> Tensor:
+    """Record one query whose heads are rows beside the key head that they share.
+
+    Shapes are (batch, key head, head of the group, d_head).
+    """
+    batch, n_key_heads, group, d_head = query.shape
+
+    def run(mask: Tensor | None, causal: bool) -> Tensor:
+        if mask is not None and mask is not attn_mask:
+            mask = mask.expand(batch, n_key_heads * group, 1, -1).reshape(
+                batch, n_key_heads, group, -1
+            )
+        return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale).reshape(
+            batch, -1, 1, value.shape[-1]
+        )
+
+    joined_heads = query.reshape(batch, n_key_heads * group, 1, d_head)
+    mask = attn_mask
+    if mask is not None and mask.shape[1] > 1:
+        mask = mask.reshape(batch, n_key_heads * group, 1, -1)
+    call = Call(joined_heads, key, value, mask, False, scale)
+    out = forward_pass.attend(call, lambda m, causal: run(attn_mask if m is mask else m, causal))
+    return out.reshape(batch, n_key_heads, group, -1)
+
+
+_ATTENTION = {
+    F.scaled_dot_product_attention: _scaled_dot_product,
+    F.multi_head_attention_forward: multi_head.attend,
+}
+_pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
+
+
+@contextmanager
+def watching(context: PassContext) -> Iterator[ForwardPass]:
+    """Watch the forward passes made inside the block, in this thread only.
+
+    They go into the current recording, if there is one, under the edits in force.
+    """
+    forward_pass = ForwardPass(context)
+    token = _pass.set(forward_pass)
+    try:
+        with Watch(forward_pass):
+            yield forward_pass
+        forward_pass.name_unrecorded()
+    finally:
+        _pass.reset(token)
+
+
+def mark_modules(module: nn.Module, taps: Taps) -> None:
+    """Register hooks on every module that tell a watched pass which one is at work.
+
+    They also hand over what `taps` name there, which an edit may change.
+    """
+    for path, part in module.named_modules():
+        part.register_forward_pre_hook(_enter(path, taps), with_kwargs=True)
+        part.register_forward_hook(_leave(path, taps), always_call=True)
+
+
+def _enter(path: str, taps: Taps) -> Callable:
+    def enter(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
+        if (forward_pass := _pass.get()) is None:
+            return None
+        inputs = tuple(t for t in (*args, *kwargs.values()) if isinstance(t, Tensor))
+        forward_pass.frames.append(ModuleCall(path, inputs))
+        after = forward_pass.tap(_taps_at(path, taps, forward_pass, of_input=True), inputs)
+        if after is None:
+            return None
+        args = tuple(after if value is inputs[0] else value for value in args)
+        kwargs = {name: after if t is inputs[0] else t for name, t in kwargs.items()}
+        return args, kwargs
+
+    return enter
+
+
+def _leave(path: str, taps: Taps) -> Callable:
+    def leave(module: nn.Module, args: tuple, output: Any) -> Any:
+        if (forward_pass := _pass.get()) is None or not forward_pass.frames:
+            return None
+        outputs = [
+            t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)
+        ]
+        forward_pass.on_outputs(outputs)
+        after = forward_pass.tap(_taps_at(path, taps, forward_pass, of_input=False), outputs)
+        forward_pass.frames.pop()
+        if after is None or not isinstance(output, tuple):
+            return after
+        return tuple(after if value is outputs[0] else value for value in output)
+
+    return leave
+
+
+def _taps_at(path: str, taps: Taps, forward_pass: ForwardPass, of_input: bool) -> list[Tap]:
+    by_path = taps.exact if forward_pass.edits_activations else taps.by_path
+    return [tap for tap in by_path.get(path, ()) if tap.of_input == of_input]

@@ -1,0 +1,1 @@
+"""Trying out a Hugging Face folder in a process of its own, before this one reads it."""

@@ -1,0 +1,210 @@
+"""Try out a Hugging Face folder in a child process before this one reads it.
+
+Harmful files then harm only that process, which has limits of memory and time.
+
+Importing transformers takes seconds. So one process imports it, waits, and forks for each trial
+(`models.hub.trial.process`); it ends with this process, or when it has had nothing to do for a
+while. What a trial has found holds for the content of the files, so a folder that is opened again
+is not tried out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+from models import loading
+from models.errors import CheckpointError
+from models.hub import files
+
+LONGEST = 300.0  # s that a trial may take, however busy the machine is
+_FOLDER = "{folder}"  # in a message that is kept: another copy has another path
+_POLL = 0.1  # s between two looks at whether anybody still waits
+_CAN_FORK = hasattr(os, "fork")  # nothing is tried out on Windows
+_ROOT = Path(__file__).parents[3]
+_CODE = "from models.hub.trial.process import serve; serve({})"
+_ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+}  # fmt: skip
+
+
+class _Nursery:
+    """The process that forks for each trial."""
+
+    def __init__(self) -> None:
+        self.control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE.format(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=_ROOT,
+                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            )
+
+    def end(self) -> None:
+        """Kill it, and all trials that it forked."""
+        self.control.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+MOST_REMEMBERED = 256  # folders
+
+
+class _Verdicts:
+    """Results of trials by the content of the folder: bytes of the model, or an error message.
+
+    A trial that crashed or ran out of memory or time is not among them: on a less busy machine it
+    may pass.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._known = threading.Lock(), OrderedDict[str, int | str]()
+
+    def get(self, content: str) -> int | str | None:
+        """Return the result for this content; None if it was not tried out, or long ago."""
+        with self._lock:
+            if content in self._known:
+                self._known.move_to_end(content)
+            return self._known.get(content)
+
+    def add(self, content: str, result: int | str) -> None:
+        with self._lock:
+            self._known[content] = result
+            while len(self._known) > MOST_REMEMBERED:
+                self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()
+
+
+def _content_of(folder: Path, dtype: str) -> str:
+    """Return a digest of all that a trial reads: the small files and the size of the weights."""
+    digest = hashlib.sha256(f"{dtype} {files.stored_numbers(folder)}".encode())
+    for path in sorted(folder.iterdir()):
+        if not path.is_symlink():  # the weights are links
+            digest.update(f"\n{path.name} {path.stat().st_size}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+verdicts = _Verdicts()
+_nursery: _Nursery | None = None
+_lock = threading.Lock()
+
+
+def prepare() -> None:
+    """Start the process for trials, so that it is ready when one is due."""
+    global _nursery
+    if not _CAN_FORK:
+        return
+    with _lock:
+        if _nursery is None:
+            _nursery = _Nursery()
+
+
+def _end() -> None:
+    """End the process for trials; another starts when one is due."""
+    global _nursery
+    with _lock:
+        if _nursery is not None:
+            _nursery.end()
+            _nursery = None
+
+
+def passed(folder: Path, dtype: str) -> int:
+    """Return the bytes that the model of a staged folder takes, once it has been tried out.
+
+    Raises:
+        CheckpointError: something is wrong with the folder.
+        loading.Cancelled: nobody waits for it any more.
+    """
+    if not _CAN_FORK:
+        return 0
+    content = _content_of(folder, dtype)
+    if (result := verdicts.get(content)) is None:
+        result = _tried(folder, dtype)
+        result = result.replace(str(folder), _FOLDER) if isinstance(result, str) else result
+        verdicts.add(content, result)
+    loading.report_progress(loading.TRIED, 1, 1)
+    if isinstance(result, str):
+        raise CheckpointError(result.replace(_FOLDER, str(folder)))
+    return result
+
+
+def _tried(folder: Path, dtype: str) -> int | str:
+    """Try out a folder: the bytes of its model, or the message of what is wrong with it.
+
+    Raises what `passed` raises.
+    """
+    ours, theirs = socket.socketpair()
+    lifeline, ours_of_it = os.pipe()  # closing our end kills the trial
+    try:
+        with ours:
+            with theirs:
+                _send([theirs.fileno(), lifeline])
+            request = {"folder": str(folder), "dtype": dtype}
+            ours.sendall(json.dumps(request).encode() + b"\n")
+            with loading.out_of_turn():
+                return _verdict(ours)
+    finally:
+        os.close(lifeline)
+        os.close(ours_of_it)
+
+
+def _send(descriptors: list[int]) -> None:
+    for _ in range(2):  # the process may have ended, having had nothing to do
+        prepare()
+        with _lock, contextlib.suppress(OSError):
+            if _nursery is not None:
+                socket.send_fds(_nursery.control, [b"t"], descriptors)
+                return
+        _end()
+    raise CheckpointError("the process in which it would be tried out does not start")
+
+
+def _verdict(channel: socket.socket) -> int | str:
+    """Wait for the result of a trial: the bytes of the model, or an error message."""
+    stage, end, content = "folder", time.monotonic() + LONGEST, b""
+    while time.monotonic() < end:
+        loading.report_progress(loading.TRIED, 0, 1)
+        if not select.select([channel], [], [], _POLL)[0]:
+            continue
+        if not (part := _received(channel)):
+            raise CheckpointError(
+                f"its {stage} cannot be used: trying it out crashed or took too much memory or time"
+            )
+        *lines, content = (content + part).split(b"\n")
+        for message in map(json.loads, lines):
+            stage = message.get("stage", stage)
+            if "raised" in message:
+                first = message["raised"].splitlines()[0]
+                raise CheckpointError(f"its {stage} cannot be used: {first[:300]}")
+            if "error" in message or "bytes" in message:
+                return message.get("bytes", message.get("error"))
+    raise CheckpointError(f"its {stage} cannot be used: trying it out took over {LONGEST:.0f} s")
+
+
+def _received(channel: socket.socket) -> bytes:
+    try:
+        return channel.recv(2**16)
+    except OSError:
+        return b""

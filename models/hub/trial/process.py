@@ -1,0 +1,155 @@
+"""The process in which a Hugging Face folder is tried out (see `models.hub.trial.client`).
+
+The configuration is built without weights and run once; the tokenizer is read and put to odd
+texts. Any harm is done to this process, not to the one that asked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.errors import CheckpointError
+from models.hub import files, load
+from models.hub.sizes import sizes_of
+from models.hub.trial import tokenizer as tokenizer_trial
+
+MEMORY = 2**32  # bytes that a trial may take; of a machine with less free memory, half of that
+# s of processor time for each part of a trial
+BUILDING, READING, ANSWERING = (
+    30,
+    90,
+    15,
+)  # reading: a quarter of a million tokens, converted from SentencePiece
+IDLE = 600.0  # s without a trial after which the process ends
+SPARE = 2**20  # numbers that a model may have beside those in its weights, such as a pooler's
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def serve(descriptor: int) -> None:
+    """Fork for each trial that is asked for on this socket, until its other end closes."""
+    control = socket.socket(fileno=descriptor)
+    control.settimeout(IDLE)
+    for module in ("modeling_layers", "masking_utils", "generation.utils", "models.auto"):
+        importlib.import_module(f"{load.transformers_library().__name__}.{module}")
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with suppress(OSError):
+        while True:
+            request, descriptors, *_ = socket.recv_fds(control, 1, 2)
+            if not request:
+                break
+            if os.fork() == 0:
+                control.close()
+                _run(*descriptors)
+            for each in descriptors:
+                os.close(each)
+    os.killpg(0, signal.SIGKILL)  # with the trials that nobody waits for any more
+
+
+def _run(descriptor: int, lifeline: int) -> None:
+    """Try out one folder in this process, report on the socket, and end."""
+    channel = socket.socket(fileno=descriptor)
+    try:
+        _limit(lifeline)
+        request = json.loads(channel.makefile("rb").readline())
+        report = lambda message: channel.sendall(json.dumps(message).encode() + b"\n")  # noqa: E731
+        try:
+            size = try_out(Path(request["folder"]), request["dtype"], report)
+            report({"bytes": size})
+        except CheckpointError as error:
+            report({"error": str(error)})
+        except BaseException as error:  # a panic of the library is no Exception
+            report({"raised": str(error).strip() or type(error).__name__})
+    finally:
+        os._exit(0)
+
+
+def _limit(lifeline: int) -> None:
+    """Limit this process: it dies with `lifeline` and has bounded memory and no core file."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    os.nice(5)
+    allowed = min(MEMORY, files.free_memory(torch.device("cpu")) // 2)
+    limit = _data_bytes() + allowed
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _data_bytes() -> int:
+    """Memory that counts under RLIMIT_DATA and was inherited; 0 where the system does not say."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text("ascii").splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmData")).split()[1])
+    return 0
+
+
+def try_out(folder: Path, dtype: str, report: Report) -> int:
+    """Return the bytes of the folder's model. Raises what its files make the libraries raise."""
+
+    def begin(stage: str, seconds: int) -> None:
+        report({"stage": stage})
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
+
+    begin("config.json", BUILDING)
+    plan = load.plan_of(folder)
+    module = _blank(plan, getattr(torch, dtype) if dtype else None)
+    _check_size(module, files.stored_numbers(folder))
+    _run_blank(module)
+    begin("tokenizer", READING)
+    library = load.library_tokenizer(folder)
+    size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
+    try:
+        sizes = sizes_of(plan.name, module, plan.config, library, False)
+    except (AttributeError, NotImplementedError):
+        return size  # without attention between tokens: it is refused when it is opened, with the reason
+    tokenizer = load.tokenizer_of(library, plan.config, module, sizes)
+    begin("tokenizer", ANSWERING)
+    tokenizer_trial.try_out(tokenizer, library)
+    return size
+
+
+def _blank(plan: load.Plan, dtype: torch.dtype | None) -> nn.Module:
+    """Return the model without its numbers, which takes no memory."""
+    how = {} if dtype is None else {"dtype": dtype}
+    with torch.device("meta"):
+        return plan.auto.from_config(
+            plan.config, attn_implementation="eager", trust_remote_code=False, **how
+        )
+
+
+def _check_size(module: nn.Module, stored: int) -> None:
+    """Raise CheckpointError for a model far larger than its weights.
+
+    A matrix that is used in two places may be stored once.
+    """
+    wanted = sum(p.numel() for p in module.parameters())
+    if wanted > 2 * stored + SPARE:
+        raise CheckpointError(
+            f"config.json describes a model of {wanted:,} numbers, but its weights hold {stored:,}"
+        )
+
+
+@torch.no_grad()
+def _run_blank(module: Any) -> None:
+    """Run once without numbers, to bound the time: any number of layers can share weights."""
+    ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
+    target = {"decoder_input_ids": ids} if module.config.is_encoder_decoder else {}
+    with suppress(Exception):  # a run that depends on numbers
+        module(input_ids=ids, use_cache=False, **target)

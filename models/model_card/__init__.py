@@ -1,0 +1,40 @@
+"""`attnscope card`: the model card of a checkpoint, README.md in the Hugging Face hub's format.
+
+A card is made from the checkpoint's files alone: training.json, config.json and the weights. Its
+header names no licence: the record holds one for the data, which is in the text, none for the
+model.
+"""
+
+import argparse
+
+from models.checkpoint_files import write_bytes
+from models.errors import CheckpointError
+from models.hub.model import HubModel
+from models.model_card.header import LIBRARY, metadata, yaml
+from models.model_card.text import sections
+from models.opening import folder_of, load
+from models.runs.scope import Scope
+
+CARD = "README.md"
+
+
+def write_cards(options: argparse.Namespace) -> int:
+    """Run `attnscope card`: write the card of each checkpoint into its folder."""
+    for name in options.checkpoint:
+        path = folder_of(name) / CARD
+        write_bytes(path, card(load(name, device="cpu")).encode())
+        print(f"{name}: {path}")
+    return 0
+
+
+def card(scope: Scope) -> str:
+    """Return the text of a checkpoint's card.
+
+    Raises:
+        CheckpointError: It is a folder of Hugging Face, whose card is its author's.
+    """
+    if isinstance(scope.model, HubModel):
+        raise CheckpointError(f"{scope.name}: cards are written for checkpoints of {LIBRARY} only")
+    header = "\n".join(yaml(metadata(scope)))
+    body = "\n\n".join(filter(None, map("\n".join, sections(scope))))
+    return f"---\n{header}\n---\n\n{body}\n"

@@ -1,0 +1,62 @@
+"""A page that can show nothing of a model offers shipped models that it can show."""
+
+from functools import cache
+
+import pytest
+from app_parts import page_at, picker, prose
+from streamlit.testing.v1 import AppTest
+
+import models
+from viz_app.controls import other_models
+from viz_app.navigation import PAGES
+from viz_app.session.current_run import CurrentRun
+
+DEAD_ENDS = [
+    ("decoding", "bert", {}),
+    ("decoding", "xlnet", {}),
+    ("layer", "eng-fra-bahdanau", {}),
+    ("masks", "eng-fra-rnn", {}),
+    ("from-rnn", "gpt", {}),
+    ("positions", "eng-fra", {"positions-section": "Rotation"}),
+]
+
+
+def opened(name: str, checkpoint: str, **asked: str) -> AppTest:
+    return page_at(name, **{"checkpoint": checkpoint, **asked})
+
+
+opened_once = cache(models.load)
+
+
+def offers(app: AppTest) -> list[str]:
+    return [button.label for button in app.button if button.label.startswith("Open ")]
+
+
+@pytest.mark.parametrize(("name", "checkpoint", "asked"), DEAD_ENDS)
+def test_the_offered_models_are_ones_the_page_shows(name, checkpoint, asked) -> None:
+    app = opened(name, checkpoint, **asked)
+    labels = offers(app)
+    section = asked.get("positions-section", next(iter(PAGES[name].views)))
+    find = PAGES[name].views[section]
+    able = [one for one in models.shipped() if other_models.shows(find, opened_once(one))]
+    assert bool(labels) == bool(able)  # no shipped model rotates its queries
+    for label in labels:
+        chosen = label.removeprefix("Open ")
+        assert chosen in able
+    if labels:
+        app.button(key=f"open-{labels[0].removeprefix('Open ')}").click().run()
+        assert not app.exception
+        assert not offers(app)
+        assert picker(app)["value"] == labels[0].removeprefix("Open ")
+
+
+def test_a_text_without_room_is_no_reason_for_another_model() -> None:
+    app = opened("decoding", "gpt", text="a b " * 200)
+    assert "cannot go on" in prose(app) or "tokens" in prose(app)
+    assert not offers(app)
+
+
+def test_decoding_claims_nothing_of_a_model_that_does_not_write() -> None:
+    scope = models.load("bert")
+    run = CurrentRun(scope, scope.run("I like [MASK].", None))
+    assert PAGES["decoding"].answer(run) == ""

@@ -1,0 +1,136 @@
+"""What keeps people out of a page: axe-core finds nothing on any page, and every canvas has a name and a table behind it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from served_app import PATIENCE, frames, go, rested, visit, watched
+
+from viz_app.navigation import PAGES
+
+FAMILIES = ["eng-fra", "bert"]
+AXE = Axe()
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def themed(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A session whose browser asks for this theme."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 720}, color_scheme=request.param, bypass_csp=True
+    )
+    context.set_default_timeout(PATIENCE)
+    with watched(context) as page:
+        yield page
+    context.close()
+
+
+# the canvases that are seen, wherever they are: (name, role, whether hidden from a screen reader, headers and values of its table)
+CANVASES = """() => {
+  const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
+  return all(document).filter((e) => e.tagName === "CANVAS" && e.checkVisibility()).map((e) => {
+    const table = e.nextElementSibling?.matches(".behind") ? e.nextElementSibling : null;
+    const count = (name) => table?.querySelectorAll(name).length ?? 0;
+    return { name: e.ariaLabel, role: e.role, hidden: e.ariaHidden === "true", rows: count("th[scope=row]"), values: count("tbody td") };
+  });
+}"""
+
+
+def told(violation: dict[str, Any]) -> str:
+    """What axe found, and on what."""
+    return f"{violation['id']}: {violation['help']} — " + "; ".join(
+        node["html"][:120] for node in violation["nodes"]
+    )
+
+
+def see(page: Page, view: str, family: str) -> None:
+    address = "" if view == "attention" else view
+    go(page, address, "h1", checkpoint=family)
+    rested(page)
+    page.wait_for_timeout(600)  # tables are made once a picture is at rest
+    frames(page, 2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("view", PAGES)
+def test_axe_finds_nothing_and_every_canvas_can_be_read(
+    themed: Page, view: str, family: str
+) -> None:
+    see(themed, view, family)
+    found = AXE.run(themed, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [told(one) for one in found] == []
+    for canvas in themed.evaluate(CANVASES):
+        if not canvas["hidden"]:
+            assert canvas["role"] == "img"
+            assert canvas["name"], canvas
+            assert canvas["rows"] > 0, canvas
+            assert canvas["values"] > 0, canvas
+
+
+def test_the_first_tab_leads_past_the_controls(themed: Page) -> None:
+    see(themed, "task", "eng-fra")
+    themed.evaluate("document.activeElement?.blur(); window.getSelection().removeAllRanges()")
+    themed.locator("body").press("Tab")
+    skip = themed.get_by_role("link", name="Skip to the page")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    skip.press("Enter")
+    expect(themed.get_by_role("heading", level=1)).to_be_focused()
+    expect(skip).not_to_be_in_viewport()
+
+
+def test_each_stop_of_the_tab_key_is_seen(themed: Page) -> None:
+    """Whatever has the keyboard differs from what has not: by an outline, a border or a shadow."""
+    see(themed, "attention", "eng-fra")
+    themed.locator("body").press("Tab")
+    stops = []
+    for _ in range(30):
+        stops.append(themed.evaluate(SHOWN_FOCUS))
+        themed.keyboard.press("Tab")
+    assert len({stop["what"] for stop in stops}) > 15
+    lost = [stop["what"] for stop in stops if not stop["seen"]]
+    assert [
+        what for what in lost if not what.startswith("<body")
+    ] == []  # round the end of the page
+
+
+# The element that has the keyboard, and whether that shows on it or round it.
+SHOWN_FOCUS = """async () => {
+  let element = document.activeElement;
+  while (element.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
+  const look = () => {
+    const seen = [];
+    for (let e = element, i = 0; e && i < 4; e = e.parentElement, i++) {
+      const s = getComputedStyle(e);
+      seen.push(s.outlineStyle === "none" ? "" : s.outline, s.boxShadow, s.borderColor, s.backgroundColor);
+    }
+    const hit = element.querySelector?.("rect.hit");
+    return JSON.stringify([seen, hit && getComputedStyle(hit).stroke]);
+  };
+  const settle = () => new Promise((done) => setTimeout(done, 250));
+  await settle();
+  const focused = look();
+  element.blur();
+  await settle();
+  const without = look();
+  element.focus({ focusVisible: true });
+  return { what: element.outerHTML.slice(0, 100) + element.textContent.slice(0, 20), seen: focused !== without };
+}"""
+
+
+@pytest.mark.parametrize("view", PAGES)
+def test_a_direct_load_asks_for_nothing_that_is_not_there(
+    context: BrowserContext, view: str
+) -> None:
+    failed, errors = [], []
+    with watched(context) as page:
+        page.on("response", lambda one: failed.append(one.url) if one.status >= 400 else None)
+        page.on("console", lambda one: errors.append(one.text) if one.type == "error" else None)
+        visit(page, view, "h1")
+        rested(page)
+        assert (failed, errors) == ([], [])
+        assert page.title() == f"{PAGES[view].title} · Attnscope"
+        icon = page.locator("link[rel~=icon]").get_attribute("href")
+        assert icon
+        assert page.evaluate("async (url) => (await fetch(url)).ok", icon)

@@ -1,0 +1,51 @@
+"""The page that a browser loads first: under which paths it is served, and what it says of the server."""
+
+import asyncio
+
+import pytest
+
+from viz_app.entry_page import EntryPage, entry_page
+
+
+def answered(path: str, method: str = "GET", kind: str = "http") -> str:
+    """Who answers a request: "page", or the app behind it."""
+    sent: list[dict] = []
+
+    async def app(scope: dict, receive: object, send) -> None:
+        sent.append({"body": b"app"})
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    scope = {"type": kind, "path": path, "method": method, "headers": []}
+    asyncio.run(EntryPage(app)(scope, None, send))
+    return "app" if sent[-1].get("body") == b"app" else "page"
+
+
+@pytest.mark.parametrize("path", ["/task", "/from-rnn", "/from-rnn/", "/nosuch"])
+def test_a_page_is_served_under_its_own_path(path: str) -> None:
+    assert answered(path) == answered(path, "HEAD") == "page"
+
+
+@pytest.mark.parametrize("path", [
+    "/", "/favicon.png", "/_stcore/health", "/task/_stcore/health", "/static/js/index.js", "/media/x.png", "/Task",
+])  # fmt: skip
+def test_everything_else_is_the_apps(path: str) -> None:
+    assert answered(path) == "app"
+
+
+def test_sockets_and_other_methods_are_the_apps() -> None:
+    assert answered("/task", kind="websocket") == answered("/task", "POST") == "app"
+
+
+def test_the_page_is_streamlits_and_says_first_where_the_server_is() -> None:
+    page = entry_page()
+    first, module = page.index("BACKEND_BASE_URL"), page.index('type="module"')
+    assert 'new URL("/", location.origin)' in page
+    assert first < module
+
+
+def test_below_a_base_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlit.get_option", lambda name: "/see/it/")
+    assert 'new URL("/see/it", location.origin)' in entry_page()
+    assert [answered(path) for path in ("/see/it/task", "/task")] == ["page", "app"]

@@ -1,0 +1,66 @@
+"""Settings for comparing layers over one source text: CNN width and depth, seed of new layers."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from models.tokenizers.encoding import Encoding
+from viz_app import ui
+from viz_app.controls import pick
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.parameters import Choice, Whole
+
+LONGEST = 64  # tokens; the Jacobian grows with their square
+WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
+WIDTH = Choice("from-rnn-width", 3, options=WIDTHS)
+DEPTH = Choice("from-rnn-depth", 3, options=DEPTHS)
+SEED = Whole("from-rnn-seed", 1)
+_KEPT = "from-rnn last good"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The CNN's width and depth, the seed of untrained layers, and the run whose source they read.
+
+    `run` is None if no text was short enough.
+    """
+
+    width: int
+    depth: int
+    seed: int
+    run: CurrentRun | None
+
+    @property
+    def source(self) -> Encoding | None:
+        return short_source(self.run) if self.run else None
+
+
+def choose_layers(run: CurrentRun) -> Layers:
+    """Draw the settings. If the text is too long, say so and use this model's last shorter text."""
+    with pick.row():
+        width = pick.one("CNN: width k (tokens)", WIDTH, WIDTHS)
+        depth = pick.one("CNN: layers", DEPTH, DEPTHS)
+        seed = pick.typed(
+            "Seed of untrained layers",
+            SEED,
+            width=170,
+            help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
+        )
+    if short_source(run) is None:
+        n = len(run.trace.streams["source"].ids)
+        ui.note(st.container(), too_long(n, LONGEST), bad=True, key="from-rnn")
+        model, last = st.session_state.get(_KEPT, ("", None))
+        return Layers(width, depth, seed, last if model == run.scope.fingerprint else None)
+    st.session_state[_KEPT] = run.scope.fingerprint, run
+    return Layers(width, depth, seed, run)
+
+
+def short_source(run: CurrentRun) -> Encoding | None:
+    """Return the source of a run; None if it is too long."""
+    source = run.trace.streams["source"]
+    return source if len(source.ids) <= LONGEST else None
+
+
+def too_long(n: int, most: int) -> str:
+    """Return the error message for a text that is too long."""
+    return f"This sentence has {n} tokens; the Jacobian is worked out for at most {most}."

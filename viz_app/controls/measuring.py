@@ -1,0 +1,146 @@
+"""Timing of forward passes on this machine: a button, its settings, and results as they arrive."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import altair as alt
+import streamlit as st
+import torch
+
+from models.analysis.jacobian_reach import LAYER_KINDS
+from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
+from viz_app import ui
+from viz_app.controls import pick
+from viz_app.session.parameters import Choice, Whole
+from viz_app.session.url_state import get
+
+SIZES = (16, 32, 64, 128, 256, 512)
+D, REPETITIONS = (
+    Choice("from-rnn-d", 128, False, SIZES),
+    Whole("from-rnn-repetitions", 7, low=1, high=25),
+)
+SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
+NOTHING_YET = "Nothing is measured before the button is pressed: every time below is taken on this machine, then."
+_MEASUREMENT = "from-rnn measured"
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """The presentation of timings: a chart, a text beside it, a table below, and a CSV file."""
+
+    chart: Callable[[Sequence[Timing]], alt.Chart]
+    text: Callable[[Sequence[Timing]], str]
+    table: Callable[[Sequence[Timing]], str]
+    csv: Callable[[Sequence[Timing], str], str]
+
+
+@dataclass
+class Measurement:
+    """A measurement in progress or ended, with its timings so far."""
+
+    name: str
+    settings: str
+    where: str
+    remaining: Iterator[Timing] | None
+    timings: list[Timing] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        return self.remaining is not None
+
+    @property
+    def whole(self) -> int:
+        """The number of timings in a complete measurement."""
+        return len(LENGTHS) * len(LAYER_KINDS)
+
+    @property
+    def state(self) -> str:
+        """The progress, the machine and the settings in one line."""
+        n = len(self.timings)
+        status = "done" if n == self.whole else "stopped; what was measured stays"
+        status = "measuring" if self.running else status
+        return f"{n} of {self.whole}: {status}. {self.where}. {self.settings}."
+
+    def advance(self, seconds: float) -> None:
+        """Measure for about this long."""
+        deadline = perf_counter() + seconds
+        while self.remaining is not None and perf_counter() < deadline:
+            timing = next(self.remaining, None)
+            if timing is None:
+                self.remaining = None
+            else:
+                self.timings.append(timing)
+
+
+def measuring(device: torch.device, width: int, presentation: Presentation) -> None:
+    """Draw the button, its settings and the timings; `width` is that of the convolution."""
+    with pick.row():
+        d = pick.step("d (features), the same for all", D, SIZES, get(D), width=260)
+        repetitions = pick.whole("Repetitions", REPETITIONS, width=200)
+        st.button(
+            "Measure on this machine",
+            key="from-rnn-measure",
+            type="primary",
+            icon=":material/timer:",
+            on_click=_begin,
+            args=(device, d, width, repetitions),
+        )
+        st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
+    measured = _measurement()
+    running = measured is not None and measured.running
+    st.fragment(_times, run_every=PAUSE if running else None)(presentation)
+
+
+def _measurement() -> Measurement | None:
+    return st.session_state.get(_MEASUREMENT)
+
+
+def _begin(device: torch.device, d: int, width: int, repetitions: int) -> None:
+    settings = (
+        f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
+        "pass to warm up"
+    )
+    name = f"d{d}.width{width}.median-of-{repetitions}"
+    st.session_state[_MEASUREMENT] = Measurement(
+        name, settings, machine(device), measure(d, width, repetitions, device)
+    )
+
+
+def _stop() -> None:
+    if (measured := _measurement()) is not None:
+        measured.remaining = None
+
+
+def _times(presentation: Presentation) -> None:
+    """Draw progress, chart and table; measure a slice at each run until done or stopped."""
+    measured = _measurement()
+    if measured is None:
+        st.progress(0.0, NOTHING_YET)
+    elif measured.running:
+        measured.advance(SLICE)
+        if not measured.running:
+            st.rerun()  # ends the periodic reruns of the fragment
+    timings = measured.timings if measured else []
+    if measured is not None:
+        st.progress(len(timings) / measured.whole, measured.state)
+    left, right = st.columns([1.2, 1], gap="medium")
+    with left:
+        st.altair_chart(ui.presented(presentation.chart(timings)), key="from-rnn-times")
+    with right, st.container(key="explanation"):
+        st.markdown(presentation.text(timings))
+        if measured and timings:
+            with st.container(horizontal=True, gap="small", key="downloads"):
+                _offer(measured, presentation)
+    st.markdown(presentation.table(timings))
+
+
+def _offer(measured: Measurement, presentation: Presentation) -> None:
+    about = {"timed": measured.settings, "machine": measured.where}
+    ui.download(
+        "The times, CSV",
+        lambda: presentation.csv(measured.timings, measured.where),
+        f"forward-times.{measured.name}.csv",
+        "text/csv",
+        lambda: about,
+    )

@@ -1,0 +1,61 @@
+"""Buttons that open a model a page can show, offered if the page can show nothing of the current one."""
+
+from collections.abc import Callable
+from functools import cache as remember
+
+import streamlit as st
+
+import models
+from models import Scope
+from viz_app.input_bar import menu
+from viz_app.input_bar.examples import readable_examples
+from viz_app.session import cache, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.url_state import CHECKPOINT
+
+MOST = 2  # models that are offered
+Find = Callable[
+    [CurrentRun], object
+]  # a view of a run, or a sentence that explains why there is none
+
+
+def offer_models(find: Find, run: CurrentRun) -> None:
+    """Draw a button for each of a few shipped models that `find` has a view of.
+
+    Draws nothing if it has a view of this model's own example, so that not the model but the text is
+    at fault.
+    """
+    if shows(find, run.unchanged.scope):
+        return
+    with st.container(horizontal=True, gap="small", key="other-models"):
+        for name in able(find):
+            st.button(f"Open {name}", key=f"open-{name}", on_click=_open, args=(name,))
+
+
+def _open(name: str) -> None:
+    url_state.let_go()
+    url_state.keep(CHECKPOINT, name)
+
+
+@remember
+def able(find: Find) -> tuple[str, ...]:
+    """Return the names of the first shipped models, one of each family, that `find` has a view of."""
+    names: list[str] = []
+    families = set()
+    for name in (one.name for one in menu.entries()):
+        description = menu.description(name)
+        if name not in models.shipped() or description is None or description.family in families:
+            continue
+        families.add(description.family)
+        if shows(find, cache.scope(name)):
+            names.append(name)
+        if len(names) == MOST:
+            break
+    return tuple(names)
+
+
+def shows(find: Find, scope: Scope) -> bool:
+    """Return True if `find` has a view of this model's run on its first example."""
+    example = readable_examples(scope)[0]
+    texts = (*example, *[""] * (len(scope.model.text_fields) - len(example)))
+    return not isinstance(find(CurrentRun(scope, cache.trace(scope, texts))), str)

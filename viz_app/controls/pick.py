@@ -1,0 +1,139 @@
+"""Controls for single values, each bound to a URL parameter, and rows to place them in."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Whole
+from viz_app.session.remembered import remember
+from viz_app.session.url_state import bound, get, one_of
+
+Value = TypeVar("Value")
+
+
+def row(key: str | None = None, gap: Literal["small", "medium"] = "medium") -> DeltaGenerator:
+    """Return a row of controls, each as wide as it needs; it wraps where the page is narrow. `key` names it in the style sheet."""
+    return st.container(horizontal=True, vertical_alignment="bottom", gap=gap, key=key)
+
+
+def columns(*widths: float) -> list[DeltaGenerator]:
+    """Return columns of these relative widths, for a control each."""
+    return st.columns(widths, gap="medium")
+
+
+def one(
+    label: str,
+    choice: Choice,
+    options: Sequence[Value],
+    named: Callable[[Value], str] = str,
+    **settings: Any,
+) -> Value:
+    """Choose one of a few options, shown side by side; initially the parameter's default or the first."""
+    default = choice.default if choice.default in options else options[0]
+    return st.segmented_control(
+        label,
+        list(options),
+        required=True,
+        format_func=named,
+        **settings,
+        **bound(choice, one_of(choice, options, default)),
+    )
+
+
+def one_of_many(
+    label: str,
+    parameter: Parameter[Value],
+    options: Sequence[Value],
+    value: Value,
+    named: Callable[[Value], str] = str,
+    **settings: Any,
+) -> Value:
+    """Choose one of many options from a list; `value` is the current one."""
+    return st.selectbox(
+        label, list(options), format_func=named, **settings, **bound(parameter, value)
+    )
+
+
+def several(
+    label: str, parameter: Several, options: Sequence[int], value: Sequence[int], **settings: Any
+) -> list[int]:
+    """Choose several options, up to the parameter's limit; `value` holds the current ones."""
+    return st.multiselect(
+        label,
+        list(options),
+        max_selections=parameter.most,
+        **settings,
+        **bound(parameter, list(value)),
+    )
+
+
+def step(
+    label: str, parameter: Parameter[Value], options: Sequence[Value], value: Value, **settings: Any
+) -> Value:
+    """Choose one of several ordered options with a slider; `value` is the current one."""
+    return st.select_slider(label, list(options), **settings, **bound(parameter, value))
+
+
+def whole(label: str, parameter: Whole, **settings: Any) -> int:
+    """Choose an integer with a slider."""
+    low, high = parameter.low, parameter.high
+    return st.slider(label, low, high, **settings, **bound(parameter, get(parameter)))
+
+
+def typed(label: str, parameter: Whole | Number, **settings: Any) -> Any:
+    """Enter a number."""
+    low, high = parameter.low, parameter.high
+    return st.number_input(label, low, high, **settings, **bound(parameter, get(parameter)))
+
+
+def fixed(label: str, key: str, value: int) -> int:
+    """Show a number where other models have a control for it."""
+    return st.number_input(label, value=value, key=key, disabled=True)
+
+
+def switched(label: str, switch: Switch, **settings: Any) -> bool:
+    """Switch a setting on or off."""
+    return st.toggle(label, **settings, **bound(switch, get(switch)))
+
+
+# Controls of no URL parameter: each has a key, shows `value`, and calls `take` after a change
+
+
+def from_list(
+    label: str,
+    key: str,
+    options: Sequence[Value],
+    value: Value,
+    take: Callable[[], None],
+    named: Callable[[Value], str] = str,
+    **settings: Any,
+) -> None:
+    """Choose one of many options from a list."""
+    remember(key, value)
+    st.selectbox(label, options, key=key, on_change=take, format_func=named, **settings)
+
+
+def number(
+    label: str, key: str, low: int, high: int, value: int, take: Callable[[], None], **settings: Any
+) -> None:
+    """Enter an integer."""
+    remember(key, value)
+    st.number_input(label, low, high, key=key, on_change=take, **settings)
+
+
+def switch(label: str, key: str, value: bool, take: Callable[[], None]) -> None:
+    """Switch a setting on or off."""
+    remember(key, value)
+    st.toggle(label, key=key, on_change=take)
+
+
+def text(label: str, key: str, take: Callable[[], None], **settings: Any) -> None:
+    """Enter a line; the box shows the text that is remembered under its key."""
+    st.text_input(label, key=key, on_change=take, **settings)
+
+
+def button(label: str, key: str, action: Callable[[], None], **settings: Any) -> None:
+    """Draw a button for an action."""
+    st.button(label, key=key, on_click=action, **settings)

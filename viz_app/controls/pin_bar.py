@@ -1,0 +1,108 @@
+"""The pinned run above a page, beside the current one, with buttons that swap the two."""
+
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models import CheckpointError, InputError
+from viz_app import checkpoints, ui, words
+from viz_app.drawing.sites import by_kind
+from viz_app.input_bar.opening_bar import bar, leave, open_scope
+from viz_app.session import pinned
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
+from viz_app.session.pinned import Pinned
+
+
+def pin(session: LiveSession, is_on: bool) -> None:
+    """Pin the shown run, or unpin."""
+    if is_on and session.run and session.picked:
+        pinned.pin(session.picked, session.shown)
+    else:
+        pinned.unpin()
+
+
+def open_pinned(
+    session: LiveSession, run: CurrentRun, *, is_changed: bool = True
+) -> tuple[Pinned, CurrentRun] | tuple[None, None]:
+    """Return the pinned settings and their run beside this one.
+
+    On a page that is not `is_changed` the pinned changes are dropped. Returns (None, None) if
+    nothing is pinned, while the pinned model is being opened, and if it cannot be run, which a note
+    then explains.
+    """
+    name = pinned.checkpoint()
+    if not name:
+        leave(session, "pinned_opening")
+        return None, None
+    try:
+        scope = open_scope(session, checkpoints.folder(name), "pinned_opening")
+        if scope is None:
+            stops = "Show the current run alone."
+            bar(session, session.pinned_opening, pinned.unpin, "opening-pinned", stops)
+            return None, None
+        settings = pinned.pinned_beside(scope, run)
+        if not is_changed:
+            settings = replace(settings, spec=None)
+        return settings, settings.beside(run)
+    except (CheckpointError, InputError) as error:
+        message = checkpoints.error_message(error)
+        ui.note(st.container(), f"The pinned run cannot be shown: {message}", bad=True, key="pin")
+        return None, None
+
+
+def strips(
+    session: LiveSession, run: CurrentRun, settings: Pinned | None, other: CurrentRun | None
+) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Return the places for the texts read and written by the current run and by the pinned run."""
+    if settings is None or other is None:
+        room = st.container()
+        return room, room
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.text(f"This run: {_name(run)}")
+        place = st.container()
+    with right:
+        with st.container(horizontal=True, key="pinned", vertical_alignment="center"):
+            st.text(f"Pinned run: {_name(other)}")
+            _buttons(session, run, settings, other)
+        return place, st.container()
+
+
+def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:
+    """Draw the buttons. Streamlit keeps what they pass on, so they pass on parameters and not runs."""
+    if settings.texts is None:
+        st.button(
+            "Keep its text",
+            key="pin-keep",
+            icon=":material/link_off:",
+            help="Let the pinned run keep the text it reads now.",
+            on_click=pinned.keep_texts,
+            args=(pinned.texts_of(other),),
+        )
+        return
+    st.button(
+        "Same text",
+        key="pin-follow",
+        icon=":material/link:",
+        help="Let the pinned run read what this run reads, while you type, too.",
+        on_click=pinned.follow,
+        args=(pinned.fields(other.scope),),
+    )
+    st.button(
+        "Swap",
+        key="pin-swap",
+        icon=":material/swap_horiz:",
+        help="Make the pinned run the current one, and this one the pinned one.",
+        on_click=pinned.swap,
+        args=(session.picked, pinned.parameters_of_both(run, other)),
+    )
+
+
+def _name(run: CurrentRun) -> str:
+    """Return a run's model and its changes, for display."""
+    unchanged = run.unchanged
+    kinds = {kind: words.kind_short(sites[0]) for kind, sites in by_kind(unchanged.trace)}
+    changes = words.changes(run.spec, unchanged.scope.model.similarity, kinds).values()
+    return ", ".join([run.scope.name, *changes])

@@ -1,0 +1,89 @@
+"""The choice of attention kind, layer and head: one control, placed alike on all pages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.session.focus import pick_head
+
+FEW = 8  # options shown side by side; more than that become a list
+MEAN = "mean"  # the option for the mean over all heads
+_KIND, _LAYER, _HEAD = "which-kind", "which-layer", "which-head"
+
+Kinds = Mapping[str, Sequence[AttentionSite]]  # as drawing.sites.by_kind has them
+Pick = Callable[[str, int | None], None]  # a site and a head, None for the mean
+
+
+def row() -> DeltaGenerator:
+    """Return the row that begins with this control; a page may add others. It wraps if narrow."""
+    return st.container(horizontal=True, gap="small", key="which", vertical_alignment="bottom")
+
+
+def which_head(
+    kinds: Kinds,
+    site: AttentionSite,
+    head: int | None,
+    pick: Pick = pick_head,
+    *,
+    mean: bool = False,
+    heads: bool = True,
+) -> None:
+    """Draw the choices that exist: the kind of attention, the layer and the head, counted from 1.
+
+    `mean` adds the mean over heads to the heads; without `heads` only the kind is offered. `pick`
+    is called with the chosen site and head.
+    """
+    names = [layer.name for layer in kinds[site.kind]]
+
+    def move() -> None:
+        chosen, state = kinds[st.session_state.get(_KIND, site.kind)], st.session_state
+        picked = chosen[min(state.get(_LAYER, names.index(site.name) + 1), len(chosen)) - 1]
+        number = state.get(_HEAD, head if head is None else head + 1)
+        pick(picked.name, None if number in (MEAN, None) else min(number, picked.n_heads) - 1)
+
+    for label, key, options, value, named in (
+        ("Attention", _KIND, list(kinds), site.kind, lambda kind: words.kind_short(kinds[kind][0])),
+        ("Layer", _LAYER, list(range(1, len(names) + 1)), names.index(site.name) + 1, str),
+        (
+            "Head",
+            _HEAD,
+            [*[MEAN] * mean, *range(1, site.n_heads + 1)],
+            MEAN if head is None else head + 1,
+            str,
+        ),
+    )[: 3 if heads else 1]:
+        if len(options) > 1:
+            one_of(label, key, options, value, move, named)
+        else:
+            st.session_state.pop(key, None)
+
+
+def one_of(
+    label: str,
+    key: str,
+    options: Sequence[Any],
+    value: object,
+    move: Callable[[], None],
+    named: Callable[[Any], str] = str,
+    **settings: Any,
+) -> None:
+    """Draw one choice, side by side for few options, else as a list.
+
+    `move` is called when `st.session_state[key]` becomes another option than `value`.
+    """
+    st.session_state[key] = value
+    settings = {
+        "help": words.GLOSSARY.get(label.lower()),
+        **settings,
+        "key": key,
+        "on_change": move,
+        "format_func": named,
+    }
+    if len(options) <= FEW:
+        st.segmented_control(label, list(options), required=True, **settings)
+    else:
+        st.selectbox(label, list(options), width=110, **settings)

@@ -1,0 +1,90 @@
+"""The loss curve of a training run, with a rule at the shown step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
+LOSSES = (
+    "Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown"
+)
+LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
+
+
+def loss_curve(
+    curve: Sequence[dict[str, float]], step: int, accent: str, quiet: str
+) -> alt.LayerChart:
+    """Draw the training loss (nats per token) by step, the validation loss as points.
+
+    A rule marks the shown step. The loss axis is logarithmic down to LEAST_LOSS; steps are spaced
+    as log(1 + step/10), so that step 0 can be shown.
+    """
+    rows = [row for row in curve if row.get("step", 0) > 0]
+    training = [_point(r["step"], r["loss"], "training") for r in rows if "loss" in r]
+    held_out = [
+        _point(r["step"], r["validation loss"], "validation")
+        for r in rows
+        if "validation loss" in r
+    ]
+    x = alt.X(
+        "step:Q",
+        scale=alt.Scale(type="symlog", constant=STEP_UNIT),
+        axis=alt.Axis(tickCount=6),
+        title=f"training step, spaced as log(1 + step/{STEP_UNIT})",
+    )
+    y = alt.Y(
+        "at:Q",
+        scale=alt.Scale(type="log"),
+        title="loss (nats, log scale)",
+        axis=alt.Axis(tickCount=4, format="~g"),
+    )
+    tip = ["of:N", "step:Q", "loss:N"]
+    line = (
+        alt.Chart(alt.Data(values=training))
+        .mark_line(color=quiet, strokeWidth=1.5)
+        .encode(x=x, y=y, tooltip=tip)
+    )
+    dots = (
+        alt.Chart(alt.Data(values=held_out))
+        .mark_point(color=accent, filled=True, size=36)
+        .encode(x=x, y=y, tooltip=tip)
+    )
+    here = (
+        alt.Chart(alt.Data(values=[{"step": step}]))
+        .mark_rule(color=accent, strokeWidth=2)
+        .encode(x="step:Q")
+    )
+    return alt.layer(line, dots, here).properties(height=220)
+
+
+def _point(step: int, loss: float, series: str) -> dict[str, Any]:
+    """Return a point of the curve: the recorded loss, and its position on the log axis."""
+    return {
+        "step": step,
+        "loss": f"{loss:.4g}" if loss else f"below {LEAST_LOSS:.5f}",
+        "at": max(loss, LEAST_LOSS),
+        "of": series,
+    }
+
+
+def two_losses(record: Mapping[str, Any], dropout: float) -> str:
+    """Explain how the training loss (line) and the validation loss (dots) differ in this run."""
+    recipe = record.get("recipe")
+    smoothing = recipe.get("label_smoothing") if isinstance(recipe, dict) else None
+    if smoothing is None:
+        text = "The line is what training lowered, dropout and label smoothing included where it had them; the dots are without."
+    elif smoothing or dropout:
+        text = (
+            f"The line is what training lowered, batch by batch: dropout {dropout:g} and label smoothing {smoothing:g} are in it. "
+            "The dots are without both, so their heights are not to be compared with the line's."
+        )
+    else:
+        text = "This run had neither dropout nor label smoothing, so line and dots are measured alike: the line on its batches."
+    averaged, last = record.get("averaged_steps"), record.get("step")
+    if averaged and last:
+        text += (
+            f" From step {last - averaged + 1:,} on the dots and the last weights are averages over the steps since; the line and "
+            "all earlier weights are of one step."
+        )
+    return text

@@ -1,0 +1,44 @@
+"""ASGI middleware that serves the page a browser loads first, under every page's own path.
+
+It is Streamlit's page with one line before its scripts: where the server is. Without it the browser
+looks for the server below the path of the page first, and each load logs two requests that fail.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import streamlit as st
+from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class EntryPage:
+    """Middleware that answers for the paths of pages: one lower-case name below the base path."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        base = re.escape(_base())
+        self.pages = re.compile(f"{base}/[a-z][a-z-]*/?")
+        self.content = entry_page()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if is_read and self.pages.fullmatch(scope["path"]):
+            response = HTMLResponse(self.content, headers={"Cache-Control": "no-cache"})
+            await response(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def entry_page() -> str:
+    """Return Streamlit's page, told where its server is."""
+    page = Path(st.__file__).with_name("static") / "index.html"
+    where = f"new URL({json.dumps(_base() or '/')}, location.origin).href"
+    script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: {where} }}</script>"
+    return page.read_text("utf-8").replace("<head>", f"<head>{script}", 1)
+
+
+def _base() -> str:
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}" if base else ""

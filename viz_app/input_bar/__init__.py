@@ -1,0 +1,1 @@
+"""The bar above every page: the model, its texts, and examples."""

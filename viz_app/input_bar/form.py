@@ -1,0 +1,251 @@
+"""The input bar above every page: the choice of a model and its text boxes."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models import Scope
+from models.architectures import family_of
+from models.architectures.base import Field
+from models.architectures.encoder_decoder import EncoderDecoder
+from models.checkpoint import CheckpointError
+from viz_app import checkpoints, words
+from viz_app.components.catalogue import PICKER, PLAIN
+from viz_app.components.mounting import show
+from viz_app.controls.text_box import text_box
+from viz_app.drawing.notes import small_print
+from viz_app.input_bar.examples import Example, examples, readable_examples
+from viz_app.input_bar.menu import groups
+from viz_app.input_bar.opening_bar import bar, leave, open_scope
+from viz_app.session import live, respond, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
+from viz_app.session.opening import try_again
+from viz_app.session.parameters import Text
+from viz_app.session.url_state import CHECKPOINT, parameter_of
+from viz_app.ui import note
+
+LANDING = "eng-fra"  # the checkpoint a newcomer sees first
+FIRST_TEXT = examples("translation")[0]  # while no model has been opened
+BOX = 68  # px: two lines of text; longer texts scroll
+SHOWN = "What it can show: page Models."  # for third-party models
+_EXAMPLE = "example"
+_SUITED = "suited"  # first field of a model → (task of its current text, example put there)
+_TYPED = "typed"  # task → its texts when a model of another task was opened
+
+
+def input_bar() -> CurrentRun | None:
+    """Draw the bar and return the run to show; None if nothing has run in this session yet."""
+    session = live.session()
+    with st.container(horizontal=True, gap="small", key="input-bar"):
+        with st.container(key="bar-model"):
+            session.name, session.scope = _checkpoint(session)
+        scope = session.scope or (session.run.scope if session.run else None)
+        ready = readable_examples(scope) if scope else []
+        has_run = _texts(session, scope, ready)
+        with st.container(key="bar-example"):
+            _pick_example(_fields(scope), ready)
+            _swap(session, scope)
+    return session.run if has_run else session.keep_last()
+
+
+def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
+    """Draw the model picker; return the name for models.load and the opened checkpoint.
+
+    Unless the app is shared, the picker also takes a folder. While a checkpoint is being opened,
+    the result is the current one, or None if the run follows the URL, whose texts belong to the new
+    one.
+    """
+    first = checkpoints.module() or LANDING
+    name = url_state.get(CHECKPOINT) or first
+    if name != first and url_state.follows() and (missing := checkpoints.missing(name)):
+        url_state.stand_in(CHECKPOINT, None, missing)
+        name = first
+    menu = {"value": name, "groups": groups(), "takesPaths": not checkpoints.is_shared()}
+    show(PICKER, menu, on_pick=pick)
+    try:
+        folder = checkpoints.folder(name)
+        scope = open_scope(session, folder)
+    except CheckpointError as error:
+        leave(session)
+        note(_note_slot(), checkpoints.error_message(error), bad=True, key=CHECKPOINT.name)
+        return name, None
+    if scope is None:
+        stop = partial(_stop, session) if session.picked or name != first else None
+        with _note_slot():
+            bar(session, session.opening, stop)
+        return session.name, None if url_state.follows() else session.scope
+    session.picked = name
+    family = words.sentence(family_of(scope.config).name)
+    about = f"{family} {SHOWN}" if scope.model.what_it_answers else ""
+    note(_note_slot(), about, key=CHECKPOINT.name)
+    return folder, scope
+
+
+def _note_slot() -> DeltaGenerator:
+    """Return the place for the model's note or progress bar.
+
+    It is not emptied first: a browser that painted it empty for a frame would move all that is below.
+    """
+    return st.container(key="room-checkpoint")
+
+
+def _stop(session: LiveSession) -> None:
+    """Stop opening a model and choose the current one again."""
+    leave(session)
+    url_state.keep(CHECKPOINT, session.picked or None)
+
+
+def pick(name: str) -> None:
+    """Choose a model: reset choices that belong to other tokens, and retry failed openings."""
+    url_state.let_go()
+    try_again()
+    url_state.keep(CHECKPOINT, name)
+
+
+def _fields(scope: Scope | None) -> Sequence[Field]:
+    """Return the typed fields of the model, before the first one those of an encoder-decoder."""
+    return scope.model.text_fields if scope else EncoderDecoder.fields
+
+
+def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) -> bool:
+    """Draw a text box with a note for each field of the model; return True if the texts were run."""
+    fields = _fields(scope)
+    terms = (
+        words.terms(scope.task, scope.training.get("languages", ())) if scope else words.terms("")
+    )
+    if scope:
+        _suit(scope, ready[0])
+    texts, slots, cut = [], [], {}
+    for field in fields:
+        label = (
+            terms.label(field.name) if field.optional else f"{terms.label(field.name)} (type here)"
+        )
+        help_ = _help(scope, field) if field.optional else {}
+        parameter = parameter_of(field)
+        with st.container(key=f"bar-{parameter.name}"):
+            text, cut[field.name] = text_box(label, parameter, _text(field), height=BOX, **help_)
+            slots.append(st.container(key=f"room-{parameter.name}"))
+        texts.append(text)
+    session.chosen = url_state.chosen(scope.model.fields) if scope else ()
+    session.redraw(*texts)
+    if not session.scope:
+        return False
+    run, notes = respond.read(session, *texts)
+    for field, slot in zip(fields, slots, strict=True):
+        with slot:
+            too_long = cut[field.name]
+            content = small_print(too_long, bad=True) if too_long else notes[field.name]
+            show(PLAIN, content, key=respond.note_key(field))
+    return run is not None
+
+
+def _help(scope: Scope | None, field: Field) -> dict[str, str]:
+    """Return the placeholder and the help of an optional text, by how the model uses it."""
+    if scope is None or scope.model.translates:
+        return {
+            "placeholder": "empty: the model writes it",
+            "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+        }
+    if scope.model.continues and scope.model.can_write:
+        return {
+            "placeholder": "empty: the text ends here",
+            "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with a space "
+            "where a new word begins.",
+        }
+    if field.stream != scope.model.fields[0].stream:
+        return {"placeholder": "empty: one choice fewer"}
+    return {
+        "placeholder": "empty: one text alone",
+        "help": "Leave it empty and the model reads one text. Type, and it reads both in one row and says of the second, too.",
+    }
+
+
+def _text(field: Field) -> str:
+    text = url_state.get(parameter_of(field))
+    return FIRST_TEXT if text is None else text
+
+
+def _suit(scope: Scope, example: Sequence[str]) -> None:
+    """Put texts into the boxes that suit the opened model.
+
+    Without a text in the URL, start with an example. For a model of another task, restore the texts
+    last typed for that task, or use an example; for a model of the same task, only replace an
+    unedited example. Texts from the URL are kept, as are those in fields that only other models
+    have.
+    """
+    fields = [parameter_of(field) for field in scope.model.text_fields]
+    suited, typed = (
+        st.session_state.setdefault(_SUITED, {}),
+        st.session_state.setdefault(_TYPED, {}),
+    )
+    (task, placed), suited[fields[0].name] = (
+        suited.get(fields[0].name, (None, "")),
+        (scope.task, example[0]),
+    )
+    text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
+    _put({field: value for field, value in start.items() if url_state.get(field) is None})
+    if text is None or task is None or url_state.follows():
+        return
+    if task != scope.task:
+        typed[task] = {field: url_state.get(field) for field in start}
+        _put(typed.get(scope.task, start))
+    elif text == placed != example[0]:
+        _put(start)
+
+
+def _put(texts: Mapping[Text, str]) -> None:
+    for field, text in texts.items():
+        url_state.keep(field, text)
+
+
+def _swap(session: LiveSession, scope: Scope | None) -> None:
+    """Draw the button that copies the model's output for editing, or returns the writing to the model.
+
+    Not drawn for a model that continues the typed text itself.
+    """
+    if scope is None or not scope.model.translates:
+        return
+    target = parameter_of(scope.model.fields[-1])
+    if url_state.get(target).strip():
+        st.button(
+            "Let the model write it",
+            key="free",
+            on_click=url_state.keep,
+            args=(target, ""),
+            type="tertiary",
+        )
+        return
+
+    def take() -> None:  # reads the output on click, since more may have been typed by then
+        url_state.keep(target, session.run.trace.output)
+
+    has_no_output = session.run is None or not session.run.trace.output
+    st.button(
+        "Edit the model's text", key="edit", on_click=take, disabled=has_no_output, type="tertiary"
+    )
+
+
+def _pick_example(fields: Sequence[Field], ready: Sequence[Example]) -> None:
+    choices = {" · ".join(texts): texts for texts in ready}
+    st.selectbox(
+        "Examples",
+        list(choices),
+        index=None,
+        key=_EXAMPLE,
+        placeholder="Pick an example …",
+        on_change=_take_example,
+        args=(fields, choices),
+        format_func=lambda text: " ↵ ".join(text.splitlines()),
+    )
+
+
+def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
+    if texts := choices.get(st.session_state[_EXAMPLE]):
+        for field, text in zip_longest(fields, texts, fillvalue=""):
+            url_state.keep(parameter_of(field), text)
+        url_state.let_go()
+        st.session_state[_EXAMPLE] = None

@@ -1,0 +1,121 @@
+"""The menu of models: shipped ones by family in the order of history, folders by where they are."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import models
+from models import weights
+from models.architectures import family_of, name_of
+from models.checkpoint import CheckpointError, Description, config_of
+from models.hub import load as hub
+from models.opening import folder_of
+from models.printable import printable
+from models.tasks import NAMES
+from models.tasks.purpose import purpose
+from viz_app import checkpoints, words
+from viz_app.session import cache
+
+OWN_MODULE, FOLDER = "Own module", "Folder {}"
+UNREADABLE = "cannot be read"
+_PAPER = r" \([^()]*\d{4}\)"  # in the name of a family
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the menu: its name, and what it does, is and weighs."""
+
+    name: str
+    detail: str
+    group: str
+    rank: tuple[Any, ...]  # sorts the menu
+
+    def as_json(self) -> dict[str, str]:
+        """Return what the picker shows of it."""
+        label = Path(self.name).name if self.group == OWN_MODULE else self.name
+        return {
+            "name": self.name,
+            "label": printable(label),
+            "detail": printable(self.detail),
+        }
+
+
+def entries() -> list[Entry]:
+    """Return the menu in its order: shipped models, folders, the user's own module."""
+    return sorted(map(entry, checkpoints.available()), key=lambda one: one.rank)
+
+
+def groups() -> list[dict[str, Any]]:
+    """Return the menu as the picker shows it; a family is called by its shortest name."""
+    grouped = []
+    for _, members in groupby(entries(), key=lambda one: one.rank[:3]):
+        together = list(members)
+        title = min((one.group for one in together), key=len)
+        options = [one.as_json() for one in together]
+        grouped.append({"title": printable(title), "options": options})
+    return grouped
+
+
+def entry(name: str) -> Entry:
+    """Return the menu's entry of an offered model."""
+    if name == checkpoints.module():
+        return Entry(name, Path(name).name, OWN_MODULE, (2, 0, "", name))
+    shipped = name in models.shipped()
+    group = "" if shipped else FOLDER.format(name.partition("/")[0])
+    with suppress(CheckpointError, ValueError):
+        folder = checkpoints.folder(name)
+        return cache.checkpoint_drawing(
+            folder, ("menu", name), lambda: _of_folder(name, folder, group)
+        )
+    return Entry(name, UNREADABLE, group, (1, 0, group, True, name))
+
+
+def description(name: str) -> Description | None:
+    """Return the description of an offered checkpoint; None if unreadable (reported when picked)."""
+    with suppress(CheckpointError):
+        return cache.description(checkpoints.folder(name))
+    return None
+
+
+def _of_folder(name: str, folder: str, group: str) -> Entry:
+    """Return the entry of a checkpoint.
+
+    Raises:
+        CheckpointError, ValueError: It cannot be read, or is too large.
+    """
+    path = folder_of(folder)
+    if hub.is_folder(path):
+        return Entry(name, cache.description(folder).family.name, group, (1, 0, group, False, name))
+    config, training = config_of(path), cache.description(folder).training
+    family = family_of(config)
+    n_parameters = sum(p.numel() for p in weights.blank(config).parameters())
+    detail = " · ".join([*_facts(training, config), size(n_parameters)])
+    if group:
+        return Entry(name, detail, group, (1, 0, group, False, name))
+    task = training.get("task", "")
+    rank = (0, family.year, name_of(config), NAMES.index(task) if task in NAMES else len(NAMES))
+    title = words.sentence(family.name).removesuffix(".")
+    return Entry(name, detail, title, (*rank, len(family.name), name))
+
+
+def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:
+    """Yield what a model does, what kind it is, and the λ of its fine-tuning."""
+    if does := purpose(training, config):
+        yield does
+    yield re.sub(_PAPER, "", family_of(config).name)
+    data = training.get("data")
+    if isinstance(data, dict) and isinstance(data.get("lm_weight"), int | float):
+        yield f"λ = {data['lm_weight']:g}"
+
+
+def size(n_parameters: int) -> str:
+    """Return a number of parameters for a narrow place: "4.3 M", "240 k"."""
+    for unit, n in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n_parameters >= n:
+            share = n_parameters / n
+            return f"{share:.1f} {unit}" if share < 10 else f"{share:.0f} {unit}"
+    return str(n_parameters)

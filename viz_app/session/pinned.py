@@ -1,0 +1,129 @@
+"""The pinned run, with which the current run is compared; the URL holds it under `pin.`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from models import Scope
+from models.architectures.base import TEXT
+from models.runs.spec import RunSpec
+from viz_app.drawing.sites import by_kind
+from viz_app.session import cache as kept
+from viz_app.session import run_changes, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.parameters import Parameter
+from viz_app.session.url_state import CHECKPOINT, parameter_of
+
+PREFIX = "pin."
+
+
+@cache
+def of_pinned(parameter: Parameter) -> Parameter:
+    """Return the pinned run's counterpart of a parameter."""
+    return replace(parameter, name=f"{PREFIX}{parameter.name}", is_step=True)
+
+
+def pin(name: str, run: CurrentRun) -> None:
+    """Pin this run with its changes; `name` is the menu name of its model."""
+    for parameter in _parameters(run):
+        url_state.keep(of_pinned(parameter), url_state.get(parameter))
+    url_state.keep(of_pinned(CHECKPOINT), name)
+
+
+def unpin() -> None:
+    """Stop comparing with the pinned run."""
+    url_state.keep(of_pinned(CHECKPOINT), CHECKPOINT.default)
+
+
+def swap(name: str, parameters: Sequence[Parameter]) -> None:
+    """Exchange the pinned run and the current run, whose model is `name`, in these parameters."""
+    for parameter in parameters:
+        ours, pinned = url_state.get(parameter), url_state.get(of_pinned(parameter))
+        url_state.keep(parameter, pinned)
+        url_state.keep(of_pinned(parameter), ours)
+    url_state.keep(CHECKPOINT, url_state.get(of_pinned(CHECKPOINT)))
+    url_state.keep(of_pinned(CHECKPOINT), name)
+
+
+def keep_texts(texts: Mapping[Parameter, str]) -> None:
+    """Fix the texts of the pinned run to these."""
+    for parameter, text in texts.items():
+        url_state.keep(of_pinned(parameter), text)
+
+
+def follow(fields: Sequence[Parameter]) -> None:
+    """Make the pinned run read the texts of the current run in these fields, now and after each edit."""
+    for parameter in fields:
+        url_state.keep(of_pinned(parameter), parameter.default)
+
+
+def texts_of(run: CurrentRun) -> dict[Parameter, str]:
+    """Return the texts that a run reads, by the parameter of their field."""
+    texts = run.unchanged.trace.fields
+    fields = run.scope.model.text_fields
+    return {parameter_of(field): texts.get(field.name) or "" for field in fields}
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A pinned model with the changes of `spec`, and its texts; None reads those of the current run."""
+
+    scope: Scope
+    texts: tuple[str, ...] | None
+    chosen: tuple[Any, ...]  # for the model's fields that are not typed
+    spec: RunSpec | None = None
+
+    def beside(self, run: CurrentRun) -> CurrentRun:
+        """Return the pinned run to show beside this one.
+
+        Raises:
+            InputError: the model cannot read the texts.
+            CheckpointError: its changes cannot be made.
+        """
+        texts = _texts_for(self.scope, run) if self.texts is None else self.texts
+        unchanged = CurrentRun(self.scope, kept.trace(self.scope, texts, (), self.chosen))
+        return unchanged if self.spec is None else kept.with_changes_of(self.spec, unchanged)
+
+
+def checkpoint() -> str:
+    """Return the menu name of the pinned checkpoint; "" if nothing is pinned."""
+    return url_state.get(of_pinned(CHECKPOINT)) or ""
+
+
+def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
+    """Return the pinned settings beside this run, given the opened pinned checkpoint.
+
+    Raises:
+        CheckpointError: its changes cannot be made.
+        InputError: its model cannot read its texts.
+    """
+    model = scope.model
+    values = {field.name: url_state.get(of_pinned(parameter_of(field))) for field in model.fields}
+    texts = tuple(values[field.name] or "" for field in model.text_fields)
+    chosen = tuple(values[field.name] for field in model.fields if field.kind != TEXT)
+    pinned = Pinned(scope, texts if any(texts) else None, chosen)
+    return replace(pinned, spec=run_changes.chosen(pinned.beside(run), of_pinned))
+
+
+def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
+    """Return the texts of a run for another model: the first text first, all others by field name."""
+    texts = run.unchanged.trace.fields
+    fields = scope.model.text_fields[1:]
+    return (next(iter(texts.values())), *(texts.get(field.name) or "" for field in fields))
+
+
+def _parameters(run: CurrentRun) -> list[Parameter]:
+    """Return the parameters that determine a run of this model, except its checkpoint."""
+    kinds = [kind for kind, _ in by_kind(run.unchanged.trace)]
+    return [*fields(run.scope), *run_changes.parameters(kinds)]
+
+
+def parameters_of_both(run: CurrentRun, other: CurrentRun) -> list[Parameter]:
+    """Return the parameters that determine one run or the other."""
+    return list(dict.fromkeys([*_parameters(run), *_parameters(other)]))
+
+
+def fields(scope: Scope) -> list[Parameter]:
+    """Return the parameters of a model's fields."""
+    return [parameter_of(field) for field in scope.model.fields]

@@ -1,0 +1,49 @@
+"""The view of a model without attention: the states that its encoder passes through, and the check that only h_m is passed on."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from models.analysis.fixed_vector import check_fixed_vector
+from viz_app.components.catalogue import STATES
+from viz_app.controls import similarity_text
+from viz_app.controls.step_payloads import step_notes
+from viz_app.drawing import states
+from viz_app.drawing.extent import Scaled
+from viz_app.drawing.notes import check_rows
+from viz_app.drawing.provenance import file_name
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.page import Cell, File, Foot, Shown, View
+
+
+def payloads(run: CurrentRun, choices: None = None) -> Pictures:
+    """Return the pictures of a model without attention: the states of its encoder."""
+    title = (
+        f"The encoder's states; framed: h(m), all that the decoder is given of {run.terms.source}"
+    )
+    return {
+        **step_notes(run),
+        "states": Scaled(partial(states.encoder_states, run.trace, run.scope.config, title)),
+        "checks": check_rows(check_fixed_vector(run.scope.model, run.trace)),
+    }
+
+
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    return [Shown(STATES), Foot((1.4, 1))]
+
+
+def _text(run: CurrentRun, choices: None) -> str:
+    return states.explanation(run.scope.config, run.terms)
+
+
+def _files(run: CurrentRun, choices: None) -> Sequence[File]:
+    name = file_name(run.trace, "encoder-states")
+    return [
+        File(
+            "The states, CSV", lambda now: states.states_csv(now.trace), f"{name}.csv", "text/csv"
+        ),
+        File("All states, npz", lambda now: states.states_npz(now.trace), f"{name}.npz"),
+    ]
+
+
+ENCODER_STATES = View(payloads, _layout, text=_text, files=_files, trained=similarity_text.trained)

@@ -1,0 +1,163 @@
+"""The shape of a page: its question and its views, each with controls, pictures, a text, checks and files. frame.py lays it out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from viz_app import words
+from viz_app.components import Component
+from viz_app.drawing.stamp import Facts, FileContent, facts
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
+
+Chosen = TypeVar("Chosen")
+Handlers = Mapping[str, Callable]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A browser component, shown where its picture is there; the key of the picture is the component's name if none is given.
+
+    The handlers in `choose` choose what is looked at. Those in `change` change the run; a pinned run has none of them.
+    """
+
+    component: Component
+    key: str = ""
+    choose: Handlers = field(default_factory=dict)
+    change: Handlers = field(default_factory=dict)
+    caption: str = ""
+
+    @property
+    def picture(self) -> str:
+        """The key of its picture."""
+        return self.key or self.component.name
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A chart that Streamlit draws: an Altair or Plotly figure among the pictures. Plotly's camera saves it as `file`."""
+
+    picture: str
+    file: str = ""
+    fits: bool = True  # as wide as its column; False: its own width
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: a pandas DataFrame among the pictures. Numbers of the columns `counted` have separators of thousands."""
+
+    picture: str
+    counted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A text of the app's own words, as Markdown; small print where it `is_small`."""
+
+    text: str
+    is_small: bool = False
+
+
+@dataclass(frozen=True)
+class Widget:
+    """Controls that belong beside a picture; they are drawn for the current run only."""
+
+    draw: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The text of the view and its files; they are placed for the current run only."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The checks of what is shown, and how the model was trained; their number first, unless it `is_counted` elsewhere."""
+
+    is_counted: bool = False
+
+
+@dataclass(frozen=True)
+class Foot:
+    """The explanation beside the checks, in columns of these widths."""
+
+    widths: tuple[float, float] = (1.2, 1)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Cells side by side; each column holds several below each other. Where a pinned run takes half of the page, those that
+    `stack` are below each other."""
+
+    widths: tuple[float, ...]
+    columns: tuple[Sequence["Cell"], ...]
+    stack: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells in one line under a key of the style sheet; they wrap where the page is narrow."""
+
+    key: str
+    cells: Sequence["Cell"]
+
+
+Cell = Shown | Plot | Table | Prose | Widget | Explanation | Checks | Foot | Columns | Row
+
+
+@dataclass(frozen=True)
+class File:
+    """A download. `make` and `about` are called with the run shown when it is asked for; a `long` one is sent while it is made."""
+
+    label: str
+    make: Callable[[CurrentRun], FileContent]
+    name: str
+    mime: str = "application/octet-stream"
+    about: Callable[[CurrentRun], Facts] = lambda run: facts(run.trace)
+    long: bool = False
+
+
+@dataclass(frozen=True)
+class View(Generic[Chosen]):
+    """One way to look at a run.
+
+    `choose` draws the controls and returns what they say; `within` takes the choices, their run and another run, and returns the
+    nearest such choices for the other. `payloads`
+    makes all pictures, "checks" and "written" among them, and `layout` places them. `is_live` tells if the pictures of these
+    choices can be made at every key, without Streamlit. `has_strip` is False where the pictures themselves say what was read, or
+    do not depend on it; `is_of_run` where they are the same whatever is run, so that a pinned run is not drawn beside them.
+    """
+
+    payloads: Callable[[CurrentRun, Chosen], Pictures]
+    layout: Callable[[CurrentRun, Chosen, Pictures], Sequence[Cell]]
+    choose: Callable[[CurrentRun], Chosen] = lambda run: None  # type: ignore[assignment,return-value]
+    within: Callable[[Chosen, CurrentRun, CurrentRun], Chosen] = lambda choices, run, other: choices
+    text: Callable[[CurrentRun, Chosen], str] = lambda run, choices: ""
+    files: Callable[[CurrentRun, Chosen], Sequence[File]] = lambda run, choices: ()
+    files_note: Callable[[CurrentRun, Chosen], str] = lambda run, choices: ""
+    trained: Callable[[CurrentRun], str] = lambda run: words.training_summary(run.scope.training)
+    is_live: Callable[[Chosen], bool] = lambda choices: True
+    has_strip: bool = True
+    is_of_run: bool = True
+
+
+Find = Callable[[CurrentRun], View[Any] | str]  # a sentence where there is nothing to show
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its title, the question it asks, how its pictures answer, and the view of a run, or several to choose from by name.
+
+    `shows_changes` is False on a page that compares models as they were trained; `names` are the changes of a run that the page
+    itself shows and undoes (RunSpec.without).
+    """
+
+    title: str
+    question: str
+    answer: Callable[[CurrentRun], str]
+    views: Mapping[str, Find]
+    section: Choice | None = None
+    shows_changes: bool = True
+    names: tuple[str, ...] = ()

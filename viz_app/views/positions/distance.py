@@ -1,0 +1,284 @@
+"""The section Score by distance: the scores of one head by distance, and the share of rotation in one score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from torch import Tensor
+
+from models.analysis.checks import Check, check_used
+from models.analysis.scores_by_distance import (
+    RotatedPair,
+    ScoresByDistance,
+    rotated_pair,
+    scores_by_distance,
+)
+from models.layers.masks import LOOK_AHEAD
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
+from viz_app.controls.which_head import row, which_head
+from viz_app.drawing import notes
+from viz_app.drawing.extent import Extent, domain, scaled, span
+from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.weight_cell import Cell as Weight
+from viz_app.drawing.weight_cell import token_choice
+from viz_app.session import url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import chosen_focus
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Whole
+from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Prose, Shown, View
+from viz_app.views.positions import claims, files
+from viz_app.views.positions.rotation import no_rotation
+
+QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
+DISTANCE = "distance: position of the query − position of the key"
+NO_SCORES = (
+    "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and keys that the "
+    "run lays open."
+)
+BAND = "Line: mean over all pairs of the text at this distance. Band: least to largest."
+CARRIED = "This query and this key as they were before they were turned, turned to each distance. Orange: where they stand in the text."
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The attention and its head; the places of a query, None for the last token, and of a key."""
+
+    site: str
+    head: int
+    query: int | None = None
+    key: int = 0
+
+
+@dataclass(frozen=True)
+class DistanceView:
+    """One run's scores by distance."""
+
+    run: CurrentRun
+    choices: Choices
+
+    @cached_property
+    def site(self) -> AttentionSite:
+        return self.run.trace.attention[self.choices.site]
+
+    @cached_property
+    def tokens(self) -> list[Label]:
+        return labels(self.run.trace.streams[self.site.query_stream])
+
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        """The query, and a key that does not come after it."""
+        last = len(self.tokens) - 1
+        query = last if self.choices.query is None else min(self.choices.query, last)
+        return query, min(self.choices.key, query)
+
+    @cached_property
+    def all_pairs(self) -> ScoresByDistance:
+        return scores_by_distance(
+            self.site, self.choices.head, back_only=self.run.scope.model.continues
+        )
+
+    @cached_property
+    def one_pair(self) -> RotatedPair | None:
+        """None of a model that turns nothing."""
+        turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
+        if turns is None:
+            return None
+        return rotated_pair(self.site, turns, self.choices.head, *self.places)
+
+    @cached_property
+    def carried(self) -> Tensor | None:
+        """The score of the one pair at each distance that the text has."""
+        return None if self.one_pair is None else self.one_pair.scores()[: len(self.tokens)]
+
+    @property
+    def scales(self) -> Extent:
+        """One scale for both pictures, 0 on it."""
+        carried = () if self.carried is None else (self.carried,)
+        return span(self.all_pairs.least, self.all_pairs.largest, *carried)
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """Name what both pictures are drawn along: the distance, and the score by its formula."""
+        return DISTANCE, f"score {words.formula(self.site)}, before the mask"
+
+    @property
+    def hidden(self) -> bool:
+        """Return True if the look-ahead mask blocks a key of this run."""
+        return any(layer.name == LOOK_AHEAD and layer.blocks for layer in self.site.mask.layers)
+
+    @property
+    def file(self) -> str:
+        return file_name(
+            self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}"
+        )
+
+
+def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
+    """Return the attentions whose tokens read each other, and whose queries and keys are known."""
+    kinds = ((kind, sites, sites[0]) for kind, sites in by_kind(run.trace))
+    return {
+        kind: sites
+        for kind, sites, one in kinds
+        if one.query_stream == one.key_stream and one.has_causes
+    }
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of a run with such attentions; of another, that it has none."""
+    return DISTANCES if sites_by_kind(run) else NO_SCORES
+
+
+def _choose(run: CurrentRun) -> Choices:
+    kinds = sites_by_kind(run)
+    site, focus = chosen_focus(run.trace)
+    site = site if site.kind in kinds else next(iter(kinds.values()))[0]
+    head = min(focus.head, site.n_heads - 1)
+    with row():
+        which_head(kinds, site, head)
+    return Choices(site.name, head, url_state.get(QUERY), url_state.get(KEY))
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    """Return the same choices for the other run: its first such attention where it has not this one."""
+    sites = {site.name: site for sites in sites_by_kind(other).values() for site in sites}
+    site = sites.get(choices.site) or next(iter(sites.values()))
+    return replace(choices, site=site.name, head=min(choices.head, site.n_heads - 1))
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Make all pictures of the section."""
+    view = DistanceView(run, choices)
+    explained = explanation(view.all_pairs, view.one_pair is not None, view.hidden)
+    drawn: Pictures = {
+        "positions-distance": scaled(view.scales, partial(every_pair, view)),
+        "positions-explained": notes.rows("explained", *explained),
+        "checks": notes.check_rows(_checks(view)),
+    }
+    if view.one_pair is None:
+        return drawn
+    query, key = view.places
+    weight = Weight(view.site, choices.head, query, key)
+    return drawn | {
+        "choice": token_choice(run.trace, weight, run.terms, query + 1),
+        "positions-carried": scaled(view.scales, partial(only_turned, view)),
+    }
+
+
+def _checks(view: DistanceView) -> list[Check]:
+    """Check that the head's weights are what the model used, and what turning claims."""
+    used, (query, key) = [check_used(view.site)], view.places
+    if view.one_pair is None:
+        return used
+    return used + claims.rotated_pair(view.one_pair, view.site, view.choices.head, query - key)
+
+
+def every_pair(view: DistanceView, scales: Extent) -> bytes:
+    """Return the payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
+    pairs = view.all_pairs
+    arrays = {
+        "distance": pairs.distance.numpy().astype(np.int32),
+        "pairs": pairs.pairs.numpy().astype(np.int32),
+        "value": pairs.mean.numpy(),
+        "least": pairs.least.numpy(),
+        "largest": pairs.largest.numpy(),
+    }
+    title = f"{words.place(view.site, view.choices.head)}: score by distance"
+    return _pack(view, scales, title, view.file, None, **arrays)
+
+
+def only_turned(view: DistanceView, scales: Extent) -> bytes:
+    """Return the payload of the score of one query and one key carried to each distance; their own distance in the text is
+    marked."""
+    names = [f"{place} {view.tokens[place].text}" for place in view.places]
+    query, key = view.places
+    return _pack(
+        view,
+        scales,
+        f"{names[0]} asks {names[1]}: their score, only turned",
+        f"{view.file}.turned",
+        query - key,
+        distance=np.arange(len(view.carried), dtype=np.int32),
+        value=view.carried.numpy(),
+    )
+
+
+def _pack(
+    view: DistanceView,
+    scales: Extent,
+    title: str,
+    file: str,
+    marked: int | None,
+    **arrays: np.ndarray,
+) -> bytes:
+    header = {
+        "title": title,
+        "axes": view.axes,
+        "domain": domain(scales),
+        "marked": marked,
+        **saving(file, facts(view.run.trace)),
+    }
+    return pack(header, **arrays)
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    """Place the tokens to choose above the two pictures; below them the sentences and the checks."""
+    carried: list[Cell] = [Prose(no_rotation(run.scope.model))]
+    if "positions-carried" in drawn:
+        carried = [Shown(BY_DISTANCE, "positions-carried", caption=CARRIED)]
+    return [
+        Shown(CHOICE, choose={"on_choose": _choose_pair}),
+        Columns(
+            (1, 1), ([Shown(BY_DISTANCE, "positions-distance", caption=BAND)], carried), stack=True
+        ),
+        Columns(
+            (1, 1), ([Shown(PLAIN, "positions-explained"), Explanation()], [Checks()]), stack=True
+        ),
+    ]
+
+
+def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
+    """Explain the pictures, as rows of plain text; `hidden` where the look-ahead mask hides the keys after a query."""
+    left_out = hidden and int(scores.distance.min()) == 0
+    behind = " A key never comes after its query here: the look-ahead mask hides those." * left_out
+    rows = [
+        ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
+        (
+            "line",
+            f"By how far apart they stand. Content and position are both in these scores.{behind}",
+        ),
+    ]
+    alone = [
+        ("lead", "Only turned: one query and one key"),
+        (
+            "line",
+            "The tokens stay the same, only the positions change: what the line does is the rotation and nothing else.",
+        ),
+    ]
+    return rows + alone * turns
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def scores(now: CurrentRun) -> str:
+        view = DistanceView(now, choices)
+        return files.distances_csv(view.all_pairs, view.one_pair)
+
+    name = f"{DistanceView(run, choices).file}.csv"
+    return [File("Scores by distance, CSV", scores, name, "text/csv")]
+
+
+def _choose_pair(query: int, key: int) -> None:
+    """Look at another query, or at this key."""
+    url_state.keep(QUERY, query)
+    if key >= 0:
+        url_state.keep(KEY, key)
+
+
+DISTANCES = View(payloads, _layout, choose=_choose, within=_within, files=_files)

@@ -1,0 +1,254 @@
+"""The section Two misprints: the paper's formula beside two misprints of it, in pictures, numbers and words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.analysis.position_measures import FormulaMeasures, rotation
+from models.layers.positions import FORMULAS, formula_table
+from viz_app import ui
+from viz_app.controls import pick
+from viz_app.drawing.extent import domain, span
+from viz_app.drawing.notes import check_rows
+from viz_app.drawing.provenance import readable
+from viz_app.drawing.stamp import Facts, caption
+from viz_app.session import cache, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Whole
+from viz_app.views.page import Cell, Columns, File, Foot, Plot, Prose, View
+from viz_app.views.positions import charts, claims, files
+from viz_app.views.positions import text as say
+from viz_app.views.positions.tables import SIZES, choose_d_model, choose_length
+
+SHIFT, PAIR = (
+    Whole("positions-shift", 5, low=1, high=32),
+    Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1),
+)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The size of the tables, the shift that is measured, and the pair of dimensions that is drawn."""
+
+    d_model: int
+    n: int
+    shift: int
+    pair: int
+
+    @property
+    def measures(self) -> list[FormulaMeasures]:
+        """The measurements of every formula."""
+        return [cache.formula_measures(f, self.n, self.d_model, self.shift) for f in FORMULAS]
+
+
+def _choose(run: CurrentRun) -> Choices:
+    one, two, three, four = pick.columns(1, 1, 1, 1)
+    with three:
+        d_model = choose_d_model()
+    with four:
+        n = choose_length()
+    with one:
+        shift = pick.whole("Shift k (positions)", SHIFT, help=say.SHIFT_HELP)
+    pair, pairs = 0, list(range(d_model // 2))
+    if len(pairs) > 1:
+        chosen = min(url_state.get(PAIR), pairs[-1])
+        with two:
+            pair = pick.step("Pair of dimensions drawn", PAIR, pairs, chosen)
+    return Choices(d_model, n, shift, pair)
+
+
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Make the pictures of each formula: its table, PE·PEᵀ by distance, and one pair of dimensions."""
+    look, measures, drawn = ui.page_look(), choices.measures, {}
+    ends = [values for m in measures for values in (m.similarity.least, m.similarity.largest)]
+    for m in measures:
+        name = say.NAMES[m.formula]
+        drawn[f"positions-map-{m.formula}"] = charts.heatmap(
+            m.table,
+            look,
+            f"{name}: position by dimension",
+            ("position", "dimension"),
+            300,
+            1.0,
+            46,
+            caption({"size": say.size(*m.table.shape)}),
+        )
+        drawn[f"positions-similarity-{m.formula}"] = charts.similarity_chart(
+            m.similarity, look, f"{name}: how alike, by distance", domain(span(*ends)), 250
+        )
+        longer = formula_table(m.formula, choices.n + m.shift, choices.d_model)
+        turned = m.table @ rotation(m.formula, m.shift, choices.d_model).T
+        missed = f"Orange: what a fixed turn misses of a step of {m.shift}"
+        title = f"{name}: pair {choices.pair}. {missed}"
+        drawn[f"positions-plane-{m.formula}"] = charts.plane(
+            longer, turned, choices.pair, m.shift, look, title
+        )
+    return {**drawn, "checks": check_rows(claims.formulas(measures))}
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    """Place a column a formula, row by row; below them what was"""
+    measures = choices.measures
+
+    def row(cells: list[list[Cell]]) -> Columns:
+        return Columns((1,) * len(measures), tuple(cells))
+
+    return [
+        row([_introduction(m) for m in measures]),
+        row([[Plot(f"positions-map-{m.formula}", _file(m))] for m in measures]),
+        row([[Plot(f"positions-similarity-{m.formula}")] for m in measures]),
+        row([[Plot(f"positions-plane-{m.formula}", fits=False)] for m in measures]),
+        Prose(measured_table(measures)),
+        Prose(measured_note(measures[0]), is_small=True),
+        Foot((1, 1)),
+    ]
+
+
+def _introduction(m: FormulaMeasures) -> list[Cell]:
+    """Name a formula, write it, and say what its numbers mean."""
+    formula = f"**{say.NAMES[m.formula]}**\n\n$${say.LATEX[m.formula]}$$"
+    return [Prose(formula), Prose(verdict(m))]
+
+
+def _file(m: FormulaMeasures) -> str:
+    return ".".join((readable(m.formula), "x".join(map(str, m.table.shape)), "positions", "map"))
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    name = f"formulas.{choices.n}x{choices.d_model}.shift{choices.shift}"
+
+    def about(now: CurrentRun) -> Facts:
+        size = say.size(choices.n, choices.d_model)
+        return {"formulas": ", ".join(FORMULAS), "size": size, "shift": f"{choices.shift}"}
+
+    def numbers(now: CurrentRun) -> str:
+        return files.measures_csv(choices.measures)
+
+    def tables(now: CurrentRun) -> bytes:
+        return files.measures_npz(choices.measures)
+
+    return [
+        File("These numbers, CSV", numbers, f"{name}.csv", "text/csv", about),
+        File("Tables and rotations, npz", tables, f"{name}.npz", about=about),
+    ]
+
+
+def share(value: float) -> str:
+    """Write a share of the vectors' length, as a percentage or as rounding."""
+    return f"0 (rounding: {value:.0e})" if value < 1e-6 else f"{100 * value:.1f} %"
+
+
+def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
+    """Return the comparison as a table: names of measurements, each with its value for each formula."""
+    d, k = measures[0].table.shape[1], measures[0].shift
+    lengths = [m.table.norm(dim=1) for m in measures]
+    return [
+        (
+            "Dimensions that move at all (by 0.01 or more)",
+            [f"{m.n_varying} of {d}" for m in measures],
+        ),
+        (
+            "Length of the vectors, shortest to longest",
+            [f"{float(v.min()):.2f} to {float(v.max()):.2f}" for v in lengths],
+        ),
+        (
+            "The two positions hardest to tell apart",
+            [
+                "{} and {}".format(*m.neighbours.closest_pair) + f", {m.neighbours.least:.3f} apart"
+                for m in measures
+            ],
+        ),
+        (
+            "Aliased: positions that resemble one further away more than those beside them",
+            [f"{m.neighbours.aliased} of {len(m.table)}" for m in measures],
+        ),
+        (
+            "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself, on average",
+            [f"{100 * m.similarity.floor:.0f} %".replace("-", "−") for m in measures],
+        ),
+        (
+            "PE·PEᵀ at one distance differs from place to place by",
+            [f"{m.similarity.spread:.2g}" if m.similarity.spread > 1e-6 else "0" for m in measures],
+        ),
+        (
+            f"Shift by {k}: turning each pair by its fixed angle misses by",
+            [share(m.rotation_miss) for m in measures],
+        ),
+        (
+            f"Shift by {k}: the best single matrix there is misses by",
+            [share(m.best_linear_miss) for m in measures],
+        ),
+    ]
+
+
+def measured_table(measures: Sequence[FormulaMeasures]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = [
+        "| Measured | " + " | ".join(say.NAMES[m.formula] for m in measures) + " |",
+        "|---" * (len(measures) + 1) + "|",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            *(
+                "| " + " | ".join([what, *values]) + " |"
+                for what, values in measured_rows(measures)
+            ),
+        ]
+    )
+
+
+def measured_note(m: FormulaMeasures) -> str:
+    """Return a note on how the shifts were measured."""
+    return (
+        f"The upper rows are over the {len(m.table)} positions shown. Shifts are measured over {m.n_fit} positions, at "
+        "least four times as many as dimensions, so that no matrix fits by luck; a miss is the root mean square, as a "
+        "share of the vectors' length."
+    )
+
+
+def verdict(m: FormulaMeasures) -> str:
+    """Explain these numbers."""
+    n, d = m.table.shape
+    said = []
+    if m.n_varying < d / 2:
+        said.append(
+            f"{d - m.n_varying} of {d} dimensions stand still over these {n} positions: they cost space in every vector and say "
+            f"nothing, and any two positions are at least {100 * m.similarity.floor:.0f} % alike."
+        )
+    elif m.formula != "sin-sin":
+        said.append(f"{m.n_varying} of {d} dimensions take part.")
+    if m.neighbours.aliased:
+        said.append(
+            f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them."
+        )
+    if m.rotation_miss < 1e-6:
+        said.append(
+            f"A step of {m.shift} is the same rotation at every position. That might make it easy for a head to learn “look "
+            f"{m.shift} back”: it is why the paper chose its formula (§3.5)."
+        )
+    else:
+        said.append(
+            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and any matrix "
+            f"makes zeros of zeros. Over {m.n_fit} positions together the best one misses by {share(m.best_linear_miss)} of the "
+            "vectors' length."
+        )
+    if m.similarity.spread > 1e-6:
+        said.append(
+            "How alike two positions are depends on where they stand, not only on their distance."
+        )
+    else:
+        said.append("How alike two positions are depends on their distance alone.")
+    return " ".join(said)
+
+
+MISPRINTS = View(
+    _payloads,
+    _layout,
+    choose=_choose,
+    files=_files,
+    trained=lambda run: "",
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
