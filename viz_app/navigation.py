@@ -81,7 +81,7 @@ def _page(page: Page) -> None:
     session.begin()
     if session.view is not page:
         session.view, session.answer = page, None
-    shown = input_bar()
+    shown = input_bar(page.opens_on)
     note_room = st.container()
     if shown is None:
         ui.nothing(session.opening is not None)

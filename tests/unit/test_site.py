@@ -191,11 +191,13 @@ def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k
     assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k), whole)
 
 
-def test_the_sharpest_head_has_the_most_decided_rows():
+def test_the_sharpest_head_looks_most_decidedly_at_another_token_than_itself_and_the_first():
     trace = letters("gpt").run("abcde", "dcba")
     name, head = sites.sharpest_head(trace)
+    n = trace.attention[name].n_query
+    others = torch.tensor([[float(j not in (0, i)) for j in range(n)] for i in range(n)])
     means = {
-        (site.name, h): float(site.weights(h).max(-1).values.mean())
+        (site.name, h): float((site.weights(h) * others).max(-1).values.mean())
         for site in trace.attention.values()
         for h in range(site.n_heads)
     }

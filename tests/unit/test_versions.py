@@ -55,14 +55,33 @@ def test_against_other_models_a_word_is_lost_that_both_have_and_invented_that_ne
 
 def test_of_several_references_the_nearest_is_taken() -> None:
     offered = "Où as-tu acheté ce chapeau ?", "Où avez-vous acheté ce chapeau ?"
-    assert (
-        nearest(
-            offered, [Version("", "", "Où avez-vous acheté ce chapeau ?"), Version("", "", "Où ce")]
-        )
-        == offered[1]
-    )
-    assert nearest(offered, [Version("", "", "Où as-tu ?")]) == offered[0]
-    assert nearest((), [Version("", "", "a")]) == ""
+    assert nearest(offered, "Où avez-vous acheté ce chapeau ?") == offered[1]
+    assert nearest(offered, "Où as-tu ?") == offered[0]
+    assert nearest((), "a") == ""
+
+
+def test_each_text_is_held_against_the_correct_one_that_is_nearest_to_it() -> None:
+    texts = [Version("One", "", "we like x"), Version("Two", "", "nous aimons x")]
+    header, _ = unpack(versions("p", texts, ("we like y", "nous aimons x"), "correct", None))
+    assert [card["lost"] for card in header["cards"]] == [["y"], []]
+    assert [card["verdict"] for card in header["cards"]] == [
+        "2 of 3 words match. Missing: ",
+        "All 3 words match.",
+    ]
+
+
+def test_nothing_is_lost_in_a_paraphrase_that_two_models_wrote() -> None:
+    texts = [Version("", "", text) for text in ("Va à maison.", "va à maison", "Reste ici.")]
+    first, second, third = unpack(versions("p", texts, ("Va à la maison.",), "correct", None))[0][
+        "cards"
+    ]
+    assert [card["lost"] for card in (first, second)] == [[], []]
+    assert not any(extra for card in (first, second) for _, extra in card["words"])
+    assert "2 models wrote just this" in first["verdict"]
+    assert third["lost"] == ["Va", "à", "la", "maison."]
+    dates = [Version("", "", "2024-01-31")] * 2  # where one answer is right, two may be wrong
+    wrong, _ = unpack(versions("p", dates, ("2024-05-31",), "correct", None))[0]["cards"]
+    assert wrong["lost"] == ["5"]
 
 
 @pytest.mark.parametrize("task", ["translation", "dates"])
@@ -73,7 +92,7 @@ def test_every_example_of_a_task_with_a_right_answer_has_one(task: str) -> None:
 
 
 def test_one_text_alone_is_compared_with_nothing() -> None:
-    header, _ = unpack(versions("p", [Version("One", "mine", "a x")], "", "", None))
+    header, _ = unpack(versions("p", [Version("One", "mine", "a x")], (), "", None))
     assert (header["legend"], header["cards"][0]["verdict"]) == ("", "")
 
 
@@ -104,18 +123,18 @@ def test_everything_the_component_is_told() -> None:
         torch.tensor([0.25, 0.75]),
         (3, 24),
     )
-    header, arrays = unpack(versions("p q", found, "a b", "it should say", neck))
+    header, arrays = unpack(versions("p q", found, ("a b",), "correct", neck))
     assert header["source"] == "p q"
-    assert header["reference"] == {"name": "it should say", "text": "a b"}
+    assert header["reference"] == {"name": "correct", "text": "a b"}
     first, second = header["cards"]
     assert (first["title"], first["whose"]) == ("One", "mine, 5 steps")
     assert (first["words"], first["lost"]) == ([["a", False], ["x", True]], ["b"])
     assert (first["gap"], first["verdict"], second["verdict"]) == (
         " ",
-        "Lost: ",
-        "Word for word what it should say.",
+        "1 of 2 words match. Missing: ",
+        "All 2 words match.",
     )
-    assert "Compared with what it should say:" in header["legend"]
+    assert "The rule knows no meaning" in header["legend"]
     assert header["bottleneck"]["scale"] == 2.0
     assert header["bottleneck"]["labels"] == [["p", "note", False], ["q", "", False]]
     assert (
@@ -126,10 +145,10 @@ def test_everything_the_component_is_told() -> None:
         [0.5, -2.0, 1.0],
         [0.25, 0.75],
     )
-    header, _ = unpack(versions("p q", found, "", "", None))
+    header, _ = unpack(versions("p q", found, (), "", None))
     assert (header["reference"], header["bottleneck"]) == (None, None)
     assert [card["words"][1] for card in header["cards"]] == [["x", True], ["b", True]]
-    assert "what the others write, because what it should say is not known" in header["legend"]
+    assert "the other models' texts, because no correct one is known" in header["legend"]
 
 
 @pytest.mark.parametrize("both", [True, False])

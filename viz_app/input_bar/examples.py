@@ -56,6 +56,7 @@ _REFERENCES = {
     "The little dog that I saw yesterday was very hungry.": (
         "Le petit chien que j'ai vu hier avait très faim.",
     ),
+    "The boy has an apple in his pocket.": ("Le garçon a une pomme dans sa poche.",),
     "Friday, the 31st of May, 2024": ("2024-05-31",),
     "le dimanche 1er mai 1994": ("1994-05-01",),
     "viernes, 15 de noviembre de 2024": ("2024-11-15",),

@@ -17,7 +17,7 @@ from viz_app.components.catalogue import PICKER, PLAIN
 from viz_app.components.mounting import show
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import small_print
-from viz_app.input_bar.examples import Example, examples, readable_examples
+from viz_app.input_bar.examples import Example, examples, readable, readable_examples
 from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, leave, open_scope
 from viz_app.session import live, respond, url_state
@@ -37,14 +37,19 @@ _SUITED = "suited"  # first field of a model → (task of its current text, exam
 _TYPED = "typed"  # task → its texts when a model of another task was opened
 
 
-def input_bar() -> CurrentRun | None:
-    """Draw the bar and return the run to show; None if nothing has run in this session yet."""
+def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
+    """Draw the bar and return the run to show; None if nothing has run in this session yet.
+
+    `opens_on` maps a task to the page's own first example.
+    """
     session = live.session()
     with st.container(horizontal=True, gap="small", key="input-bar"):
         with st.container(key="bar-model"):
             session.name, session.scope = _checkpoint(session)
         scope = session.scope or (session.run.scope if session.run else None)
         ready = readable_examples(scope) if scope else []
+        if scope and (own := opens_on.get(scope.task)) and readable(scope, own):
+            ready = [(own,), *(texts for texts in ready if texts != (own,))]
         has_run = _texts(session, scope, ready)
         with st.container(key="bar-example"):
             _pick_example(_fields(scope), ready)

@@ -151,7 +151,8 @@ class Page:
     """A page: its title, the question it asks, how its pictures answer, and the view of a run, or several to choose from by name.
 
     `shows_changes` is False on a page that compares models as they were trained; `names` are the changes of a run that the page
-    itself shows and undoes (RunSpec.without).
+    itself shows and undoes (RunSpec.without). `opens_on` maps a task to the example that this page has first, which replaces an
+    untouched example of another page.
     """
 
     title: str
@@ -161,3 +162,4 @@ class Page:
     section: Choice | None = None
     shows_changes: bool = True
     names: tuple[str, ...] = ()
+    opens_on: Mapping[str, str] = field(default_factory=dict)

@@ -15,10 +15,13 @@ QUESTION = "From RNN to attention: what changed?"
 ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
 
 NO_SOURCE = (
-    "**This section compares how an encoder reads a source.** The model that is open does not read one text to write "
-    "another. Open **eng-fra**, **eng-fra-bahdanau** or one of the date models for it; the sections on sentence "
-    "length, stages and similarities stand as they are."
+    "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "
+    "**eng-fra-bahdanau** or one of the date models for it."
 )
+# Task → the text that the page opens on. Of the held-out sentences of 6 to 10 words that both models with attention translate word
+# for word as a known translation does, one that the model with a fixed vector gives another meaning ("a large
+# town in his neighbours").
+OPENS_ON = {"translation": "The boy has an apple in his pocket."}
 
 
 def _of_source(find: Callable[[CurrentRun], View | str]) -> Find:
@@ -48,4 +51,5 @@ FROM_RNN = Page(
     SECTIONS,
     SECTION,
     shows_changes=False,
+    opens_on=OPENS_ON,
 )

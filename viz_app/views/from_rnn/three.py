@@ -22,7 +22,7 @@ from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.from_rnn.pair import cross, has_alignment
-from viz_app.views.from_rnn.versions import N_OTHERS, Bottleneck, Version, nearest, versions
+from viz_app.views.from_rnn.versions import N_OTHERS, Bottleneck, Version, versions
 from viz_app.views.page import Cell, Foot, Shown, View
 
 FIXED_VECTOR, ALIGNMENT, NO_RECURRENCE = (
@@ -30,7 +30,7 @@ FIXED_VECTOR, ALIGNMENT, NO_RECURRENCE = (
     "RNN with Bahdanau's alignment",
     "Attention without recurrence",
 )
-TYPED, KNOWN = "the text you typed for it", "it should say"
+TYPED, KNOWN = "your text", "correct"
 
 
 def attends_without_recurrence(scope: Scope) -> bool:
@@ -114,10 +114,10 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
         for kind, scope in three.scopes.items()
     ]
     typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
-    reference = typed or nearest(references(three.source), texts)
+    correct = (typed,) if typed else references(three.source)
     named = TYPED if typed else KNOWN
     drawn["from-rnn-versions"] = Scaled(
-        partial(versions, three.source, texts, reference, named, three.bottleneck)
+        partial(versions, three.source, texts, correct, named, three.bottleneck)
     )
     if three.fixed is not None:
         checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))

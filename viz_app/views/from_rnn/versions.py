@@ -3,6 +3,7 @@ the one vector that the first of them writes from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,7 +14,7 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
 N_OTHERS = 24  # tokens that each token of the source becomes in turn
-BOTTLENECK = "The bottleneck: all that the first of them is given of the text"
+BOTTLENECK = "The bottleneck: all that the first decoder gets of the text"
 VECTOR = "h(m)"
 BARS = f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
 
@@ -84,16 +85,21 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
     return MarkedText(list(zip(marked, invented, strict=True)), lost)
 
 
-def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
-    """Return the reference that these texts have most pieces in common with; "" where there is none."""
+def nearest(references: Sequence[str], text: str) -> str:
+    """Return the reference that a text has the most pieces in common with; "" where there is none."""
 
-    def agreeing(reference: str) -> int:
+    def agreeing(reference: str) -> float:
         whole = in_words(reference)
-        return sum(
-            sum(common(pieces(one.text, whole), pieces(reference, whole))[0]) for one in versions
-        )
+        row, other = pieces(text, whole), pieces(reference, whole)
+        return sum(map(sum, common(row, other))) / max(1, len(row) + len(other))
 
     return max(references, key=agreeing, default="")
+
+
+def is_same(first: str, second: str) -> bool:
+    """Return True if two texts have the same words in the same order."""
+    rows = [pieces(text, in_words(first, second)) for text in (first, second)]
+    return all(map(all, common(*rows)))
 
 
 def _bottleneck(whose: str, n: int) -> str:
@@ -101,67 +107,72 @@ def _bottleneck(whose: str, n: int) -> str:
     return f"The encoder of {whose} reads everything, and hands on {n} numbers, the same {n} for three words as for thirty."
 
 
-def _legend(has_reference: bool, n_texts: int) -> str:
-    """Say how differences are marked, and against what; empty where there is nothing to compare a text with."""
-    if not has_reference and n_texts < 2:
+def _legend(n_references: int, n_texts: int) -> str:
+    """Say by which rule the texts are compared, and how it marks them; empty where there is nothing to compare a text with."""
+    if not n_references and n_texts < 2:
         return ""
-    against = (
-        "what it should say"
-        if has_reference
-        else "what the others write, because what it should say is not known"
-    )
+    against = "the nearest of the correct texts" if n_references > 1 else "the correct text"
+    if not n_references:
+        against = "the other models' texts, because no correct one is known"
     return (
-        f"Compared with {against}: underlined, what it has beyond that (invented); struck through, what it lacks (lost). Other "
-        "words for the same thing are marked too."
+        f"The rule knows no meaning: it compares words with {against}. Underlined: extra; struck through: missing. "
+        "A good paraphrase is marked too."
     )
 
 
-def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
-    """Return the sentence that introduces the pieces one text lost."""
-    if lost:
-        return "Lost: "
-    if invented:
-        return "Nothing lost."
-    return (
-        "Word for word what it should say."
-        if has_reference
-        else "Nothing that the others do not have."
-    )
+def verdict(text: MarkedText, has_reference: bool, whole: bool = True) -> str:
+    """Return the sentence before the pieces that a text lacks: how many of the other's words, or characters, it has."""
+    invented = sum(is_extra for _, is_extra in text.pieces)
+    has, what = len(text.pieces) - invented, "words" if whole else "characters"
+    n = has + len(text.lost)
+    if not has_reference:
+        return "Missing, though all others have it: " if text.lost else "Nothing is missing."
+    if text.lost:
+        return f"{has} of {n} {what} match. Missing: "
+    return f"All {n} {what} match{f', and {invented} more are extra' * bool(invented)}."
+
+
+def agreed(n: int) -> str:
+    """Say that `n` models wrote the same text, which is none of the known ones."""
+    return f"Not among the known texts, but {n} models wrote just this: nothing is marked."
+
+
+def _card(one: Version, others: Sequence[Version], references: Sequence[str]) -> dict[str, Any]:
+    """Return a text with what differs marked; a text that another model wrote too is only marked where one answer is right."""
+    held = [nearest(references, one.text)] if references else [other.text for other in others]
+    text = mark(one.text, held)
+    said = verdict(text, bool(references), in_words(one.text, *held)) if held else ""
+    same = 1 + sum(is_same(one.text, other.text) for other in others)
+    is_wrong = bool(text.lost) or any(extra for _, extra in text.pieces)
+    if references and is_wrong and same > 1 and in_words(*references):
+        text = MarkedText([(piece, False) for piece, _ in text.pieces], [])
+        said = agreed(same)
+    return {
+        "title": one.title,
+        "whose": one.owner,
+        "words": [list(piece) for piece in text.pieces],
+        "lost": text.lost,
+        "gap": " " if in_words(one.text, *held) else "",
+        "verdict": said,
+    }
 
 
 def versions(
     source: str,
     outputs: Sequence[Version],
-    reference: str,
+    references: Sequence[str],
     named: str,
     bottleneck: Bottleneck | None,
     extent: Extent = OWN,
 ) -> bytes:
-    """Return the payload of the component `versions`; `named` is what the reference is called. The scales of the bottleneck cover
-    `extent`."""
-    cards = []
-    for one in outputs:
-        others = [reference] if reference else [other.text for other in outputs if other is not one]
-        text = mark(one.text, others)
-        cards.append(
-            {
-                "title": one.title,
-                "whose": one.owner,
-                "words": [list(piece) for piece in text.pieces],
-                "lost": text.lost,
-                "gap": " " if in_words(one.text, *others) else "",
-                "verdict": verdict(
-                    bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)
-                )
-                if others
-                else "",
-            }
-        )
+    """Return the payload of the component `versions`; `named` is what the references are called. The scales of the bottleneck
+    cover `extent`."""
+    cards = [_card(one, [o for o in outputs if o is not one], references) for one in outputs]
     header = {
         "source": source,
-        "reference": {"name": named, "text": reference} if reference else None,
+        "reference": {"name": named, "text": " / ".join(references)} if references else None,
         "cards": cards,
-        "legend": _legend(bool(reference), len(outputs)),
+        "legend": _legend(len(references), len(outputs)),
         "bottleneck": None,
     }
     if bottleneck is None:
