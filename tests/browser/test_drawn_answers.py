@@ -225,27 +225,42 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     }
     other = card | {"name": "rnn", "masks": [], "family": "RNN"}
     cells = np.array([1, 0, 0, 1, 1, 0], np.uint8)
-    header = {"groups": [{"title": "RNN", "cards": [other, card]}], "none": "No attention"}
+    header = {
+        "groups": [{"title": "RNN", "cards": [other, card]}],
+        "none": "No attention",
+        "more": "More",
+    }
     stage.mount("cards", 700).show(pack(header, cells=cells))
     assert stage.texts(".name") == ["rnn", "a<b>"]
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a"] * 2
     assert stage.attrs("a.card", "target") == ["_self"] * 2
     assert stage.texts(".family") == ["GPT"]  # the other's is the group's
+    assert stage.texts("details:not([open]) > .sizes") == ["7 parameters"] * 2
     assert stage.texts(".masks .none") == ["No attention"]
     assert stage.attrs("canvas", "data-cells", "title") == [
         {"data-cells": "100110", "title": "The text reads itself"}
     ]
     pixels = stage.pixels("canvas")
     filled = [
-        len(pixels.within(11 * c + 3, 11 * r + 3, 5, 5)) == 1 for r in range(2) for c in range(3)
+        len(pixels.within(9 * c + 3, 9 * r + 3, 3, 3)) == 1 for r in range(2) for c in range(3)
     ]
     assert filled == [True, False, False, True, True, False]
     stage.js("() => document.documentElement.setAttribute('data-present', '')")
     stage.show(
         pack(
-            {"groups": [{"title": "RNN", "cards": [other]}], "none": "No attention"},
+            {
+                "groups": [{"title": "RNN", "cards": [other]}],
+                "none": "No attention",
+                "more": "More",
+            },
             cells=cells[:0],
         )
     )
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a&present=1"]
     stage.js("() => document.documentElement.removeAttribute('data-present')")
+    opened = {name: value for name, value in other.items() if name != "href"}
+    groups = [{"title": "Open now", "cards": [opened]}]
+    stage.show(pack({"groups": groups, "none": "No attention", "more": "More"}, cells=cells[:0]))
+    assert stage.texts(".open .name") == ["rnn"]
+    assert stage.texts(".open a, .open details") == []
+    assert stage.texts(".open .sizes") == ["7 parameters"]

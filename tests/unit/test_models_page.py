@@ -107,7 +107,7 @@ def opened(folder: str | Path, text: str) -> CurrentRun:
     return CurrentRun(scope, scope.run(text))
 
 
-def test_cards_stand_by_family_in_the_order_of_history(
+def test_the_open_model_comes_before_the_families_in_the_order_of_history(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(offered[1], "abc")  # which has a card already
@@ -118,13 +118,15 @@ def test_cards_stand_by_family_in_the_order_of_history(
     assert name == "broken"
     assert "config.json" in reason
     assert [group["title"] for group in header["groups"]] == [
+        "Open now",
         "RNN with alignment (Bahdanau et al. 2015)",
         "GPT (Radford et al. 2018, 2019)",
         "BERT (Devlin et al. 2019)",
     ]
     shown = [card for group in header["groups"] for card in group["cards"]]
-    assert [card["name"] for card in shown] == ["z-rnn", "a-gpt", "b-gpt", "bert"]
-    gpt = shown[1]
+    assert [card["name"] for card in shown] == ["a-gpt", "z-rnn", "b-gpt", "bert"]
+    assert [card["name"] for card in shown if "href" not in card] == ["a-gpt"]
+    gpt, shown = shown[0], [shown[1], shown[0], *shown[2:]]
     n = sum(parameter.numel() for parameter in random_gpt(vocab_size=7).parameters())
     assert (
         gpt["sizes"] == f"{n:,} parameters, 2 layers × 3 heads, d_model 15, at most {N_CTX} tokens"
@@ -145,15 +147,15 @@ def test_cards_stand_by_family_in_the_order_of_history(
         "d_model 17",
         f"at most {N_CTX} tokens",
     ]  # no heads
-    link = urlsplit(gpt["href"])
-    assert (link.path, parse_qs(link.query)) == ("task", {"checkpoint": ["a-gpt"]})
+    link = urlsplit(shown[2]["href"])
+    assert (link.path, parse_qs(link.query)) == ("task", {"checkpoint": ["b-gpt"]})
     assert [card["masks"] for card in shown] == [
-        [["alignment", "The target reads the source: 0 of 30 cells may not be read", 5, 6]],
-        *[[["decoder self", "The text reads itself: 15 of 36 cells may not be read", 6, 6]]] * 2,
-        [["encoder self", "The text reads itself: 0 of 36 cells may not be read", 6, 6]],
+        [["alignment", "The target attends to the source: 0 of 30 cells are blocked", 5, 6]],
+        *[[["decoder self", "The text attends to itself: 15 of 36 cells are blocked", 6, 6]]] * 2,
+        [["encoder self", "The text attends to itself: 0 of 36 cells are blocked", 6, 6]],
     ]
     causal = "".join(CAUSAL[6])
-    assert "".join(map(str, arrays["cells"])) == "1" * 30 + causal * 2 + "1" * 36
+    assert "".join(map(str, arrays["cells"])) == causal + "1" * 30 + causal + "1" * 36
 
 
 def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:

@@ -1,26 +1,28 @@
-// A link for each model; a plain box for one that is open already, with lines of what it shows. Its masks are small matrices: a row reads, a column is read; filled cells may be, hatched ones not.
-const CELL = 11;
+// A link for each model, with its training and size folded away below it; for the open model, which has no link, a marked box with
+// everything in sight. Masks are small matrices: the row attends to the column; filled cells are allowed, hatched ones blocked.
+const CELL = 9;
 
 class Cards {
   constructor(root) {
     this.root = root;
   }
 
-  show({ groups, none, arrays }, theme) {
+  show({ groups, none, more, arrays }, theme) {
     let from = 0;
     this.root.replaceChildren(...groups.map(({ title, cards }) => {
       const section = document.createElement("section");
       put(section, "h2", "", title);
       const grid = put(section, "div", "grid");
-      for (const card of cards) from = this.card(grid, card, { title, none }, arrays.cells, from, theme);
+      for (const card of cards) from = this.card(grid, card, { title, none, more }, arrays.cells, from, theme);
       return section;
     }));
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
   // Returns where the next card's cells begin.
-  card(grid, card, { title, none }, cells, from, theme) {
-    const link = put(grid, card.href ? "a" : "div", "card"), presents = document.documentElement.hasAttribute("data-present");
+  card(grid, card, { title, none, more }, cells, from, theme) {
+    const box = put(grid, "div", card.href ? "box" : "box open"), presents = document.documentElement.hasAttribute("data-present");
+    const link = put(box, card.href ? "a" : "div", "card");
     if (card.href) Object.assign(link, { href: card.href + (presents ? "&present=1" : ""), target: "_self" });
     link.dataset.name = card.name;
     put(link, "span", "name", card.name);
@@ -46,7 +48,10 @@ class Cards {
       canvas.dataset.cells = [...allowed].join("");
       from += rows * cols;
     }
-    for (const name of ["scores", "sizes", "made", "licence"]) put(link, "p", name, card[name] ?? "");
+    put(link, "p", "scores", card.scores ?? "");
+    const rest = card.href ? put(box, "details") : link;
+    if (card.href) put(rest, "summary", "quiet", more);
+    for (const name of ["sizes", "made", "licence"]) put(rest, "p", name, card[name] ?? "");
     return from;
   }
 }

@@ -34,9 +34,10 @@ Card = tuple[
 def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     """Return the payload of the component `cards`, and (name, reason) of each checkpoint that cannot be read.
 
-    The opened model comes first if none of the offered ones is it; those follow by family in the order of history.
+    The opened model comes first, without a link; the others follow by family in the order of history.
     """
-    drawn, unreadable, is_told = [], [], False
+    drawn, unreadable = [], []
+    now: Card | None = None
     for name in checkpoints.available():
         if name == checkpoints.module():  # nothing is known of it before a run
             continue
@@ -44,23 +45,31 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
             folder = checkpoints.folder(name)
             path = folder_of(folder)
             is_open, of_library = path.resolve() == run.scope.path.resolve(), hub.is_folder(path)
-            if not (is_open and of_library):
-                make = library_card if of_library else card
-                drawing = lambda make=make, name=name, folder=folder: make(name, folder)  # noqa: E731
-                drawn.append(cache.checkpoint_drawing(folder, ("card", name), drawing))
-                is_told |= is_open
+            if is_open and of_library:
+                continue
+            make = library_card if of_library else card
+            drawing = lambda make=make, name=name, folder=folder: make(name, folder)  # noqa: E731
+            one = cache.checkpoint_drawing(folder, ("card", name), drawing)
+            if is_open:
+                now = one
+            else:
+                drawn.append(one)
         except ValueError as error:
             unreadable.append((name, checkpoints.error_message(error)))
     drawn.sort(key=lambda one: (*one[0], len(one[1]["family"]), one[1]["name"]))
-    groups = [] if is_told else [{"title": text.OPEN, "cards": [opened_card(run)]}]
-    masks = [mask for *_, own in drawn for mask in own]
+    first = (0, ""), opened_card(run), []
+    if now is not None:
+        first = now[0], {key: value for key, value in now[1].items() if key != "href"}, now[2]
+    masks = [mask for *_, own in (first, *drawn) for mask in own]
+    groups = [{"title": text.OPEN, "cards": [first[1]]}]
     for _, members in groupby(drawn, key=lambda one: one[0]):
         together = [said for _, said, _ in members]
         groups.append(
             {"title": min((said["family"] for said in together), key=len), "cards": together}
         )
     cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
-    return pack({"groups": groups, "none": text.NO_MASK}, cells=cells.astype(np.uint8)), unreadable
+    header = {"groups": groups, "none": text.NO_MASK, "more": text.MORE}
+    return pack(header, cells=cells.astype(np.uint8)), unreadable
 
 
 def card(name: str, folder: str) -> Card:

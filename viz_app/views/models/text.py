@@ -10,14 +10,12 @@ from models.tasks.purpose import purpose as purpose_of
 from viz_app import words
 from viz_app.drawing.notes import rows
 
-QUESTION = "Models: which are there, and who may see whom in each?"
-ANSWER = (
-    "In the order of history. A small picture is a mask: a row reads, a column is read; filled cells may be read, hatched ones "
-    "may not."
-)
-NO_MASK = "No attention: a state carries what was read."
+QUESTION = "Models: pick one, and compare what each token may attend to"
+ANSWER = "Ordered by year. Each thumbnail is an attention mask: the row attends to the column; filled = allowed, hatched = blocked."
+NO_MASK = "No attention: a hidden state carries the text forward."
 OPEN = "Open now"
-UNOPENED = "What it answers, and what of it can be shown, stands here once it is open."
+MORE = "Training and size"
+UNOPENED = "Open it to see what it answers and what can be shown."
 LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 
@@ -67,7 +65,7 @@ def scores(training: dict[str, Any]) -> str:
 def mask_title(kind: SiteKind, n_blocked: int, n_cells: int) -> str:
     """Return the title of a mask thumbnail."""
     reads = f"the {kind.key_stream}" if kind.between_streams else "itself"
-    return f"The {kind.query_stream} reads {reads}: {n_blocked} of {n_cells} cells may not be read"
+    return f"The {kind.query_stream} attends to {reads}: {n_blocked} of {n_cells} cells are blocked"
 
 
 def mask_name(kind: SiteKind) -> str:
