@@ -222,6 +222,9 @@ MAPS = Component("maps", ("maps.js",))
 # The outputs of several models for one text, differences marked; below them the fixed vector.
 VERSIONS = Component("versions", (SIGNED, "../stepper/vectors.js", "versions.js"), (STEPPER_STYLE,))
 
+# Invisible: disables the sections of a page that the model lacks, each with the reason on hover.
+SECTIONS = Component("sections", ("sections.js",), common="live")
+
 # A card for each checkpoint, with a link that opens it.
 CARDS = Component("cards", ("cards.js",))
 

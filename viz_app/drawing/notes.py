@@ -36,6 +36,16 @@ def small_print(text: str, bad: bool = False) -> dict:
     return rows("note bad" if bad else "note", ("line", text))
 
 
+def plain_sentence(markdown: str, most: int = 170) -> str:
+    """Return the first sentence of a text without its marks, and those after it while they are short in all."""
+    first, *others = markdown.partition("\n\n")[0].replace("*", "").split(". ")
+    for sentence in others:
+        if len(first) + len(sentence) > most:
+            break
+        first = f"{first}. {sentence}"
+    return f"{first.rstrip('.')}."
+
+
 def strip(
     trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str] | None = None
 ) -> dict:

@@ -10,14 +10,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import InputError
 from viz_app import checkpoints, ui
-from viz_app.components.catalogue import PLAIN
+from viz_app.components.catalogue import PLAIN, SECTIONS
 from viz_app.components.mounting import show
 from viz_app.controls.change_bar import changed_run
 from viz_app.controls.other_models import offer_models
 from viz_app.controls.pin_bar import open_pinned, strips
 from viz_app.controls.similarity_text import NOTE
 from viz_app.drawing.extent import Scaled, on_one_scale
-from viz_app.drawing.notes import check_summary, strip
+from viz_app.drawing.notes import check_summary, plain_sentence, strip
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
@@ -57,7 +57,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     made of another run; None if they cannot be made at every key."""
     run = changed_run(session, original, is_changed=page.shows_changes, named=page.names)
     ui.headline(page.question, page.answer(run))
-    find = page.views[_section(page)]
+    find = page.views[_section(page, run)]
     view = find(run)
     is_of_run = isinstance(view, str) or view.is_of_run
     pinned, other = (
@@ -81,17 +81,24 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     return _Both(one, find, run, pinned, other, pinned_room).draw()
 
 
-def _section(page: Page) -> str:
-    """Let the reader choose one of the page's views, if it has several."""
+def _section(page: Page, run: CurrentRun) -> str:
+    """Let the reader choose one of the page's views, if it has several; those that the model lacks are disabled."""
     if page.section is None:
         return next(iter(page.views))
-    return st.segmented_control(
+    views = {name: find(run) for name, find in page.views.items()}
+    reasons = {name: plain_sentence(view) for name, view in views.items() if isinstance(view, str)}
+    chosen = url_state.get(page.section)
+    if chosen == page.section.default and chosen in reasons:
+        chosen = next((name for name in views if name not in reasons), chosen)
+    chosen = st.segmented_control(
         "Section",
         list(page.views),
         required=True,
         label_visibility="collapsed",
-        **url_state.bound(page.section, url_state.get(page.section)),
+        **url_state.bound(page.section, chosen),
     )
+    show(SECTIONS, {"control": page.section.name, "reasons": reasons}, key="section-reasons")
+    return chosen
 
 
 def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:
