@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url
+from served_app import go, in_url, open_details
 from small import Reversal, random_model
 
 import models
@@ -121,6 +121,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkp
         checkpoint,
         ".st-key-from-rnn-measure button",
         section="Parallel and cost",
+        cost="Times",
         d="16",
         repetitions="1",
     )
@@ -147,6 +148,7 @@ def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoin
         checkpoint,
         ".st-key-from-rnn-measure button",
         section="Parallel and cost",
+        cost="Times",
         d="512",
         repetitions="25",
     )
@@ -166,6 +168,7 @@ def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
         == f"{scope.name}.step{scope.training['step']}.what-reaches-what.png"
     )
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
+    open_details(shared_page)
     with shared_page.expect_download() as numbers:
         shared_page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())

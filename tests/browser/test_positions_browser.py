@@ -95,6 +95,7 @@ def test_picking_a_formula_draws_it(shared_page, checkpoint):
 
 def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpoint):
     opened(shared_page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7")
+    open_details(shared_page)
     rows = shared_page.locator("table tr")
     expect(rows).to_have_count(9)
     found = [row.split("\t") for row in rows.all_inner_texts()]

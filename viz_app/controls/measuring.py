@@ -21,17 +21,18 @@ D, REPETITIONS = (
     Whole("from-rnn-repetitions", 7, low=1, high=25),
 )
 SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
-NOTHING_YET = "Nothing is measured before the button is pressed: every time below is taken on this machine, then."
+NOTHING_YET = (
+    "Nothing is measured before you press the button. All times are taken on this machine."
+)
 _MEASUREMENT = "from-rnn measured"
 
 
 @dataclass(frozen=True)
 class Presentation:
-    """The presentation of timings: a chart, a text beside it, a table below, and a CSV file."""
+    """The presentation of timings: a chart, a text beside it, and a CSV file."""
 
     chart: Callable[[Sequence[Timing]], alt.Chart]
     text: Callable[[Sequence[Timing]], str]
-    table: Callable[[Sequence[Timing]], str]
     csv: Callable[[Sequence[Timing], str], str]
 
 
@@ -92,6 +93,12 @@ def measuring(device: torch.device, width: int, presentation: Presentation) -> N
     st.fragment(_times, run_every=PAUSE if running else None)(presentation)
 
 
+def timings() -> Sequence[Timing]:
+    """Return what this session has measured so far."""
+    measured = _measurement()
+    return measured.timings if measured else []
+
+
 def _measurement() -> Measurement | None:
     return st.session_state.get(_MEASUREMENT)
 
@@ -121,18 +128,17 @@ def _times(presentation: Presentation) -> None:
         measured.advance(SLICE)
         if not measured.running:
             st.rerun()  # ends the periodic reruns of the fragment
-    timings = measured.timings if measured else []
+    found = timings()
     if measured is not None:
-        st.progress(len(timings) / measured.whole, measured.state)
+        st.progress(len(found) / measured.whole, measured.state)
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
-        st.altair_chart(ui.presented(presentation.chart(timings)), key="from-rnn-times")
-    with right, st.container(key="explanation"):
-        st.markdown(presentation.text(timings))
-        if measured and timings:
+        st.altair_chart(ui.presented(presentation.chart(found)), key="from-rnn-times")
+    with right, st.container(key="measured"):
+        st.markdown(presentation.text(found))
+        if measured and found:
             with st.container(horizontal=True, gap="small", key="downloads"):
                 _offer(measured, presentation)
-    st.markdown(presentation.table(timings))
 
 
 def _offer(measured: Measurement, presentation: Presentation) -> None:

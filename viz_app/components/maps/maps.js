@@ -1,6 +1,11 @@
 // Matrices over the same two rows of tokens, one beside the other, each with its scale; and, if there are any, bars beside
 // the same rows. What is pointed at in one is outlined in all, with the exact values.
-const ROOM = { left: 76, top: 74, right: 24, bottom: 44 }, CELL = { largest: 30, high: 26, tallest: 430 }, FIRST = 1, LAST = 255;
+// As tall as the window has room for below the controls (maps.css has the same room), so that nothing moves while one types.
+const ROOM = { left: 76, top: 74, right: 24, bottom: 44 },
+  CELL = { largest: 30, high: 26, tallest: 430, least: 190 },
+  ABOVE = 520,
+  FIRST = 1,
+  LAST = 255;
 
 class Maps {
   constructor(root) {
@@ -57,7 +62,10 @@ class Maps {
     const { rows, cols } = this.picture, scale = (this.scale = scaleOf());
     const wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)) / scale);
     this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
-    this.tall = Math.min(Math.max(this.side, CELL.high / scale), CELL.tallest / scale / rows.length);
+    this.tall = Math.min(
+      Math.max(this.side, CELL.high / scale),
+      Math.max(CELL.least, Math.min(CELL.tallest, innerHeight - ABOVE)) / scale / rows.length,
+    );
     for (const view of this.views) this.paint(view, wide);
     Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
   }

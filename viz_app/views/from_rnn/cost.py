@@ -1,6 +1,7 @@
 """The section Parallel and cost: the paper's Table 1 beside counts on the current text and measured times."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,13 +15,14 @@ from models.analysis.jacobian_reach import (
     Reach,
 )
 from models.analysis.layer_timing import LENGTHS, Timing, growth
+from viz_app.controls import measuring, pick, which_head
 from viz_app.controls.layer_choice import Layers, choose_layers
-from viz_app.controls.measuring import Presentation, measuring
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files
 from viz_app.views.from_rnn.reach import layer_reaches, layers_within
-from viz_app.views.page import Cell, Checks, Columns, Plot, Prose, View, Widget
+from viz_app.views.page import Cell, Columns, Foot, Plot, Prose, View, Widget
 
 # Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
 TABLE_1 = {
@@ -33,7 +35,7 @@ RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
 TABLE_NOTE = (
     "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et al. 2017, "
     "Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions; that contiguous ones "
-    "need a stack of O(n/k) layers stands in §4. In bold: counted on this page's layers for this sentence, for the longest pair. "
+    "need a stack of O(n/k) layers is in §4. In bold: counted on this page's layers for this sentence, for the longest pair. "
     "The CNN is contiguous: its sequential operations are its layers, and its path length is the number of layers that pair would "
     "need, however many are stacked above."
 )
@@ -45,18 +47,36 @@ UNMEASURED = (
 )
 
 
-def _within(layers: Layers, run: CurrentRun, other: CurrentRun) -> Layers:
-    return layers_within(layers, other)
+STEPS, TIMES, TABLE = "Steps and paths", "Times", "Table 1"
+PICTURE = Choice("from-rnn-cost", STEPS, options=(STEPS, TIMES, TABLE))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The layers, and what is shown of them."""
+
+    layers: Layers
+    picture: str
+
+
+def _choose(run: CurrentRun) -> Choices:
+    with which_head.row():
+        picture = pick.one("Show", PICTURE, PICTURE.options)
+        return Choices(choose_layers(run), picture)
+
+
+def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+    return replace(choices, layers=layers_within(choices.layers, other))
 
 
 def _reaches(layers: Layers) -> list[Reach]:
     return [one.reach for one in layer_reaches(layers)]
 
 
-def _payloads(run: CurrentRun, layers: Layers) -> Pictures:
-    if layers.source is None:
+def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    if choices.layers.source is None or choices.picture != STEPS:
         return {}
-    reaches = _reaches(layers)
+    reaches = _reaches(choices.layers)
     waits = "Who must wait: the positions each sequential step computes"
     return {
         "from-rnn-schedule": charts.scaled_schedule(reaches, waits),
@@ -66,21 +86,25 @@ def _payloads(run: CurrentRun, layers: Layers) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, layers: Layers, drawn: Pictures) -> Sequence[Cell]:
-    """Place what is counted above; below it what is timed, which is the same for every run."""
-    if layers.source is None:
-        return [Checks()]
-    device, reaches = run.scope.device, _reaches(layers)
-    presentation = Presentation(
-        _times, _timed_text, partial(comparison_table, reaches), files.timings_csv
-    )
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    """Place what is counted, or what is timed, which is the same for every run, or the table of both."""
+    if choices.layers.source is None:
+        return []
+    device, reaches = run.scope.device, _reaches(choices.layers)
+    if choices.picture == TABLE:
+        table = comparison_table(reaches, measuring.timings())
+        return [Prose(table), Foot((1.6, 1))]
+    if choices.picture == TIMES:
+        presentation = measuring.Presentation(_times, _timed_text, files.timings_csv)
+        draw = partial(measuring.measuring, device, choices.layers.width, presentation)
+        return [Widget(draw), Foot((1.6, 1))]
     plots = [Plot("from-rnn-schedule", fits=False)], [Plot("from-rnn-paths")]
-    return [
-        Prose(counted_and_timed(device.type, torch.get_num_threads())),
-        Columns((1.15, 1), plots, stack=True),
-        Widget(partial(measuring, device, layers.width, presentation)),
-        Checks(),
-    ]
+    return [Columns((1.15, 1), plots, stack=True), Foot((1.6, 1))]
+
+
+def _text(run: CurrentRun, choices: Choices) -> str:
+    counted = counted_and_timed(run.scope.device.type, torch.get_num_threads())
+    return f"{counted}\n\n{TABLE_NOTE}"
 
 
 def _times(timings: Sequence[Timing]) -> charts.alt.Chart:
@@ -89,7 +113,7 @@ def _times(timings: Sequence[Timing]) -> charts.alt.Chart:
 
 
 def _timed_text(timings: Sequence[Timing]) -> str:
-    return f"{growth_text(timings) if timings else UNMEASURED}\n\n{TABLE_NOTE}"
+    return growth_text(timings) if timings else UNMEASURED
 
 
 def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
@@ -138,7 +162,7 @@ def counted_and_timed(device: str, threads: int) -> str:
     if device != "cpu":
         return f"{counted}This is a GPU ({device}): {gpu}."
     if threads == 1:
-        here = "One CPU thread does one thing at a time: **nothing below runs in parallel**, and a layer that waits for nothing"
+        here = "One CPU thread does one thing at a time: **nothing here runs in parallel**, and a layer that waits for nothing"
         return f"{counted}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
     here = f"The {threads} CPU threads share the large products inside a step; positions do not each get one."
     return f"{counted}{here} On a GPU {gpu}."
@@ -176,8 +200,9 @@ def _slower(rnn: float, attention: float) -> str:
 COST = View(
     _payloads,
     _layout,
-    choose=choose_layers,
+    choose=_choose,
     within=_within,
+    text=_text,
     is_live=lambda choices: False,
     has_strip=False,
 )

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
+from viz_app.drawing.frame import GRID, LINE_STYLES, LINES, framed, plotly_dash
 from viz_app.drawing.look import Look
 
 ENOUGH = 90.0  # percent on validation cases: what "learned" means in the table
@@ -123,18 +123,15 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
         "autorange": False,
         **grid,
     }
-    under = 20 * len(lines)  # in a narrow picture each name has a line of its own
     return framed(
         lines,
         look,
         title,
-        360 + under,
+        330,
         x=x,
         y=y,
-        margin={"b": 70 + under},
         note=note,
         showlegend=True,
-        legend=LEGEND,
     )
 
 

@@ -7,25 +7,29 @@ import models
 from models import Scope
 from viz_app import ui, words
 from viz_app.components.catalogue import PLAIN
+from viz_app.controls import pick, which_head
 from viz_app.drawing.notes import rows
 from viz_app.drawing.stamp import Facts, caption
 from viz_app.input_bar.examples import examples
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files, learners
 from viz_app.views.from_rnn.learners import ENOUGH, Learner
-from viz_app.views.page import Cell, Columns, Explanation, File, Plot, Prose, Shown, Table, View
+from viz_app.views.page import Cell, File, Foot, Plot, Prose, Shown, Table, View
 
 TASK = "dates"
 COUNTED = ("Steps", "Parameters")
+MODELS, CURVES = "The models", "How fast each learns"
+PICTURE = Choice("from-rnn-learning", MODELS, options=(MODELS, CURVES))
 STAGES = (
     "The same task, dates as people write them → ISO, at every step of the way: one fixed vector; an alignment over all states; "
     "attention with the recurrence taken away, alone, after self-attention, with several heads, stacked, stacked with residual "
     "connections and LayerNorm; and the Transformer, whose layers each have a feed-forward part, and the decoder's each a "
     "cross-attention. Stacked on nothing but itself, attention averages the source's positions until they are all but alike, so "
     "that the decoder's queries get next to no gradient; later the decoder's states grow from layer to layer until softmax picks "
-    "a single key. Every row is a trained checkpoint of this app: pick it under *Model* to look inside."
+    "a single key. Every row is a trained checkpoint of this app: pick it in the bar to look inside."
 )
 NOT_SHIPPED = "No checkpoints of these models are installed."
 SCORED = (
@@ -63,17 +67,22 @@ def _lengths(run: CurrentRun, choices: None) -> Pictures:
 
 
 def _lay_out_lengths(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    missing = [scope.name for scope in _scopes() if scope.name not in _records()]
-    chart = Columns((1.4, 1), ([Plot("from-rnn-lengths")], [Explanation()]))
-    scored = [Prose(SCORED), chart] if drawn else [Explanation()]
-    return [*([Prose(unrecorded(missing))] if missing else []), *scored]
+    return [*([Plot("from-rnn-lengths")] if drawn else [Prose(unrecorded(_missing()))]), Foot()]
+
+
+def _missing() -> list[str]:
+    """Return the shipped translators without scores by length."""
+    records = _records()
+    return [scope.name for scope in _scopes() if scope.name not in records]
 
 
 def _text_of_lengths(run: CurrentRun, choices: None) -> str:
     if not (records := _records()):
         return ""
+    missing = _missing()
     steps = {scope.name: int(scope.training.get("step", 0)) for scope in _scopes()}
-    return f"{score_drop(records, steps)}\n\n{FIGURE_2}"
+    unknown = unrecorded(missing) if missing else ""
+    return "\n\n".join(filter(None, [score_drop(records, steps), SCORED, FIGURE_2, unknown]))
 
 
 def _files_of_lengths(run: CurrentRun, choices: None) -> Sequence[File]:
@@ -142,55 +151,67 @@ def _shipped() -> list[Scope]:
     return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
 
 
-def _stages(run: CurrentRun, choices: None) -> Pictures:
-    """Make the table and the chart of one date through every stage, and how each learned."""
+def _choose(run: CurrentRun) -> str:
+    with which_head.row():
+        return pick.one("Show", PICTURE, PICTURE.options)
+
+
+def _stages(run: CurrentRun, picture: str) -> Pictures:
+    """Make the table of one date through every stage, or the chart of how each learned."""
     entries, text = learners.stages(_shipped()), _date(run)
-    outputs = [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in entries]
     line = ("line", stage_text(text, run.scope.task == TASK))
-    return {"note from-rnn-stages": rows("explained", line), **_drawn(entries, outputs, "stages")}
+    note = {"note from-rnn-stages": rows("explained", line)} if picture == MODELS else {}
+    return {**note, **_drawn(entries, "stages", picture, text)}
 
 
 def _date(run: CurrentRun) -> str:
     return run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
 
 
-def _similarities(run: CurrentRun, choices: None) -> Pictures:
-    return _drawn(learners.similarities(_shipped()), [], "similarities")
+def _similarities(run: CurrentRun, picture: str) -> Pictures:
+    return _drawn(learners.similarities(_shipped()), "similarities", picture)
 
 
-def _drawn(entries: Sequence[Learner], outputs: Sequence[str], name: str) -> Pictures:
+def _drawn(entries: Sequence[Learner], name: str, picture: str, text: str = "") -> Pictures:
+    """Make the chosen picture of the models; their table has what each writes for a `text`."""
     if not entries:
         return {}
-    look, note = ui.page_look(), caption(_about(entries))
-    return {
-        f"from-rnn-{name}-table": learners.table(entries, outputs),
-        f"from-rnn-{name}": learners.chart(entries, look, "How fast each learns", note),
-    }
+    if picture == CURVES:
+        look, note = ui.page_look(), caption(_about(entries))
+        return {f"from-rnn-{name}": learners.chart(entries, look, CURVES, note)}
+    scopes = [cache.scope(one.checkpoint) for one in entries] if text else []
+    outputs = [cache.trace(scope, (text, "")).output for scope in scopes]
+    return {f"from-rnn-{name}-table": learners.table(entries, outputs)}
 
 
-def _lay_out_stages(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    text = Shown(PLAIN, "note from-rnn-stages")
-    return [Prose(STAGES), text, *_learned(learners.stages(_shipped()), "stages")]
+def _lay_out_stages(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[Cell]:
+    return [Shown(PLAIN, "note from-rnn-stages"), *_learned(learners.stages(_shipped()), "stages")]
 
 
-def _lay_out_similarities(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    entries = learners.similarities(_shipped())
-    return [*[Prose(similarities(entries))][: len(entries)], *_learned(entries, "similarities")]
+def _lay_out_similarities(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[Cell]:
+    return _learned(learners.similarities(_shipped()), "similarities")
 
 
 def _learned(entries: Sequence[Learner], name: str) -> list[Cell]:
     if not entries:
-        return [Prose(NOT_SHIPPED), Explanation()]
-    return [
-        Prose(fastest(entries)),
-        Table(f"from-rnn-{name}-table", COUNTED),
-        Plot(f"from-rnn-{name}", f"{TASK}.learning-{name}"),
-        Explanation(),
-    ]
+        return [Prose(NOT_SHIPPED), Foot()]
+    table = Table(f"from-rnn-{name}-table", COUNTED)
+    chart = Plot(f"from-rnn-{name}", f"{TASK}.learning-{name}")
+    return [table, chart, Foot((1.6, 1))]
+
+
+def _text_of_stages(run: CurrentRun, picture: str) -> str:
+    entries = learners.stages(_shipped())
+    return "\n\n".join([STAGES, *[fastest(entries)] * bool(entries)])
+
+
+def _text_of_similarities(run: CurrentRun, picture: str) -> str:
+    entries = learners.similarities(_shipped())
+    return f"{similarities(entries)}\n\n{fastest(entries)}" if entries else ""
 
 
 def _files_of(
-    find: Callable[[Sequence[Scope]], list[Learner]], run: CurrentRun, choices: None
+    find: Callable[[Sequence[Scope]], list[Learner]], run: CurrentRun, picture: str
 ) -> Sequence[File]:
     entries = find(_shipped())
     if not entries:
@@ -207,6 +228,8 @@ def _about(entries: Sequence[Learner]) -> Facts:
 STAGES_ON_DATES = View(
     _stages,
     _lay_out_stages,
+    choose=_choose,
+    text=_text_of_stages,
     files=partial(_files_of, learners.stages),
     is_live=lambda choices: False,
     has_strip=False,
@@ -214,6 +237,8 @@ STAGES_ON_DATES = View(
 SIMILARITIES = View(
     _similarities,
     _lay_out_similarities,
+    choose=_choose,
+    text=_text_of_similarities,
     files=partial(_files_of, learners.similarities),
     is_live=lambda choices: False,
     has_strip=False,

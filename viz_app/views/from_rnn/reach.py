@@ -1,7 +1,7 @@
 """The section What reaches what: Jacobian norms of four layers over the current text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from models import InputError, Scope
@@ -19,22 +19,24 @@ from models.analysis.jacobian_reach import (
 )
 from viz_app import ui, words
 from viz_app.components.catalogue import MAPS
-from viz_app.controls import pick
+from viz_app.controls import pick, which_head
 from viz_app.controls.layer_choice import LONGEST, Layers, choose_layers, short_source, too_long
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, facts, of_model, saving
-from viz_app.session import cache, reference_models
+from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files
 from viz_app.views.from_rnn.maps import SCALES, LayerReach, influence
-from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Plot, Shown, View
+from viz_app.views.page import Cell, File, Foot, Plot, Shown, View
 
 SCALE = Choice("from-rnn-scale", "root", options=tuple(SCALES))
+MAPPED, FADING = "Every pair", "Mean by distance"
+PICTURE = Choice("from-rnn-reach", MAPPED, options=(MAPPED, FADING))
 HOW = (
     r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian: how strongly the "
     "output at one place, all its numbers together, responds to a small change of the input at another. Every cell is a true "
@@ -45,9 +47,10 @@ HOW = (
 
 @dataclass(frozen=True)
 class Choices:
-    """The layers, and the colour scale of their maps."""
+    """The layers, the picture of them, and the colour scale of their maps."""
 
     layers: Layers
+    picture: str
     scale: str
 
 
@@ -80,13 +83,23 @@ def layers_within(layers: Layers, other: CurrentRun) -> Layers:
 
 
 def _choose(run: CurrentRun) -> Choices:
-    layers = choose_layers(run)
-    scale = pick.one("Colour scale", SCALE, list(SCALES), lambda scale: SCALES[scale][0])
-    return Choices(layers, scale)
+    with which_head.row():
+        picture = pick.one("Show", PICTURE, PICTURE.options)
+        layers = choose_layers(run)
+        scale = pick.one_of_many(
+            "Colour scale",
+            SCALE,
+            list(SCALES),
+            url_state.get(SCALE),
+            lambda scale: SCALES[scale][0],
+            width=210,
+            disabled=picture != MAPPED,
+        )
+    return Choices(layers, picture, scale)
 
 
 def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
-    return Choices(layers_within(choices.layers, other), choices.scale)
+    return replace(choices, layers=layers_within(choices.layers, other))
 
 
 def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -95,20 +108,22 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
         return {}
     layers = layer_reaches(choices.layers)
     reaches = [one.reach for one in layers]
-    saved = saving(file_name(run.trace, "what-reaches-what"), facts(run.trace))
+    checked = {"checks": check_rows(checks(reaches))}
+    if choices.picture == MAPPED:
+        saved = saving(file_name(run.trace, "what-reaches-what"), facts(run.trace))
+        draw = partial(influence, layers, source, choices.scale, saved)
+        return {"from-rnn-maps": Scaled(draw), **checked}
     title = "Influence by distance: mean over the pairs that a layer can reach"
     note = caption(of_model(run.trace, "source"))
     return {
-        "from-rnn-maps": Scaled(partial(influence, layers, source, choices.scale, saved)),
         "from-rnn-fading": charts.scaled_fading(reaches, ui.page_look(), title, note),
-        "checks": check_rows(checks(reaches)),
+        **checked,
     }
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
     name = f"{file_name(run.trace, 'what-reaches-what')}.by-distance"
-    left = [Plot("from-rnn-fading", name), Checks()]
-    return [Shown(MAPS, "from-rnn-maps"), Columns((1.15, 1), (left, [Explanation()]), stack=True)]
+    return [Shown(MAPS, "from-rnn-maps"), Plot("from-rnn-fading", name), Foot((1.6, 1))]
 
 
 def _text(run: CurrentRun, choices: Choices) -> str:

@@ -77,7 +77,7 @@ def curves(
             ],
         )
     )
-    return titled(chart, title, 430)
+    return titled(chart, title, 290)
 
 
 def wavelength_chart(
@@ -123,7 +123,7 @@ def wavelength_chart(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return titled(dots + rule + word + marks + numbers, title, 400)
+    return titled(dots + rule + word + marks + numbers, title, 290)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
@@ -158,7 +158,7 @@ def heatmap(
     look: Look,
     title: str,
     axes: tuple[str, str],
-    height: int = 420,
+    height: int = 370,
     limit: float = 0.0,
     wrap: int = 62,
     note: str = "",

@@ -1,35 +1,50 @@
-"""The section Two misprints: the paper's formula beside two misprints of it, in pictures, numbers and words."""
+"""The section Two misprints: the paper's formula beside two misprints of it, one kind of picture at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import altair as alt
+import plotly.graph_objects as go
 
 from models.analysis.position_measures import FormulaMeasures, rotation
 from models.layers.positions import FORMULAS, formula_table
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.drawing.extent import domain, span
+from viz_app.drawing.look import Look
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import readable
 from viz_app.drawing.stamp import Facts, caption
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.session.parameters import Whole
+from viz_app.session.parameters import Choice, Whole
 from viz_app.views.page import Cell, Columns, File, Foot, Plot, Prose, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions import text as say
 from viz_app.views.positions.tables import SIZES, choose_d_model, choose_length
 
+# how it is chosen → (its name, the beginning of the keys of its pictures)
+PICTURES = {
+    "map": ("Table", "positions-map-"),
+    "similarity": ("Similarity", "positions-similarity-"),
+    "plane": ("Shift by k", "positions-plane-"),
+}
+PICTURE = Choice("positions-picture", "map", options=tuple(PICTURES))
 SHIFT, PAIR = (
     Whole("positions-shift", 5, low=1, high=32),
     Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1),
 )
 
 
+HIGH = 300  # px, of a picture without its title
+
+
 @dataclass(frozen=True)
 class Choices:
-    """The size of the tables, the shift that is measured, and the pair of dimensions that is drawn."""
+    """The picture of each formula, the size of the tables, the shift measured, and the pair of dimensions drawn."""
 
+    picture: str
     d_model: int
     n: int
     shift: int
@@ -42,7 +57,9 @@ class Choices:
 
 
 def _choose(run: CurrentRun) -> Choices:
-    one, two, three, four = pick.columns(1, 1, 1, 1)
+    shown, one, two, three, four = pick.columns(2.2, 1, 1, 1, 1)
+    with shown:
+        picture = pick.one("Show", PICTURE, list(PICTURES), lambda name: PICTURES[name][0])
     with three:
         d_model = choose_d_model()
     with four:
@@ -53,61 +70,58 @@ def _choose(run: CurrentRun) -> Choices:
     if len(pairs) > 1:
         chosen = min(url_state.get(PAIR), pairs[-1])
         with two:
-            pair = pick.step("Pair of dimensions drawn", PAIR, pairs, chosen)
-    return Choices(d_model, n, shift, pair)
+            pair = pick.step("Pair drawn", PAIR, pairs, chosen, disabled=picture != "plane")
+    return Choices(picture, d_model, n, shift, pair)
 
 
 def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """Make the pictures of each formula: its table, PE·PEᵀ by distance, and one pair of dimensions."""
-    look, measures, drawn = ui.page_look(), choices.measures, {}
+    """Make the chosen picture of each formula: its table, PE·PEᵀ by distance, or one pair of dimensions."""
+    look, measures = ui.page_look(), choices.measures
     ends = [values for m in measures for values in (m.similarity.least, m.similarity.largest)]
-    for m in measures:
-        name = say.NAMES[m.formula]
-        drawn[f"positions-map-{m.formula}"] = charts.heatmap(
-            m.table,
-            look,
-            f"{name}: position by dimension",
-            ("position", "dimension"),
-            300,
-            1.0,
-            46,
-            caption({"size": say.size(*m.table.shape)}),
-        )
-        drawn[f"positions-similarity-{m.formula}"] = charts.similarity_chart(
-            m.similarity, look, f"{name}: how alike, by distance", domain(span(*ends)), 250
-        )
-        longer = formula_table(m.formula, choices.n + m.shift, choices.d_model)
-        turned = m.table @ rotation(m.formula, m.shift, choices.d_model).T
-        missed = f"Orange: what a fixed turn misses of a step of {m.shift}"
-        title = f"{name}: pair {choices.pair}. {missed}"
-        drawn[f"positions-plane-{m.formula}"] = charts.plane(
-            longer, turned, choices.pair, m.shift, look, title
-        )
+    shared, key = domain(span(*ends)), PICTURES[choices.picture][1]
+    make = {
+        "map": lambda m: _map(m, look),
+        "similarity": lambda m: charts.similarity_chart(
+            m.similarity, look, f"{say.NAMES[m.formula]}: how alike, by distance", shared, HIGH
+        ),
+        "plane": lambda m: _plane(m, choices, look),
+    }[choices.picture]
+    drawn = {f"{key}{m.formula}": make(m) for m in measures}
     return {**drawn, "checks": check_rows(claims.formulas(measures))}
 
 
+def _map(m: FormulaMeasures, look: Look) -> go.Figure:
+    title, size = f"{say.NAMES[m.formula]}: position by dimension", say.size(*m.table.shape)
+    axes = ("position", "dimension")
+    return charts.heatmap(m.table, look, title, axes, HIGH, 1.0, 46, caption({"size": size}))
+
+
+def _plane(m: FormulaMeasures, choices: Choices, look: Look) -> alt.Chart:
+    longer = formula_table(m.formula, choices.n + m.shift, choices.d_model)
+    turned = m.table @ rotation(m.formula, m.shift, choices.d_model).T
+    missed = f"Orange: what a fixed turn misses of a step of {m.shift}"
+    title = f"{say.NAMES[m.formula]}: pair {choices.pair}. {missed}"
+    return charts.plane(longer, turned, choices.pair, m.shift, look, title)
+
+
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place a column a formula, row by row; below them what was"""
+    """Place a column a formula: the formula and the chosen picture."""
+    measures, key = choices.measures, PICTURES[choices.picture][1]
+
+    def column(m: FormulaMeasures) -> list[Cell]:
+        file = _file(m) if choices.picture == "map" else ""
+        plot = Plot(f"{key}{m.formula}", file, fits=choices.picture != "plane")
+        return [Prose(f"${say.LATEX[m.formula]}$"), plot]
+
+    columns = tuple(column(m) for m in measures)
+    return [Columns((1,) * len(measures), columns), Foot((1.6, 1))]
+
+
+def _text(run: CurrentRun, choices: Choices) -> str:
+    """Say what the numbers of each formula mean, and list them."""
     measures = choices.measures
-
-    def row(cells: list[list[Cell]]) -> Columns:
-        return Columns((1,) * len(measures), tuple(cells))
-
-    return [
-        row([_introduction(m) for m in measures]),
-        row([[Plot(f"positions-map-{m.formula}", _file(m))] for m in measures]),
-        row([[Plot(f"positions-similarity-{m.formula}")] for m in measures]),
-        row([[Plot(f"positions-plane-{m.formula}", fits=False)] for m in measures]),
-        Prose(measured_table(measures)),
-        Prose(measured_note(measures[0]), is_small=True),
-        Foot((1, 1)),
-    ]
-
-
-def _introduction(m: FormulaMeasures) -> list[Cell]:
-    """Name a formula, write it, and say what its numbers mean."""
-    formula = f"**{say.NAMES[m.formula]}**\n\n$${say.LATEX[m.formula]}$$"
-    return [Prose(formula), Prose(verdict(m))]
+    said = [f"**{say.NAMES[m.formula]}.** {verdict(m)}" for m in measures]
+    return "\n\n".join([*said, measured_table(measures), measured_note(measures[0])])
 
 
 def _file(m: FormulaMeasures) -> str:
@@ -246,6 +260,7 @@ MISPRINTS = View(
     _payloads,
     _layout,
     choose=_choose,
+    text=_text,
     files=_files,
     trained=lambda run: "",
     is_live=lambda choices: False,

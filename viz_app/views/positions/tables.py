@@ -178,7 +178,7 @@ def _map(run: CurrentRun, choices: Choices) -> Pictures:
 
     def by_distance(scales: Extent) -> alt.Chart:
         title = "PE·PEᵀ by distance"
-        return charts.similarity_chart(similarity, look, title, domain(scales), 370)
+        return charts.similarity_chart(similarity, look, title, domain(scales), 300)
 
     products = view.table @ view.table.T
     return {
