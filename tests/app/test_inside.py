@@ -24,7 +24,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.weight_cell import token_choice
+from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
@@ -57,7 +57,7 @@ def trace(scope: Scope) -> Trace:
 
 @pytest.fixture(params=SITES)
 def at(trace: Trace, request) -> inside_cell.Cell:
-    return inside_cell.chosen_cell(trace, trace.attention[request.param], 1, 2, 1)
+    return chosen_cell(trace, trace.attention[request.param], 1, 2, 1)
 
 
 # which weight
@@ -66,12 +66,12 @@ def at(trace: Trace, request) -> inside_cell.Cell:
 def test_a_cell_that_is_not_chosen_is_found(trace):
     site = trace.attention[SITES[0]]
     weights = site.weights(1)
-    found = inside_cell.chosen_cell(trace, site, 1, None, None)
+    found = chosen_cell(trace, site, 1, None, None)
     assert found.key == int(weights[found.query].argmax())
     assert trace.streams["source"].tokens[found.query] != "</s>"
-    assert inside_cell.chosen_cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
-    assert inside_cell.chosen_cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
-    assert inside_cell.chosen_cell(trace, site, 1, 99, 99).query == found.query
+    assert chosen_cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
+    assert chosen_cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
+    assert chosen_cell(trace, site, 1, 99, 99).query == found.query
 
 
 def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
@@ -114,7 +114,7 @@ def test_the_walks_payload_is_the_walk(trace, at):
 
 def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
     monkeypatch.setattr(inside_cell, "SHOWN_KEYS", 3)
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    at = chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     assert len(header["indices"]) == 3
     assert [label[0].split()[0] for label in header["keyLabels"]] == [
@@ -264,7 +264,7 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
 def longer(trace: Trace, times: float) -> inside_cell.Cell:
     """A head whose queries are so many times as long."""
     site = trace.attention[SITES[0]]
-    return inside_cell.chosen_cell(trace, replace(site, lazy_q=site.q * times), 1, 2, 1)
+    return chosen_cell(trace, replace(site, lazy_q=site.q * times), 1, 2, 1)
 
 
 @pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
@@ -322,7 +322,7 @@ def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products
 
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 0, 0)
+    at = chosen_cell(trace, trace.attention[SITES[1]], 0, 0, 0)
     assert inside_scaling.sentence(at).startswith("This query may read at most one token")
 
 
@@ -351,7 +351,7 @@ def test_tokens_in_sentences():
 
 
 def test_a_blocked_key_says_so(trace):
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 1, 3)
+    at = chosen_cell(trace, trace.attention[SITES[1]], 0, 1, 3)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "2 of 4 tokens are blocked" in stages["mask"]
     assert "2 by the look-ahead mask" in stages["mask"]
@@ -366,7 +366,7 @@ def test_a_blocked_key_says_so(trace):
     (3, ": a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
+    at = chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert stages["b"].endswith(said)
@@ -402,7 +402,7 @@ def test_one_head_is_not_called_the_strongest():
     trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run(
         "abc", "cba"
     )
-    at = inside_cell.chosen_cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
+    at = chosen_cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
     beginning = r"$b\,W_O + \text{bias}$: with one head there is one part, and the bias."
     assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
@@ -413,7 +413,7 @@ def test_one_head_is_not_called_the_strongest():
 def test_a_cosine_alone_cannot_be_sharp(scope):
     """Between −1 and 1: the largest weight softmax can give is e² times the least."""
     trace = scope.with_similarity("cosine").run("abcde", "edc")
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    at = chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     said = " ".join(stage.sentence for stage in inside_cell.stages(trace, at, TERMS))
     weights = torch.tensor([1.0, -1.0]).softmax(-1)
     assert (
@@ -426,7 +426,7 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     drawn = torch.ones(4, 4, dtype=torch.bool)
     drawn[2] = False
     trace = scope.run("abcde", "edc", edits=forbidding({"decoder_self": drawn}))
-    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 2, 0)
+    at = chosen_cell(trace, trace.attention[SITES[1]], 0, 2, 0)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "reads nothing: all its weights are 0" in stages["softmax"]
     assert "Nothing was taken, so what this head finds for “d” is all zeros." in stages["b"]

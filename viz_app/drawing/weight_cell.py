@@ -4,12 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
+
 from models.analysis import head_walk
 from models.analysis.head_walk import Walk
+from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.labels import Label, axes_labels, labels, writes
 from viz_app.drawing.payload import pack
+
+TYPICAL_PEAK = 0.6  # strongest weight of a good first query, neither saturated nor flat
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,49 @@ class Cell:
     @cached_property
     def walk(self) -> Walk:
         return head_walk.walk(self.site, self.query, self.head)
+
+
+def chosen_cell(
+    trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None
+) -> Cell:
+    """Return the chosen weight.
+
+    By default the query is one with a typical peak on an ordinary word, and the key its strongest
+    one.
+    """
+    if query is None or not 0 <= query < site.n_query:
+        has_key = key is not None and 0 <= key < site.n_key
+        query = _strongest_reader(site, head, key) if has_key else _typical_query(trace, site, head)
+    if key is None or not 0 <= key < site.n_key:
+        rows, row = slice_with(site, query)
+        key = int(site.weights(head, rows=rows)[row].argmax())
+    return Cell(site, head, query, key)
+
+
+def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
+    site = site.read("q", "k")
+    return int(
+        torch.cat([site.weights(head, rows=rows)[:, key] for rows in row_slices(site)]).argmax()
+    )
+
+
+def _typical_query(trace: Trace, site: AttentionSite, head: int) -> int:
+    site = site.read("q", "k")
+    strongest, best = map(
+        torch.cat,
+        zip(*(site.weights(head, rows=rows).max(-1) for rows in row_slices(site)), strict=True),
+    )
+    query, key = (
+        torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site)
+    )
+    return int(
+        ((strongest - TYPICAL_PEAK).abs() + (~query).float() + (~key[best]).float()).argmin()
+    )
+
+
+def _is_word(label: Label) -> bool:
+    """Return True if a label is neither a special token nor punctuation."""
+    return not label.special and any(c.isalnum() for c in label.text)
 
 
 def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None = None) -> bytes:

@@ -10,8 +10,7 @@ from torch import Tensor
 from models.analysis import head_sum
 from models.analysis.head_sum import Heads
 from models.analysis.head_walk import Walk
-from models.analysis.slices import row_slices, slice_with
-from models.trace import AttentionSite, Trace
+from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.extent import OWN, Extent, widened
@@ -27,50 +26,6 @@ from viz_app.views.inside.scene import Scene, Stage
 
 # rows of the walk, also reserved for shorter inputs; longer ones show the strongest keys
 SHOWN_KEYS = 12
-TYPICAL_PEAK = 0.6  # strongest weight of a good first query, neither saturated nor flat
-
-
-def chosen_cell(
-    trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None
-) -> Cell:
-    """Return the chosen weight.
-
-    By default the query is one with a typical peak on an ordinary word, and the key its strongest
-    one.
-    """
-    if query is None or not 0 <= query < site.n_query:
-        has_key = key is not None and 0 <= key < site.n_key
-        query = _strongest_reader(site, head, key) if has_key else _typical_query(trace, site, head)
-    if key is None or not 0 <= key < site.n_key:
-        rows, row = slice_with(site, query)
-        key = int(site.weights(head, rows=rows)[row].argmax())
-    return Cell(site, head, query, key)
-
-
-def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
-    site = site.read("q", "k")
-    return int(
-        torch.cat([site.weights(head, rows=rows)[:, key] for rows in row_slices(site)]).argmax()
-    )
-
-
-def _typical_query(trace: Trace, site: AttentionSite, head: int) -> int:
-    site = site.read("q", "k")
-    strongest, best = map(
-        torch.cat,
-        zip(*(site.weights(head, rows=rows).max(-1) for rows in row_slices(site)), strict=True),
-    )
-    query, key = (
-        torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site)
-    )
-    return int(
-        ((strongest - TYPICAL_PEAK).abs() + (~query).float() + (~key[best]).float()).argmin()
-    )
-
-
-def _is_word(label: Label) -> bool:
-    """Return True if a label is neither a special token nor punctuation."""
-    return not label.special and any(c.isalnum() for c in label.text)
 
 
 def walk(

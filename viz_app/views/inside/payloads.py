@@ -10,7 +10,7 @@ from viz_app import words
 from viz_app.controls import similarity_text
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows
-from viz_app.drawing.weight_cell import Cell, token_choice
+from viz_app.drawing.weight_cell import Cell, chosen_cell, token_choice
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -125,4 +125,4 @@ def head_group(run: CurrentRun, choices: Choices) -> HeadGroup:
 def selection(run: CurrentRun, choices: Choices) -> Cell:
     """Return the chosen weight."""
     site = run.trace.attention[choices.site]
-    return cells.chosen_cell(run.trace, site, choices.head, choices.query, choices.key)
+    return chosen_cell(run.trace, site, choices.head, choices.query, choices.key)
