@@ -122,7 +122,7 @@ def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
 
 def test_a_token_looks_like_its_text(dates: Scope) -> None:
     assert token_label(dates.tokenizer, END).as_json() == ["[end]", "special token </s>", True]
-    assert token_label(dates.tokenizer, digit(dates, " ")).text == "·"
+    assert token_label(dates.tokenizer, digit(dates, " ")).text == "␣"
 
 
 def test_a_word_at_the_start_of_a_text_has_no_space_before_it() -> None:

@@ -23,7 +23,7 @@ QUESTIONS = {
     "positions": "Positions: how does it know the order?", "masks": "Masks: who may see whom, and why?",
     "layer": "A layer, step by step: what does each part of it add?",
     "task": "Task: what is this model for, and what does it answer?",
-    "decoding": "Decoding: what does it do, one token at a time?", "from-rnn": "From RNN to attention: what changed?",
+    "decoding": "Decoding: how is text generated token by token?", "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
 CHECKS = {  # how many are made on each page
     "Transformer": {

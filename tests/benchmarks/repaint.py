@@ -162,7 +162,7 @@ def edit(page: Page, view: View, key: str) -> float:
             token for token in page.evaluate(f"() => {view.tokens}") if not token.startswith("[")
         ]
         typed = page.locator(".st-key-source :is(input, textarea)").first.input_value()
-        assert "".join(shown).replace("·", " ").strip() == typed.strip(), (
+        assert "".join(shown).replace("·", " ").replace("␣", " ").strip() == typed.strip(), (
             f"{view.name} shows {shown}, not {typed!r}"
         )
     return took

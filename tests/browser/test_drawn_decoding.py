@@ -329,24 +329,51 @@ def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
         assert said == [str(i + 1) for i in range(0, n, every)]
 
 
-def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
-    ground, frame = (
-        '.lanes svg > rect[fill-opacity="0.09"]',
-        '.lanes svg > rect[stroke-dasharray="5 3"]',
-    )
+def test_the_ground_after_the_first_difference_is_tinted_once_it_has_happened(stage: Stage) -> None:
+    ground, frame = ".lanes svg > rect.apart", ".lanes svg > rect.first"
     shown(stage)
     pitch = float(stage.attr("rect.pad", "width"))
-    ((_, x, width, fill),) = stage.elements(ground, "x", "width", "fill")
-    assert (float(x), float(width)) == pytest.approx((3 * pitch, 4 * pitch))
-    assert hex_of(fill) == DIFFERS
-    ((_, x, width, stroke),) = stage.elements(frame, "x", "width", "stroke")
-    assert 2 * pitch <= float(x) <= float(x) + float(width) <= 3 * pitch
-    assert hex_of(stroke) == DIFFERS
+    for _, x, width, fill in stage.elements(ground, "x", "width", "fill"):  # in both runs
+        assert (float(x), float(width)) == pytest.approx((3 * pitch, 4 * pitch))
+        assert hex_of(fill) == DIFFERS
+    for _, x, width, stroke in stage.elements(frame, "x", "width", "stroke"):
+        assert 2 * pitch <= float(x) <= float(x) + float(width) <= 3 * pitch
+        assert hex_of(stroke) == DIFFERS
+    for step, happened in ((0, False), (1, False), (2, True), (6, True)):
+        go(stage, step)
+        marks = stage.attrs(f"{ground}, {frame}", "visibility")
+        assert marks == ["visible" if happened else "hidden"] * 4
+        keys = stage.js(
+            "(root) => [...root.querySelectorAll('.legend > span')].filter((e) => e.style.visibility !== 'hidden')"
+            ".map((e) => e.textContent)"
+        )
+        known = ["computed", "not yet", "not the given token"]
+        assert keys == [*known, *["first difference", "different texts read"] * happened]
     shown(stage, written=GIVEN)
     assert not stage.elements(f"{ground}, {frame}")
+    assert len(stage.texts(".legend > span")) == 3
     shown(stage, written=[*GIVEN[:-1], "z"])  # at the last position nothing comes after
     assert not stage.elements(ground)
-    assert len(stage.elements(frame)) == 1
+    assert len(stage.elements(frame)) == 2
+
+
+def test_captions_are_not_within_the_highlighted_column(stage: Stage) -> None:
+    shown(stage, free=unforced_run("f", [1]))
+    for step in (0, 3, 6):
+        go(stage, step)
+        titles = stage.js(
+            "(root) => [...root.querySelectorAll('.lane-names .title')].map((e) => e.getBoundingClientRect().toJSON())"
+        )
+        marks = stage.js(
+            "(root) => [...root.querySelectorAll('.lanes svg > :is(.column, .first, .apart)')]"
+            ".map((e) => e.getBoundingClientRect().toJSON())"
+        )
+        assert len(marks) == 6
+        for title in titles:
+            for mark in marks:
+                assert mark["top"] >= title["bottom"] - 2 or mark["bottom"] <= title["top"] + 2
+    numbers = stage.attrs(".lanes svg > text", "font-weight")
+    assert [i for i, weight in enumerate(numbers) if weight == "700"] == [6]
 
 
 def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) -> None:
@@ -652,9 +679,9 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
 def test_headings_say_which_run_is_which(stage: Stage) -> None:
     shown(stage)
     assert [text.split()[0] for text in stage.texts(".panel h2")] == ["Training", "Inference"]
-    assert "from the cache" in stage.text(".work")
+    assert "from the cache" in stage.text(".cost .title")
     shown(stage, family="recurrent", cross="")
-    assert "from the step before" in stage.text(".work")
+    assert "from the step before" in stage.text(".cost .title")
     assert stage.data(".stepper")["family"] == "recurrent"
 
 
@@ -829,13 +856,13 @@ def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
 def test_the_story_says_where_they_part(stage: Stage) -> None:
     shown(stage, note="A note.")
     for step, warning, facts in (
-        (1, "They part at position 3.", ["have read the same"]),
-        (2, "Here is the first difference: ", ["inference takes z where the given text has c", "bars agree"]),
+        (1, "", ["have read the same"]),
+        (2, "Here is the first difference: ", ["inference takes z where the given text has c", "they read different texts"]),
         (3, "They parted at position 3: ", ["inference takes z where the given text has c"]),
     ):  # fmt: skip
         go(stage, step)
         assert stage.texts(".story .quiet") == ["A note. "]
-        assert stage.texts(".story .warn") == [warning]
+        assert stage.texts(".story .warn") == [warning] * bool(warning)
         assert all(fact in stage.text(".story") for fact in facts)
     assert stage.texts(".story b") == ["z", "c"]
     shown(stage, written=GIVEN)
@@ -846,7 +873,7 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     go(stage, 3)
     assert "stopped after 3 steps" in stage.text(".story")
     shown(stage, written=GIVEN, family="recurrent")
-    assert "stand in the same state" in stage.text(".story")
+    assert "are in the same state" in stage.text(".story")
 
 
 # --- what it costs

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
+    DARK,
     HATCH,
     HEADS,
     INK,
@@ -36,6 +37,7 @@ QUERIES, KEYS = (
     [[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS))
 )
 NAMES = ("before", "after", "difference")
+ALL = 1500  # px, from which all pictures of the head have room beside each other
 
 
 def payload(
@@ -71,7 +73,8 @@ def payload(
     } | (_arrays or {})  # fmt: skip
     largest = float(max(1, *-arrays["logBefore"], *-arrays["logAfter"]))
     header = {
-        "kind": "cross", "painted": painted or [], "title": "Which mask this is", "queries": QUERIES, "keys": KEYS,
+        "kind": "cross", "painted": painted or [], "title": "Which mask this is", "subtitle": "what it is of",
+        "queries": QUERIES, "keys": KEYS,
         **WHOLE, "queryAxis": "who reads", "keyAxis": "what is read", "layers": LAYERS, "drawn": DRAWN,
         "story": ["First.", "Then."],
         "strip": [
@@ -161,7 +164,8 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         )
     assert stage.text(".painting .title") == "Which mask this is"
     legend = stage.text(".painting .legend")
-    assert all(fact in legend for fact in ("Tinted: True", "adds 0", "Hatched: False", "adds −∞"))
+    assert legend == "allowed (0)blocked (−∞)yours"
+    assert stage.text(".painting .subtitle") == "what it is of"
     assert stage.attr(BOARD, "aria-label").startswith("Which mask this is")
     data = stage.data(".masks")
     assert [data[name] for name in ("kind", "site", "head", "before", "after", "wrote")] == [
@@ -368,7 +372,7 @@ def test_of_a_part_of_a_long_text_the_cells_are_painted_by_their_places_in_all_o
         ["paint", {"kind": "cross", "cells": [[32, 63, 0], [1, 1, 0], [34, 62, 0]]}]
     ]
     assert stage.text(".painting .legend").startswith(
-        "Queries 30 to 34 of 100, keys 60 to 66 of 90. Tinted: True"
+        "Queries 30 to 34 of 100, keys 60 to 66 of 90. allowed"
     )
     stage.click(".all")
     assert stage.sent[-1] == ["tile", {}]
@@ -558,7 +562,7 @@ def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
 
 
 def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
-    for rows, cols in ((61, 67), (5, 30), (25, 5), (41, 5)):
+    for rows, cols in ((61, 67), (5, 30), (41, 5)):
         names = [
             [[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))
         ]
@@ -575,7 +579,7 @@ def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
 
 
 def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
-    _header, arrays = shown(stage)
+    _header, arrays = shown(stage, ALL)
     for n, name in enumerate(NAMES):
         cells, canvas = grid(stage, n), f".panel.{name} .cells"
         pixels, texts = stage.pixels(canvas), stage.drawn(canvas, "text")
@@ -617,13 +621,13 @@ def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
     assert stage.text(".effect .title") == "Which head this is"
     assert hex_of(stage.css(".effect .chip", "backgroundColor")[0]) == HEADS[4]
     legend = stage.text(".effect .legend")
-    assert "from 0 (blank) to 1 (full colour)" in legend
-    assert "from −0.5 (orange) to +0.5 (blue)" in legend
+    assert "0 (blank) to 1 (full colour)" in legend
+    assert "−0.5 (orange) to +0.5 (blue)" in legend
     assert "Hatched: blocked" in legend
 
 
 def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
-    _header, arrays = shown(stage)
+    _header, arrays = shown(stage, ALL)
     for n, (q, k) in enumerate(((3, 4), (2, 1), (4, 2))):
         cells = grid(stage, n)
         stage.move(
@@ -659,7 +663,7 @@ def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
 
 
 def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage) -> None:
-    shown(stage, kind="decoder_self")
+    shown(stage, ALL, kind="decoder_self")
     cells = grid(stage, 1)
     stage.move(
         ".panel.after .cells",
@@ -671,9 +675,53 @@ def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage)
     stage.move(BOARD, *at(stage, 2, 3))
     assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [0, 0, 0]
     assert len(stage.drawn(MARKS, "frame")) == 1
-    shown(stage)
+    shown(stage, ALL)
     stage.move(BOARD, *at(stage, 2, 3))
     assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [1, 1, 1]
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, by WCAG 2.2."""
+
+    def luminance(colour: str) -> float:
+        parts = [v / 255 for v in bytes.fromhex(colour[1:])]
+        linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    lower, higher = sorted((luminance(one), luminance(other)))
+    return (higher + 0.05) / (lower + 0.05)
+
+
+def test_where_there_is_no_room_for_all_pictures_a_switch_chooses(stage: Stage) -> None:
+    seen = "(root) => [...root.querySelectorAll('.panel')].filter((e) => e.offsetParent).map((e) => e.className.split(' ')[1])"
+    switch = "(root) => [...root.querySelectorAll('.switch button')].filter((e) => e.offsetParent).map((e) => e.textContent)"
+    shown(stage, ALL)
+    assert stage.js(seen) == [*NAMES, "tokens"]
+    assert stage.js(switch) == []
+    shown(stage, 1240)
+    assert stage.js(seen) == ["after", "difference", "tokens"]
+    assert stage.js(switch) == ["Before", "After"]
+    stage.click(".switch .before")
+    assert stage.js(seen) == ["before", "difference", "tokens"]
+    assert stage.attrs(".switch button", "aria-pressed") == ["true", "false", "false"]
+    assert stage.drawn(".panel.before .cells", "text")
+    shown(stage, 700)
+    assert stage.js(switch) == ["Before", "After", "Difference"]
+    for name in ("difference", "after"):
+        stage.click(f".switch .{name}")
+        assert stage.js(seen) == [name, "tokens"]
+        assert stage.drawn(f".panel.{name} .cells", "text")
+
+
+def test_allowed_and_blocked_are_told_apart_on_a_dark_page(stage: Stage) -> None:
+    stage.mount("mask_painter", 1240, **DARK).show(payload()[0])
+    pixels = stage.pixels(BOARD)
+
+    (tint,) = pixels.within(*(v + 3 for v in at(stage, 1.5, 0.5)), 7, 5)
+    assert sum(bytes.fromhex(tint[1:])) > 3 * 100  # a colour, not nearly the page's black
+    (zero,) = {one["colour"] for one in stage.drawn(BOARD, "text") if one["text"] == "0"}
+    assert contrast(zero, tint) >= 4.5
+    assert contrast(tint, DARK["--st-background-color"]) >= 3
 
 
 def nats(value: float) -> str:
@@ -714,17 +762,18 @@ def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
             rel=1e-3,
             abs=1e-4,
         )
-    assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −4.5)"
+    assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats"
+    assert "Full bar: −4.5 nats" in stage.text(".effect .legend")
     small = {
         "logBefore": np.array([-0.2, 0, 0], np.float32),
         "logAfter": np.array([-0.1, 0, -0.3], np.float32),
     }
     shown(stage, _arrays=small)
-    assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −1.0)"
+    assert "Full bar: −1.0 nats" in stage.text(".effect .legend")
 
 
 def test_the_effect_as_a_file(stage: Stage) -> None:
-    shown(stage)
+    shown(stage, ALL)
     name, picture, drawn = stage.saved_picture()
     assert name == "a-head.masks.png"
     said = [one["text"] for one in drawn if one["op"] == "text"]

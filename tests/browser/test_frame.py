@@ -112,7 +112,7 @@ def test_presented_the_picture_is_in_sight_of_a_small_projector(
     shared_page.wait_for_selector("html[data-present]", state="attached")
     rested(shared_page)
     (box,) = boxes(shared_page, picture)
-    assert box["width"] > 350
+    assert box["width"] > 300
     assert box["bottom"] <= 720
 
 

@@ -39,6 +39,7 @@ def words_at(page: Page, model: Model, step: int) -> str:
 def mounted(page: Page, run: CurrentRun, method: Method, step: int) -> str:
     choices = Choices(method, reading(run.trace), Place(step=step), given_ids(run))
     _, story = told(run, choices)
+    page.set_viewport_size({"width": 1280, "height": 1200})  # with room for all pictures
     page.goto("about:blank")
     page.evaluate(LOAD, [PART, COLOURS, 1100])
     payload = decoding_payloads.stepper(story, run.scope, reading(run.trace), run.terms, step)

@@ -275,7 +275,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
         "node": [4, 2], "reading": "decoder layer 2, head 4", "cross": "Cross-attention", "sourceName": "the English sentence",
         "taken": node.tokens[-1], "alpha": 0.6,
     }  # fmt: skip
-    assert [label[0] for label in header["source"]] == [*"May·5,·2021", "[end]"]
+    assert [label[0] for label in header["source"]] == [*"May␣5,␣2021", "[end]"]
     assert [label[0] for label in header["read"]] == [
         "[start]",
         *scope.tokenizer.tokens(node.tokens[:-1]),
@@ -287,7 +287,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     assert node.tokens[-1] in arrays["ids"]
     np.testing.assert_allclose(arrays["p"], p[arrays["ids"].astype(np.int64)].numpy(), atol=1e-5)
     assert [label[0] for label in header["candidates"]] == [
-        {"</s>": "[end]", "<s>": "[start]", "<pad>": "[padding]", "<unk>": "[unknown]", " ": "·"}.get(token, token)
+        {"</s>": "[end]", "<s>": "[start]", "<pad>": "[padding]", "<unk>": "[unknown]", " ": "␣"}.get(token, token)
         for token in scope.tokenizer.tokens(arrays["ids"].tolist())
     ]  # fmt: skip
     np.testing.assert_allclose(
@@ -331,7 +331,9 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
 
     def labels_of(ids: list[int], first: bool) -> list[str]:
         names = [
-            tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·")
+            "␣"
+            if tokenizer.token(i) == "▁"
+            else tokenizer.token(i).replace("▁", "" if first else "·")
             for i in ids
         ]
         return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]

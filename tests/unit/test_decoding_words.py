@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small import random_attention_only, random_ids, random_model, random_seq2seq
+from small import random_attention_only, random_bert, random_ids, random_model, random_seq2seq
 
 from models.architectures import Model
 from models.trace import Trace, finish, record
@@ -55,9 +55,14 @@ def test_what_a_recurrence_keeps_is_its_state(attention):
     assert ("forgotten of either text" in text) == (attention == "none")
     assert moved(model, 3)[:3] == [False] * 3
     assert moved(model, 3)[3]
-    assert say.answer(True) != say.answer(False)
-    assert "each state waits for the one before" in say.answer(True)
-    assert "all positions at once" in say.answer(False)
+    assert "each state waits for the one before" in say.answer(model)
+    assert "all positions in parallel" in say.answer(random_model())
+
+
+def test_of_a_model_that_does_not_write_it_is_not_said_that_it_reads_its_own_tokens():
+    sentence = say.answer(random_bert())
+    assert "no text" in sentence
+    assert "feeds" not in sentence
 
 
 # where our model with an alignment is not its paper's

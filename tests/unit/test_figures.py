@@ -191,7 +191,7 @@ def pieces() -> Tokenizer:
 
 def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
     shown = labels(pieces.encode("a book 漢", after="end"))
-    assert "".join(label.text for label in shown) == "a·book·漢[end]"
+    assert "".join(label.text for label in shown) == "a·book␣漢[end]"
     assert shown[-1].special
     assert not shown[0].special
     assert "vocabulary" in shown[-2].note

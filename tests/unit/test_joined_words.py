@@ -185,7 +185,7 @@ def test_a_word_of_two_tokens_or_more_counts_and_names_them(run: Trace) -> None:
             assert bool(named) == (len(pieces) > 1)
             if named:
                 assert int(named[1]) == len(named[2].split(", ")) == len(pieces)
-                assert named[2].replace(", ", "").strip("·") == label.text.strip("·")
+                assert named[2].replace(", ", "").strip("·␣") == label.text.strip("·␣")
     assert {1, 2, 8} <= counts
 
 

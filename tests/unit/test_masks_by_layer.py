@@ -59,7 +59,7 @@ def test_the_mask_drawn_is_that_of_the_chosen_layer(opened: Open) -> None:
         own = site.allowed().numpy()
         assert ((arrays["base"] == 0) == own).all()
         assert (union(header, arrays) == own).all()
-        assert header["title"].startswith(f"Encoder self-attention, layer {site.layer + 1}:")
+        assert header["title"] == f"Encoder self-attention, layer {site.layer + 1}"
         assert header["strip"][0]["title"] == f"Encoder self-attention, layer {site.layer + 1}"
         assert [x["name"].startswith("window") for x in header["layers"] if "padding" not in x["name"]] == (
             [True] * (not own.all())

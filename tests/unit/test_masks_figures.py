@@ -78,7 +78,8 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     assert header == {
         "extent": header["extent"], "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
         "block": 1, "first": [0, 0], "size": [4, 4],
-        "title": "Decoder masked self-attention: the French so far reads itself",
+        "title": "Decoder masked self-attention",
+        "subtitle": "the French so far reads itself",
         "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the French so far",
         "layers": [

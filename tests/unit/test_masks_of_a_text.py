@@ -123,10 +123,8 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
         label[0] for label in header["queries"]
     ] == steps  # nothing follows the last token of the text
     assert [label[0] for label in header["keys"]] == row
-    assert (header["kind"], header["title"]) == (
-        "self",
-        "Decoder masked self-attention: the text reads itself",
-    )
+    assert (header["kind"], header["title"]) == ("self", "Decoder masked self-attention")
+    assert header["subtitle"] == "the text reads itself"
     assert (header["queryAxis"], header["keyAxis"]) == (
         "who reads (query): the text, a row is read → written",
         "what is read (key): the text",

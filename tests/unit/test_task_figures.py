@@ -380,7 +380,10 @@ def test_the_space_before_a_word_is_shown_but_at_the_start_of_a_written_text() -
                 if t != output.labels[place]
             ][:3]
             named = [
-                SPECIAL.get(tokenizer.token(t), tokenizer.token(t)).replace("▁", "·") for t in best
+                "␣"
+                if tokenizer.token(t) == "▁"
+                else SPECIAL.get(tokenizer.token(t), tokenizer.token(t)).replace("▁", "·")
+                for t in best
             ]
             cut = [
                 one[1:] if one[0] == "·" and len(one) > 1 and place == 0 else one for one in named

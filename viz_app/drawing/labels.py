@@ -12,6 +12,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 
 SPACE = "·"
+ALONE = "␣"  # a space that is a token of its own, which as SPACE would look like a full stop
 ARROW = " → "  # between the token read and the token written; spaces in a token are shown as SPACE
 END = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
@@ -149,7 +150,9 @@ def token_text(token: str) -> str:
 
 
 def visible(piece: str) -> str:
-    """Return the text with every space shown as · and control characters as their code."""
+    """Return the text with every space shown as ·, or as ␣ where it is nothing else, and control characters as their code."""
+    if piece == " ":
+        return ALONE
     return "".join(SPACE if c.isspace() else printable(c) for c in piece)
 
 

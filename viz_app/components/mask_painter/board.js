@@ -1,5 +1,6 @@
 // One matrix of cells with its tokens: queries down the side, keys along the top.
-const LARGEST = 40, FINGER = 40, PHONE = 700; // px: a cell at most, one that a finger hits, a window where it has to
+// px: a cell at most, one that has room for a number, one that a finger hits, a window where it has to
+const LARGEST = 40, NUMBER = 30, FINGER = 40, PHONE = 700;
 
 class Board {
   // on: {hover(spot, event), down(spot, event), move(spot, event), up(), cancel()}; each may be missing. Of a board that is
@@ -48,12 +49,14 @@ class Board {
     const { queries, keys, rows, cols, block } = this.picture,
       blocks = block > 1,
       longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
-    this.left = Math.min(18 + longest(queries), this.width * 0.3) + 6;
-    this.top = Math.min(24 + longest(keys) * (blocks ? 1.05 : 0.72), this.height * (blocks ? 0.4 : 0.3)); // names of blocks stand upright
-    const right = Math.min(30, longest(keys) * 0.6), roomX = this.width - this.left - right, roomY = this.height - this.top - 4;
-    const side = Math.min(LARGEST, roomX / cols, roomY / rows), least = Math.max(side, 20);
-    this.wide = Math.min(least, roomX / cols);
-    this.tall = Math.min(least, roomY / rows);
+    this.left = Math.min(18 + longest(queries), this.width * 0.36) + 6;
+    const right = Math.min(30, longest(keys) * 0.6), roomX = this.width - this.left - right;
+    const steep = blocks || Math.min(NUMBER, roomX / cols) * Math.SQRT1_2 < LEAST_LETTERS ? 1.05 : 0.72; // as nameTokens turns them
+    const most = this.height * (blocks ? 0.4 : 0.3), bracketed = 26 + measure("[padding]") * steep;
+    this.top = Math.min(24 + longest(keys) * steep, blocks ? most : Math.max(most, bracketed));
+    const roomY = this.height - this.top - 4, side = Math.min(LARGEST, roomX / cols, roomY / rows);
+    this.wide = Math.min(Math.max(side, NUMBER), roomX / cols);
+    this.tall = Math.min(Math.max(side, 20), roomY / rows);
     if (this.touched && !blocks && window.innerWidth <= PHONE) this.grow(this.left + cols * FINGER + right, this.top + rows * FINGER + 4);
   }
 

@@ -1,12 +1,13 @@
 // The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked; Python hears of it when
 // the pointer is let go, and is told all painted cells, so that no stroke can be lost.
 class Brush {
-  constructor(section, on) {
+  constructor(section, forms, on) {
     this.on = on;
     this.heading = section.querySelector("h2");
+    this.subheading = section.querySelector(".subtitle");
     this.legend = section.querySelector(".legend");
-    this.reading = section.querySelector(".said");
-    this.table = section.querySelector("tbody");
+    this.reading = forms.querySelector(".said");
+    this.table = forms.querySelector("tbody");
     this.painted = new Map(); // "query,key" → 0 forbidden, 1 allowed
     this.board = new Board(section.querySelector(".holder"), "paintable", {
       hover: (spot, event) => on.hover(spot, event),
@@ -36,22 +37,33 @@ class Brush {
     // a stroke under way, or on its way to Python, is not undone by an older answer
     if (this.waiting === undefined && !this.stroke) this.painted = new Map(picture.painted.map(([q, k, open]) => [`${q},${k}`, open]));
     this.heading.textContent = this.heading.title = picture.title;
-    this.legend.textContent = this.explained(picture);
+    this.subheading.textContent = this.subheading.title = picture.subtitle;
+    this.explain(picture);
     this.draw();
   }
 
-  explained({ fixed, block, size, first, queries, keys }) {
+  // What the colours mean; of a part or of blocks also what is shown.
+  explain({ fixed, block, size, first, queries, keys }) {
+    const { legend, theme } = this, part = queries.length < size[0] || keys.length < size[1];
+    const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
+    legend.replaceChildren();
     if (block > 1) {
-      return `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${
+      legend.textContent = `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${
         fixed ? "for" : "to see and paint"
       } each of them.`;
+      return;
     }
-    const part = queries.length < size[0] || keys.length < size[1], span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
-    const shown = part ? `Queries ${span(first[0], queries.length, size[0])}, keys ${span(first[1], keys.length, size[1])}. ` : "";
-    const line = part ? "what is shown of its row or column" : "its whole row or column";
-    return `${shown}Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${
-      fixed ? "hand" : `you. Click a token to paint ${line}`
-    }.`;
+    if (part) {
+      put(legend, "span", "quiet", `Queries ${span(first[0], queries.length, size[0])}, keys ${span(first[1], keys.length, size[1])}. `);
+    }
+    const key = (name, colours, meaning) => {
+      Object.assign(put(legend, "span", `swatch ${name}`).style, colours);
+      put(legend, "span", "", meaning);
+    };
+    key("open", { background: css(theme.ramp[tintOf(theme)]) }, "allowed (0)");
+    const line = css(theme.hatch);
+    key("closed", { background: `repeating-linear-gradient(135deg, ${line} 0 1px, transparent 1px 4px)` }, "blocked (−∞)");
+    key("framed", { borderColor: css(signedRamp(theme).colours[0]) }, fixed ? "painted by hand" : "yours");
   }
 
   // A cell by its places in the whole text, as what is painted is known.
@@ -85,7 +97,7 @@ class Brush {
       queryAxis,
       keyAxis,
       text: (i) => (codes[i] ? "0" : "−∞"),
-      ink: () => theme.text,
+      ink: (i) => (codes[i] ? theme.on(tintOf(theme)) : theme.text),
     }, theme);
     this.board.cells.style.cursor = picture.fixed ? "crosshair" : "";
     this.mark(this.spot);
@@ -198,7 +210,11 @@ class Brush {
     if (q === undefined) {
       return void say(
         `Point at a cell to read why it is open or blocked${
-          some ? "; click to see each of its cells" : this.picture.fixed ? "" : "; click or drag to change it"
+          some
+            ? "; click to see each of its cells"
+            : this.picture.fixed
+            ? ""
+            : "; click or drag to change it. Click a token for its whole row or column"
         }.`,
         "quiet",
       );

@@ -2,40 +2,68 @@
 class Effect {
   constructor(section, on) {
     this.heading = section.querySelector(".title");
+    this.place = section.querySelector(".panels");
     this.chip = section.querySelector(".chip");
     this.legend = section.querySelector(".legend");
-    const panels = section.querySelector(".panels");
+    const choices = section.querySelector(".switch");
     this.panels = [["before", "Before: the model's own masks"], ["after", "After: with your changes"], [
       "difference",
       "Difference: after − before",
     ]]
       .map(([name, caption]) => {
-        const panel = put(panels, "figure", `panel ${name}`);
+        const button = put(choices, "button", name, caption.split(":")[0]);
+        Object.assign(button, { type: "button", onclick: () => this.choose(name) });
+        const panel = put(this.place, "figure", `panel ${name}`);
         put(panel, "figcaption", "", caption);
         return {
           name,
           caption,
+          button,
           board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event), down: (spot) => on.enlarge(spot) }),
         };
       });
-    const panel = put(panels, "figure", "panel tokens");
+    const panel = put(this.place, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
     this.table = put(put(put(panel, "div", "scroll"), "table"), "tbody");
-    section.querySelector(".save").onclick = () => sharply(() => this.draw(), () => this.download());
+    section.querySelector(".save").onclick = () => this.save();
+  }
+
+  // The picture shown where there is no room for all of them.
+  choose(name) {
+    this.place.dataset.shown = name;
+    this.press();
+    this.draw();
+  }
+
+  press() {
+    for (const { name, button } of this.panels) button.setAttribute("aria-pressed", name === this.place.dataset.shown);
+  }
+
+  // The file has all three pictures beside each other, whatever the page has room for.
+  save() {
+    this.place.classList.add("together");
+    try {
+      sharply(() => this.draw(), () => this.download());
+    } finally {
+      this.place.classList.remove("together");
+      this.draw();
+    }
   }
 
   show(effect, arrays, theme) {
     Object.assign(this, { effect, arrays, theme });
     this.heading.textContent = this.heading.title = effect.title;
     this.chip.style.background = headColour(effect.head);
-    const { block } = effect,
+    const { block, labels, largest } = effect,
       blocks = block > 1
         ? `Each cell is the largest of ${block} × ${block}, in the difference the one furthest from 0; hidden: the other ${
           block * block - 1
         }. Click for each of them. `
         : "";
+    const bar = labels.length ? ` Full bar: −${largest.toFixed(1)} nats.` : "";
     this.legend.textContent =
-      `${blocks}Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
+      `${blocks}Weights: 0 (blank) to 1 (full colour). Difference: −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked.${bar}`;
+    this.press();
     this.draw();
     this.tokens();
   }
@@ -45,6 +73,7 @@ class Effect {
     const { queries, keys, block, queryAxis, keyAxis, scale } = effect, rows = queries.length, cols = keys.length;
     const plain = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
     for (const { name, board } of this.panels) {
+      if (!board.stage.clientWidth) continue; // behind the switch
       const values = arrays[name], differs = name === "difference";
       const blocked = (
         i,
@@ -80,7 +109,7 @@ class Effect {
   // A row a token: two numbers, and two bars that show how surprised the model is, on one scale.
   tokens() {
     const { given, labels, sums, largest } = this.effect, { logBefore, logAfter } = this.arrays;
-    this.caption.textContent = `${given} log-probability, nats (full bar −${largest.toFixed(1)})`;
+    this.caption.textContent = `${given} log-probability, nats`;
     this.table.replaceChildren();
     this.caption.hidden = this.table.hidden = !labels.length; // a model that does not write says nothing of its text
     if (!labels.length) return;

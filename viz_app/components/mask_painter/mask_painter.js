@@ -5,7 +5,7 @@ class Masks {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.strip = new Strip(root.querySelector(".strip"), { kind: (kind) => this.sendKind({ kind }) });
-    this.brush = new Brush(root.querySelector(".painting"), {
+    this.brush = new Brush(root.querySelector(".painting"), root.querySelector(".forms"), {
       hover: (spot, event) => this.hover(spot, event, "mask"),
       paint: (kind, cells) => this.sendPaint({ kind, cells }),
       enlarge: (spot) => this.enlarge(spot, this.picture),
@@ -22,7 +22,7 @@ class Masks {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    this.width = 0;
+    this.size = "";
     this.tell(picture.story);
     this.spot = null;
     this.tip.hidden = true;
@@ -55,9 +55,9 @@ class Masks {
   }
 
   layout() {
-    const width = this.root.clientWidth;
-    if (!this.picture || !width || width === this.width) return;
-    this.width = width;
+    const width = this.root.clientWidth, size = [width, this.root.clientHeight, scaleOf()].join();
+    if (!this.picture || !width || size === this.size) return;
+    Object.assign(this, { width, size });
     const { picture, theme } = this;
     this.strip.show(picture.strip, picture.arrays.strip, picture.kind, theme);
     this.brush.show(picture, theme);
@@ -65,6 +65,7 @@ class Masks {
     const { board } = this.brush;
     Object.assign(this.root.dataset, { left: board.left, top: board.top, wide: board.wide, tall: board.tall });
     this.brush.read(this.spot);
+    this.size = [width, this.root.clientHeight, scaleOf()].join(); // what is drawn may itself have made the page taller
   }
 
   hover(spot, event, where) {

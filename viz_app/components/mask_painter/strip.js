@@ -1,5 +1,5 @@
 // Every mask of the run as small matrices: each kind's layers and what they make together. A click chooses the kind.
-const SMALL = 56;
+const SMALL = 40;
 
 class Strip {
   constructor(root, on) {
@@ -49,7 +49,12 @@ class Strip {
   }
 }
 
-// Open cells are tinted, so that an open cell is neither a blocked one nor a weight of 0.
+// Open cells are tinted, so that an open cell is neither a blocked one nor a weight of 0; more on a dark page, where the lines of
+// a blocked cell are bright.
+const TINT = { light: 58, dark: 140 };
+
+const tintOf = (theme) => (luminance(theme.paper) < 0.2 ? TINT.dark : TINT.light);
+
 function maskColours(theme) {
-  return (theme.maskColours ??= new Uint32Array(256).fill(pack32(theme.ramp[58])));
+  return (theme.maskColours ??= new Uint32Array(256).fill(pack32(theme.ramp[tintOf(theme)])));
 }

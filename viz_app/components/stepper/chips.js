@@ -14,7 +14,10 @@ class Chips {
 
   // weights[i] for the tokens that may be read; from `open` on they are masked, from `known` on not there yet.
   show(title, labels, weights, theme, { open = labels.length, known = labels.length } = {}) {
-    this.title.textContent = title;
+    const [what, ...whose] = title.split(" ("); // the rest is said on hover where there is little room
+    this.title.replaceChildren(what);
+    if (whose.length) put(this.title, "span", "whose", ` (${whose.join(" (")}`);
+    this.title.title = title;
     this.row.classList.toggle("many", labels.length > 36);
     while (this.chips.length > labels.length) this.chips.pop().remove();
     while (this.chips.length < labels.length) {

@@ -19,7 +19,8 @@ class Cost {
     const scale = scaleOf();
     Object.assign(this, { picture, theme, width: this.svg.clientWidth / scale, height: 150 / scale });
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
-    if (!picture.work) return; // a model whose products are not counted
+    this.marks = [];
+    if (!picture.work || this.width <= 0) return; // a model whose products are not counted; or another picture is shown
     this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;

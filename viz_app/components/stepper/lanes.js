@@ -1,5 +1,5 @@
 // Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
-const CELL = 23, HEAD = 21, TOP = 18 + HEAD;
+const CELL = 21, HEAD = 19, TOP = 17 + HEAD;
 const NARROW = 760, FINGER = 40; // px: a phone's window, what a finger hits
 const DIFFERS = "#D55E00";
 
@@ -16,13 +16,13 @@ class Lanes {
   plan({ parallel, serial, free }) {
     const rows = [
       { key: "given", name: "given text", tokens: parallel.given, y: TOP },
-      { key: "reads", name: "decoder reads", tokens: parallel.read, y: TOP + CELL + 14 },
-      { key: "predicts", name: "model predicts", tokens: parallel.predicted, y: TOP + 2 * CELL + 24 },
+      { key: "reads", name: "decoder reads", tokens: parallel.read, y: TOP + CELL + 10 },
+      { key: "predicts", name: "model predicts", tokens: parallel.predicted, y: TOP + 2 * CELL + 19 },
     ];
-    const second = rows[2].y + CELL + 8 + HEAD;
+    const second = rows[2].y + CELL + 7 + HEAD;
     rows.push({ key: "serial-reads", name: "decoder reads", tokens: serial.read, y: second, serial: true });
-    rows.push({ key: "writes", name: "model writes", tokens: serial.written, y: second + CELL + 13, serial: true });
-    if (free) rows.push({ key: "free", name: "unforced run", tokens: free.written, y: second + 2 * CELL + 18 });
+    rows.push({ key: "writes", name: "model writes", tokens: serial.written, y: second + CELL + 11, serial: true });
+    if (free) rows.push({ key: "free", name: "unforced run", tokens: free.written, y: second + 2 * CELL + 16 });
     this.rows = rows;
     this.row = Object.fromEntries(rows.map((row) => [row.key, row]));
     this.height = rows.at(-1).y + CELL + 6;
@@ -45,21 +45,22 @@ class Lanes {
     this.svg.setAttribute("height", this.height * this.scale);
     this.svg.style.cssText = `width:${this.width * this.scale}px;height:${this.height * this.scale}px`;
     this.write();
-    this.legend.textContent = `Filled: computed so far. Dashed: not there yet. Orange edge: not the token of the given text${
-      picture.free ? ", in the unforced run: not the one written now" : ""
-    }. Click a position to go there.`;
+    this.explain();
     this.after();
-    this.column = this.draw("rect", {
-      y: 1,
-      width: this.pitch - 2,
-      height: this.height - 2,
-      rx: 5,
-      fill: theme.accent,
-      "fill-opacity": 0.1,
-      stroke: theme.accent,
-      "stroke-opacity": 0.6,
-    });
-    for (let i = 0; i < picture.steps; i++) this.number(i);
+    this.columns = this.bands().map(([y, height]) =>
+      this.draw("rect", {
+        class: "column",
+        y,
+        width: this.pitch - 2,
+        height,
+        rx: 5,
+        fill: theme.accent,
+        "fill-opacity": 0.1,
+        stroke: theme.accent,
+        "stroke-opacity": 0.6,
+      })
+    );
+    this.numbers = Array.from({ length: picture.steps }, (_, i) => this.number(i));
     this.arrows();
     this.cells = Object.fromEntries(this.rows.map((row) => [row.key, row.tokens.map((label, i) => this.cell(row, label, i))]));
     this.pads();
@@ -72,7 +73,7 @@ class Lanes {
     at(2, "head", "position");
     this.titles = [TOP, this.row["serial-reads"].y].map((y) => {
       const title = put(this.names, "div", "title");
-      title.style.top = `${(y - HEAD + 1) * this.scale}px`;
+      title.style.top = `${(y - HEAD) * this.scale}px`;
       return title;
     });
     for (const row of this.rows) at(row.y + 3, `name${row.serial ? " serial" : ""}`, row.name);
@@ -86,33 +87,70 @@ class Lanes {
     return i * this.pitch;
   }
 
+  // Where the rows of each run are, [y, height]: what marks a column leaves out the captions between them.
+  bands() {
+    const from = this.row["serial-reads"].y - 4, last = this.row.predicts.y + CELL + 3;
+    return [[TOP - 4, last - TOP + 4], [from, this.height - from - 1]];
+  }
+
+  // What each mark means; those of the first difference only once it has happened.
+  explain() {
+    const { legend, theme } = this, { free, diverges } = this.picture;
+    legend.replaceChildren();
+    const key = (name, text, style) => {
+      const one = put(legend, "span", name);
+      Object.assign(put(one, "i", "swatch").style, style);
+      put(one, "span", "", text);
+      return one;
+    };
+    key("done", "computed", { background: this.done });
+    key("later", "not yet", { borderStyle: "dashed" });
+    key("differs", free ? "not the given token; in the unforced run: not the one written now" : "not the given token", {
+      borderColor: DIFFERS,
+      borderWidth: "2px",
+    });
+    this.parted = diverges < 0 ? [] : [
+      key("first", "first difference", { border: `1.6px dashed ${DIFFERS}` }),
+      key("apart", "different texts read", {
+        background: `color-mix(in srgb, ${DIFFERS} 22%, ${theme.background})`,
+        borderColor: "transparent",
+      }),
+    ];
+  }
+
   number(i) {
-    this.draw(
+    return this.draw(
       "text",
       { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 12, fill: this.theme.quiet },
       String(i + 1),
     );
   }
 
-  // The ground behind everything after the first difference, where the two runs read different texts.
+  // The ground behind the rows after the first difference, where the two runs read different texts; it is there once inference
+  // has come to it.
   after() {
     const { diverges, steps } = this.picture;
+    this.first = [];
+    this.apart = [];
     if (diverges < 0) return;
     const x = this.x(diverges + 1);
-    if (diverges + 1 < steps) {
-      this.draw("rect", { x, y: 18, width: this.x(steps) - x, height: this.height - 18, fill: DIFFERS, "fill-opacity": 0.09 });
+    for (const [y, height] of this.bands()) {
+      if (diverges + 1 < steps) {
+        this.apart.push(this.draw("rect", { class: "apart", x, y, width: this.x(steps) - x, height, fill: DIFFERS, "fill-opacity": 0.09 }));
+      }
+      this.first.push(this.draw("rect", {
+        class: "first",
+        x: this.x(diverges) + 1,
+        y,
+        width: this.pitch - 2,
+        height,
+        fill: "none",
+        stroke: DIFFERS,
+        "stroke-width": 1.6,
+        "stroke-dasharray": "5 3",
+        rx: 5,
+      }));
     }
-    this.draw("rect", {
-      x: this.x(diverges) + 1,
-      y: 18,
-      width: this.pitch - 2,
-      height: this.height - 20,
-      fill: "none",
-      stroke: DIFFERS,
-      "stroke-width": 1.6,
-      "stroke-dasharray": "5 3",
-      rx: 5,
-    });
   }
 
   // Shifted right: what the decoder reads comes from the given text in training, from its own words in inference.
@@ -202,7 +240,11 @@ class Lanes {
   // At step `step` inference has written nothing beyond it; training has had everything from the start.
   at(step) {
     const { theme } = this, show = (element, on) => element.setAttribute("visibility", on ? "visible" : "hidden");
-    this.column.setAttribute("x", this.x(step) + 1);
+    this.columns.forEach((column) => column.setAttribute("x", this.x(step) + 1));
+    this.numbers.forEach((number, i) => number.setAttribute("font-weight", i === step ? 700 : 400));
+    const parted = this.picture.diverges >= 0 && step >= this.picture.diverges;
+    [...this.first, ...this.apart].forEach((mark) => show(mark, parted));
+    this.parted.forEach((key) => (key.style.visibility = parted ? "visible" : "hidden"));
     this.entitle(step);
     if (this.picture.family === "recurrent") this.predicted(step);
     for (const key of ["serial-reads", "writes"]) {

@@ -7,7 +7,7 @@ class Panel {
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
     section.append(this.lead); // after what it explains, so that the bars stand as high as they can
-    this.parts = put(section, "div");
+    this.parts = put(section, "div", "parts");
   }
 
   // Rows of tokens where there is attention, strips where there are states; made anew when the model is of another kind.
@@ -38,6 +38,7 @@ class Panel {
     Object.assign(this.section.dataset, { position: i + 1, over, entropy: exact(this.values.entropy[i]) });
     this.say(i, over);
     this.bars.show(this.rows(i, over));
+    if (over) this.expects.textContent = this.lead.textContent;
     this.sure(i);
     this.attend(i);
   }
@@ -86,6 +87,9 @@ class Panel {
     const value = this.values.entropy[i], { mostEntropy, vocab } = this.picture;
     this.entropy.text.textContent = `Entropy ${value.toFixed(3)} nats`;
     this.entropy.bar.style.width = `${(100 * value) / mostEntropy}%`;
+    this.entropy.text.parentElement.title = `The largest possible entropy is ln ${vocab.toLocaleString("en")} = ${
+      mostEntropy.toFixed(2)
+    } nats.`;
     this.entropy.most.textContent = `of at most ln ${vocab.toLocaleString("en")} = ${mostEntropy.toFixed(2)}`;
   }
 
@@ -94,7 +98,7 @@ class Panel {
     const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
     const largest = picture.block > 1 ? `; of each ${picture.block} tokens the largest weight, hidden: the others` : "";
     this.cross?.show(
-      `${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading}${largest})`,
+      `${picture.cross} to ${picture.sourceName} (${picture.reading}${largest})`,
       picture.source,
       row(values.cross),
       theme,
@@ -103,7 +107,7 @@ class Panel {
     const n = Math.ceil((picture.prompt.length + i + 1) / picture.block), open = this.lane === "parallel" ? { open: n } : { known: n };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
     this.self?.show(
-      `Self-attention: what it reads from ${what} (${picture.reading}${largest})`,
+      `Self-attention to ${what} (${picture.reading}${largest})`,
       picture.blocks[this.lane] ?? [...picture.prompt, ...run.read],
       row(values.self),
       theme,

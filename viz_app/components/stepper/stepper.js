@@ -24,6 +24,9 @@ class Stepper {
       root.querySelector(".cost .files"),
       () => [this.cost.svg, "Multiply–adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme],
     );
+    this.views = Object.fromEntries(["next", "attention", "work"].map((name) => [name, root.querySelector(`.views .${name}`)]));
+    for (const [name, button] of Object.entries(this.views)) button.onclick = () => (this.look(name), this.draw());
+    this.look("next");
     this.freeButton = root.querySelector(".free");
     this.freeButton.onclick = () => (this.stop(), this.free());
     this.watcher = new ResizeObserver(() => this.layout());
@@ -33,8 +36,11 @@ class Stepper {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.wording = WORDING[picture.family];
-    this.root.querySelector(".cost .work").textContent = this.wording.work;
+    this.root.querySelector(".cost .title").textContent = this.wording.work;
     this.root.querySelector(".cost").hidden = !picture.work;
+    this.views.work.hidden = !picture.work;
+    this.views.attention.textContent = picture.vectors.length ? "State" : "Attention";
+    if (!picture.work && this.root.dataset.view === "work") this.look("next");
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step); // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
@@ -43,7 +49,7 @@ class Stepper {
     this.freeButton.disabled = !picture.forced.length;
     this.root.style.setProperty("--differs", DIFFERS);
     this.panels.forEach((panel) => panel.show(picture, theme));
-    this.width = 0;
+    this.size = "";
     this.layout();
     this.root.dataset.family = picture.family;
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
@@ -59,10 +65,20 @@ class Stepper {
     [...prompt, parallel.read[0]].forEach((label) => (put(line, "span", "token", label[0]), put(line, "span", "", " ")));
   }
 
+  // Which picture of the step is shown where there is no room for all of them.
+  look(view) {
+    this.root.dataset.view = view;
+    for (const [name, button] of Object.entries(this.views)) button.setAttribute("aria-pressed", name === view);
+  }
+
   layout() {
-    const width = this.root.clientWidth;
-    if (!this.picture || !width || width === this.width) return;
-    this.width = width;
+    const width = this.root.clientWidth, size = [width, scaleOf(), window.innerHeight].join();
+    if (!this.picture || !width || size === this.size) return;
+    this.size = size;
+    this.draw();
+  }
+
+  draw() {
     this.lanes.show(this.picture, this.theme);
     this.cost.show(this.picture, this.theme);
     this.go(this.step);
@@ -130,18 +146,17 @@ class Stepper {
     }
     if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
-    if (step < diverges) {
-      say("So far both have read the same, and their probabilities agree. ");
-      return void say(`They part at position ${diverges + 1}.`, "span", "warn");
-    }
+    if (step < diverges) return void say("So far both have read the same, and their probabilities agree.");
     say(step === diverges ? "Here is the first difference: " : `They parted at position ${diverges + 1}: `, "span", "warn");
     say("inference takes ");
     token(serial.written[diverges]);
     say(" where the given text has ");
     token(parallel.given[diverges]);
-    if (step === diverges) {
-      say(". Both have read the same up to here, so the bars agree; from the next position on they read different texts.");
-    } else say(". Since then each reads a different text: training the given one, mistakes or not; inference what it wrote itself.");
+    say(
+      step === diverges
+        ? ". From the next position on they read different texts."
+        : ". Since then training reads the given text, inference its own.",
+    );
     return undefined;
   }
 }

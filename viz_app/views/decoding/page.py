@@ -80,6 +80,6 @@ TWO_RUNS = View(payloads, _layout, choose=choose, within=within, text=_text, fil
 DECODING = Page(
     "Decoding",
     text.QUESTION,
-    lambda run: text.answer(run.scope.model.is_recurrent) if run.scope.model.can_write else "",
+    lambda run: text.answer(run.scope.model),
     {"": _find},
 )

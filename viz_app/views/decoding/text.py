@@ -4,11 +4,12 @@ from models.architectures import Model
 from models.architectures.base import ORDER
 
 FORCED = "with your forced token, the model writes"
-QUESTION = "Decoding: what does it do, one token at a time?"
-_ANSWER = (
-    "In training it answers at all positions at once; in use it reads back each token it writes."
+QUESTION = "Decoding: how is text generated token by token?"
+_ANSWER = "Training predicts all positions in parallel; generation feeds each new token back in."
+_ANSWER_RECURRENT = (
+    "In training each state waits for the one before; generation also feeds each new token back in."
 )
-_ANSWER_RECURRENT = "In training each state waits for the one before; in use it also reads back each token it writes."
+_NO_ANSWER = "This model generates no text: it reads a finished one in a single pass."
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
     "What stands at position i+1 is only known once the model has answered at "
@@ -77,9 +78,11 @@ def does_not_write(model: Model) -> str:
 NO_LAYERS = "This model's decoder has no layers, so there is no decoding to show."
 
 
-def answer(recurrent: bool) -> str:
+def answer(model: Model) -> str:
     """Return the page's answer: training and inference in a sentence."""
-    return _ANSWER_RECURRENT if recurrent else _ANSWER
+    if not model.can_write:
+        return _NO_ANSWER
+    return _ANSWER_RECURRENT if model.is_recurrent else _ANSWER
 
 
 def no_room(n_ctx: int) -> str:

@@ -61,7 +61,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
         SECOND,
         default_second(scope) if chosen is None else chosen,
         height=68,
-        width=270,
+        width=430,
         help=text.second_help(scope.model),
     )
     which = pick.one("Shown", WHICH, WHICH.options)
@@ -94,7 +94,7 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: l
         notation.choice(kind, change),
         take,
         lambda name: text.ready_label(kind, name, own_choice, own_layers),
-        width=300,
+        width=320,
     )
     fixed = change.preset not in ("window", "block-diagonal")
     pick.number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)

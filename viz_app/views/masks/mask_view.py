@@ -12,7 +12,7 @@ from models.layers.masks import MaskLayer, SiteKind
 from models.runs.masked_comparison import MaskedRun
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, mask_change
-from models.trace.outputs import NextToken
+from models.trace.outputs import NextToken, TokenInOrder
 from viz_app import words
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.labels import Label, axes_labels, labels, special_label, written_labels
@@ -119,8 +119,8 @@ class LogProbChange:
 def log_prob_change(view: MaskView) -> LogProbChange:
     """Return the log-probabilities that the change affects.
 
-    They are those of the given text's tokens if the model predicts next tokens, else of hidden
-    tokens, or of the class or answer that was most probable before.
+    They are those of the given text's tokens if the model predicts next tokens or tokens in an order,
+    else of hidden tokens, or of the class or answer that was most probable before.
     """
     before, after = view.before, view.after
     if isinstance(first_output(before.trace), NextToken):
@@ -129,10 +129,19 @@ def log_prob_change(view: MaskView) -> LogProbChange:
         return LogProbChange(
             output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs
         )
+    if isinstance(in_order := first_output(before.trace), TokenInOrder):
+        name = next(name for name, output in before.trace.outputs.items() if output is in_order)
+        both = (_given(run.trace.outputs[name]) for run in (before, after))
+        return LogProbChange(in_order.stream, labels(after.trace.streams[in_order.stream]), *both)
     comparison = compare_outputs(before.trace, after.trace)
     notes = ["the model's own first guess before" * is_guess for is_guess in comparison.guessed]
     names = [Label(name, note) for name, note in zip(comparison.names, notes, strict=True)]
     return LogProbChange(comparison.what, names, comparison.before, comparison.after)
+
+
+def _given(output: TokenInOrder) -> tuple[float, ...]:
+    """Return the log-probability of each token given those before it in the order."""
+    return tuple(output.log_probs[range(len(output.labels)), list(output.labels)].tolist())
 
 
 def token_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:

@@ -6,7 +6,7 @@ from models.layers.masks import SiteKind
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, opens_ahead
-from models.trace.outputs import MaskedToken, NextToken
+from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app.drawing.notes import first_output
 from viz_app.session.mask_notation import hides_the_future
 from viz_app.views.masks.mask_view import LogProbChange
@@ -32,7 +32,9 @@ def story(
     outcome = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     outcome += " (as before)." if same else f" (before: {before.output or 'nothing'})."
     comparison = (
-        [outcome, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+        [outcome, cheat(before, after, changes, names)]
+        if after.output is not None and not isinstance(output, TokenInOrder)
+        else ["", ""]  # guesses of single tokens, each given the others, make no text
     )
     lines = [changed(changes, names), comparison[0], effect, comparison[1], *notes]
     return [line for line in lines if line]

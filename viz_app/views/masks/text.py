@@ -191,7 +191,7 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
     usual = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
     more = " and ".join(layer for layer in layers if layer not in usual)
     if name == "none" and more:
-        return f"none but the model's {more} (own)"
+        return f"only the {more} (own)"
     return f"{label}{f', and {more}' * bool(more)} (own)"
 
 

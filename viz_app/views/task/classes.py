@@ -78,8 +78,8 @@ def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Ch
 
     The second result is the checks.
     """
-    pictures, checks = pair(run, output, choices)
     runs = side_by_side(run, output)
+    pictures, checks = pair(run, output, choices, has_bars=len(runs) < 2)
     if len(runs) < 2:
         return pictures, checks
     return {"classes": classes(run, output, runs), **pictures}, [*checks, check_probabilities(runs)]

@@ -14,11 +14,13 @@ from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
 
-def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
-    """Draw the class probabilities of the row, and return their checks."""
+def pair(
+    run: CurrentRun, output: ClassProbabilities, choices: Choices, has_bars: bool = True
+) -> Drawn:
+    """Draw the class probabilities of the row, unless another picture has their bars, and return their checks."""
     is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
     title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
-    return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS)
+    return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS, has_bars)
 
 
 def choice(run: CurrentRun, output: ChoiceProbabilities, choices: Choices) -> Drawn:
@@ -34,6 +36,7 @@ def _drawn(
     title: str,
     fact: str,
     blocks: tuple[str, str],
+    has_bars: bool = True,
 ) -> Drawn:
     site, head = answering(run.trace, output.stream, choices.focus)
     row, p = run.trace.streams[output.stream], output.probabilities
@@ -44,7 +47,7 @@ def _drawn(
         "title": title,
         "rows": [
             [i, [name, "", False], "most probable" * (name == output.predicted)]
-            for i, name in enumerate(output.names)
+            for i, name in enumerate(output.names if has_bars else ())
         ],
         "fact": fact,
         "reading": attention_row,
