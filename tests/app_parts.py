@@ -71,9 +71,9 @@ def page_at(name: str, **address: str | list[str]) -> AppTest:
 
 
 def _page(name: str) -> None:
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
 
-    _page(PAGES[name])
+    _page(name, {})
 
 
 def _run_at(app: AppTest, address: dict[str, str | list[str]]) -> AppTest:

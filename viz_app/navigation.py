@@ -6,6 +6,7 @@ The fragment keeps edits cheap: a keystroke in the bar reruns only the fragment.
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -35,9 +36,6 @@ from viz_app.views.positions.page import POSITIONS
 from viz_app.views.task.page import TASK
 
 UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
-_STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
-
-
 # URL path → page; the first one is the landing page
 PAGES: dict[str, Page] = {
     "attention": ATTENTION,
@@ -50,6 +48,21 @@ PAGES: dict[str, Page] = {
     "from-rnn": FROM_RNN,
     "models": MODELS,
 }
+# first page of a group → the label before its tab
+GROUPS = {"attention": "See", "inside": "Understand", "from-rnn": "Compare"}
+
+
+def _labels() -> str:
+    """Return the style rules of the groups' labels, in the navigation and in a phone's list of pages."""
+    return "".join(
+        f'[data-testid="stTopNav"] > :nth-child({i})::before, '
+        f'[data-testid="stSidebarNavItems"] > :nth-child({i})::before {{ content: "{GROUPS[address]}"; }}'
+        for i, address in enumerate(PAGES, 1)
+        if address in GROUPS
+    )
+
+
+_STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}{_labels()}</style>"
 
 
 def main() -> None:
@@ -60,24 +73,28 @@ def main() -> None:
     )
     st.html(_STYLE + words.entries())
     pages = {
-        st.Page(
+        address: st.Page(
             lambda: None, title=page.title, url_path=address if i else None, default=i == 0
-        ): page
+        )
         for i, (address, page) in enumerate(PAGES.items())
     }
     # Streamlit serves the default page only at "/"; serve it under its name, too
-    address, first = next(iter(PAGES.items()))
-    pages[st.Page(lambda: None, title=first.title, url_path=address, visibility="hidden")] = first
-    chosen = st.navigation(list(pages), position="top")
+    first = next(iter(PAGES))
+    named = st.Page(lambda: None, title=PAGES[first].title, url_path=first, visibility="hidden")
+    chosen = st.navigation([*pages.values(), named], position="top")
     st.set_page_config(page_title=f"{chosen.title} · Attnscope")
-    _page(pages[chosen])
+    _page(next((one for one, page in pages.items() if page is chosen), first), pages)
     process.settle()
 
 
 @st.fragment
-def _page(page: Page) -> None:
+def _page(address: str, pages: dict[str, Any]) -> None:
+    """Draw the page at this address; `pages` holds Streamlit's pages by address."""
+    page, session = PAGES[address], live.session()
+    if to := session.leaves_for:
+        session.leaves_for = ""
+        st.switch_page(pages[to])
     url_state.arrive(page)
-    session = live.session()
     session.begin()
     if session.view is not page:
         session.view, session.answer = page, None
@@ -101,7 +118,7 @@ def _page(page: Page) -> None:
     show(TOOLS, tools, on_present=partial(url_state.keep, ui.PRESENT), on_pin=partial(pin, session))
     if unfit := url_state.unfit():
         ui.note(note_room, UNFIT.format("; ".join(unfit)), bad=True, key="address")
-    address = url_state.postpone() if session.opening else url_state.publish()
+    standing = url_state.postpone() if session.opening else url_state.publish()
     listening = {
         "token": session.token,
         "path": live.path(),
@@ -110,7 +127,7 @@ def _page(page: Page) -> None:
         "longest": LONGEST_TEXT,
         "fields": fields,
         "lines": session.scope is not None and holds_lines(session.scope),
-        "address": asdict(address),
+        "address": asdict(standing),
     }
     show(LIVE, listening)
     if session.run and is_long(session.run.trace.fields.values()):

@@ -18,9 +18,9 @@ VECTORS = ("T5EncoderModel", "BartModel")  # without a picture on the page Task
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
 
-    _page(PAGES[name])
+    _page(name, {})
 
 
 @pytest.fixture(scope="module")

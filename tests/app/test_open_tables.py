@@ -20,9 +20,9 @@ from viz_app.session import url_state
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
 
-    _page(PAGES[name])
+    _page(name, {})
 
 
 def opened(checkpoint: str, name: str, **asked: str) -> AppTest:

@@ -33,9 +33,9 @@ def make_scope():
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
 
-    _page(PAGES[name])
+    _page(name, {})
 
 
 WRITER = """

@@ -27,10 +27,10 @@ PINNED = {"pin.checkpoint": "eng-fra", "pin.source": "I like dogs."}
 def page(name: str) -> None:
     import streamlit as st
 
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
     from viz_app.session import live
 
-    _page(PAGES[name])
+    _page(name, {})
     st.session_state["of the test"] = live.session()
 
 
@@ -108,11 +108,11 @@ def test_pin_and_unpin_go_by_the_address() -> None:
 
     def pin() -> None:
         from viz_app.controls import pin_bar
-        from viz_app.navigation import PAGES, _page
+        from viz_app.navigation import _page
         from viz_app.session import live
 
         pin_bar.pin(live.session(), True)
-        _page(PAGES["attention"])
+        _page("attention", {})
 
     address = said_address(app)
     assert not any(name.startswith("pin.") for name in address)

@@ -29,9 +29,9 @@ IDS = "7 11 5 23 41 3 19"
 
 
 def page(name: str) -> None:
-    from viz_app.navigation import PAGES, _page
+    from viz_app.navigation import _page
 
-    _page(PAGES[name])
+    _page(name, {})
 
 
 def opened(folder: Path, section: str, **params: str) -> AppTest:

@@ -139,7 +139,9 @@ def opened(page: Page, address: str, view: View) -> Page:
     """The page with the cursor in its first text box, all of it selected, once its pictures are there and it rests."""
     page.set_default_timeout(120_000)
     page.goto(f"http://{address}/{view.address}")
-    page.wait_for_selector(view.text, state="attached")  # the line of the answer may hide what was run
+    page.wait_for_selector(
+        view.text, state="attached"
+    )  # the line of the answer may hide what was run
     page.evaluate(WATCH)
     page.wait_for_function("(pictures) => drawn(pictures).every(Boolean)", arg=view.pictures)
     page.evaluate("() => rest()")

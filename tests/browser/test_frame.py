@@ -1,5 +1,7 @@
 """The frame round every page: its navigation, and the presentation."""
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from served_app import back, boxes, go, in_url, resized, rested, visit
@@ -154,3 +156,31 @@ def test_each_page_has_a_title_of_its_own_in_the_browser(shared_page: Page) -> N
     expect(shared_page).to_have_title("Attention · Attnscope")
     shared_page.get_by_role("link", name="Masks").first.click()
     expect(shared_page).to_have_title("Masks · Attnscope")
+
+
+def test_the_question_at_the_end_of_a_page_opens_its_answer(shared_page: Page) -> None:
+    go(shared_page, "", ".head[data-painted]", **START)
+    asked = shared_page.locator(".next button")
+    expect(asked).to_be_in_viewport()
+    weight = re.search(r"[\d.]+ %", asked.inner_text()).group()
+    asked.click()
+    walk = shared_page.locator(".walk")
+    expect(walk).to_contain_text(f"comes to give {weight} of its attention")
+    in_url(shared_page, "source", START["source"])  # the text came along
+    expect(shared_page).to_have_url(re.compile("/inside"))
+    expect(shared_page.locator('[data-testid=stTopNavLink][aria-current="page"]')).to_have_text(
+        "Inside a head"
+    )
+    back(shared_page)
+    expect(shared_page.locator(".head")).to_be_visible()
+    expect(asked).to_contain_text(weight)
+
+
+def test_a_question_follows_what_is_typed(shared_page: Page) -> None:
+    go(shared_page, "", ".head[data-painted]", **START)
+    before = shared_page.locator(".next button").inner_text()
+    box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
+    box.fill("5 May 1990")
+    in_url(shared_page, "source", "5 May 1990")
+    rested(shared_page)
+    expect(shared_page.locator(".next button")).not_to_have_text(before)

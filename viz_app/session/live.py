@@ -59,6 +59,7 @@ class LiveSession:
         self._aside: tuple[Scope, tuple[Any, ...], bool] | None = None  # scope, fields, stale
         self.change: Change = unchanged  # applies the page's changes to a run of this model
         self.view: object = None  # the current page
+        self.leaves_for = ""  # address of the page that the next rerun opens
         self.name = ""  # of the requested checkpoint
         self.picked = ""  # menu name of the current checkpoint
         self.opening: Opening | None = None  # of the requested checkpoint

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import InputError
 from viz_app import checkpoints, ui
-from viz_app.components.catalogue import PLAIN, SECTIONS
+from viz_app.components.catalogue import NEXT, PLAIN, SECTIONS
 from viz_app.components.mounting import show
 from viz_app.controls.change_bar import changed_run
 from viz_app.controls.other_models import offer_models
@@ -21,6 +21,7 @@ from viz_app.drawing.notes import check_summary, plain_sentence, strip
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
+from viz_app.session.parameters import declared
 from viz_app.session.pinned import Pinned
 from viz_app.views.page import (
     Cell,
@@ -30,6 +31,7 @@ from viz_app.views.page import (
     File,
     Find,
     Foot,
+    NextQuestion,
     Page,
     Plot,
     Prose,
@@ -42,6 +44,7 @@ from viz_app.views.page import (
 
 STRIP = ("written", "unrecorded", NOTE)  # pictures above the controls, where they are there
 SUMMARY = "checked"  # the number of checks passed
+QUESTION = "next"  # the question that the page ends in
 DETAILS = "Details: how to read this, the checks, and files"
 CHECKS_ONLY = "Details: the checks"  # of the pinned run
 BESIDE = "pin "  # before the key of a picture of the pinned run
@@ -74,7 +77,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
             st.markdown(view)
         offer_models(find, run)
         return None
-    one = _One(view, view.choose(run), session, strip_room)
+    one = _One(page, view, view.choose(run), session, strip_room)
     if pinned is None or other is None:
         session.pinned_pictures = None
         return one.draw(run)
@@ -87,9 +90,8 @@ def _section(page: Page, run: CurrentRun) -> str:
         return next(iter(page.views))
     views = {name: find(run) for name, find in page.views.items()}
     reasons = {name: plain_sentence(view) for name, view in views.items() if isinstance(view, str)}
-    chosen = url_state.get(page.section)
-    if chosen == page.section.default and chosen in reasons:
-        chosen = next((name for name in views if name not in reasons), chosen)
+    shown = [name for name in views if name not in reasons]
+    chosen = url_state.get(page.section) or [*shown, *views][0]
     chosen = st.segmented_control(
         "Section",
         list(page.views),
@@ -116,6 +118,7 @@ def _of(make: Callable[[CurrentRun], Any], shown: Callable[[], CurrentRun]) -> A
 class _One:
     """One view of a run on the page."""
 
+    page: Page
     view: View[Any]
     choices: Any
     session: LiveSession
@@ -136,9 +139,21 @@ class _One:
         pictures = dict(self.view.payloads(run, self.choices))
         if "checks" in pictures:
             pictures[SUMMARY] = check_summary(pictures["checks"])
+        if not self.prefix:
+            pictures[QUESTION] = {"question": self._leads_to(run).question}
         if not self.view.has_strip:
             return pictures
         return {"written": strip(run.trace, run.terms, run.stale), **pictures}
+
+    def _leads_to(self, run: CurrentRun) -> NextQuestion:
+        return self.page.leads_to(run, self.choices)
+
+    def _go(self) -> None:
+        """Open the page that answers the question, at the next rerun."""
+        question = self._leads_to(self.session.shown)
+        for name, value in question.chosen.items():
+            url_state.keep(declared()[name], value)
+        self.session.leaves_for = question.page
 
     def lay_out(self, run: CurrentRun, drawn: Pictures) -> None:
         """Place the pictures, and a foot below them where the view has not placed it itself."""
@@ -147,9 +162,11 @@ class _One:
                 if key in drawn:
                     show(PLAIN, drawn[key], key=self.prefix + key)
         cells = self.view.layout(run, self.choices, drawn)
-        if not _has_foot(cells):
+        if not _holds(cells, Foot | Explanation | Checks):
             cells = [*cells, Foot()]
         self._place(cells, run, drawn)
+        if not _holds(cells, Foot):
+            self._ask(drawn)
 
     def _place(self, cells: Sequence[Cell], run: CurrentRun, drawn: Pictures) -> None:
         for cell in cells:
@@ -184,6 +201,12 @@ class _One:
                 self._place(
                     [Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))], run, drawn
                 )
+            self._ask(drawn)
+
+    def _ask(self, drawn: Pictures) -> None:
+        """Place the question that the page ends in."""
+        if QUESTION in drawn:
+            show(NEXT, drawn[QUESTION], key=QUESTION, on_go=self._go)
 
     def _columns(self, cell: Columns, run: CurrentRun, drawn: Pictures) -> None:
         if cell.stack and self.is_half:
@@ -317,10 +340,11 @@ def _beside(one: _One, run: CurrentRun, other: CurrentRun) -> _One:
     return replace(one, choices=choices, prefix=BESIDE, is_half=True)
 
 
-def _has_foot(cells: Sequence[Cell]) -> bool:
+def _holds(cells: Sequence[Cell], kind: Any) -> bool:
+    """Return True if a cell of this kind is among them, or in their columns."""
     return any(
-        isinstance(cell, Foot | Explanation | Checks)
-        or (isinstance(cell, Columns) and any(map(_has_foot, cell.columns)))
+        isinstance(cell, kind)
+        or (isinstance(cell, Columns) and any(_holds(column, kind) for column in cell.columns))
         for cell in cells
     )
 

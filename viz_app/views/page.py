@@ -147,18 +147,31 @@ Find = Callable[[CurrentRun], View[Any] | str]  # a sentence where there is noth
 
 
 @dataclass(frozen=True)
+class NextQuestion:
+    """The question that a page ends in: its words, the address of the page that answers it, and what is chosen there, by the
+    names of URL parameters."""
+
+    question: str
+    page: str
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Page:
     """A page: its title, the question it asks, how its pictures answer, and the view of a run, or several to choose from by name.
 
-    `shows_changes` is False on a page that compares models as they were trained; `names` are the changes of a run that the page
-    itself shows and undoes (RunSpec.without). `opens_on` maps a task to the example that this page has first, which replaces an
-    untouched example of another page.
+    `leads_to` takes a run and the choices of its view. The default of `section` is "": the first view
+    that there is of a run. `shows_changes` is False on a page that compares models as they were
+    trained; `names` are the changes of a run that the page itself shows and undoes (RunSpec.without).
+    `opens_on` maps a task to the example that this page has first, which replaces an untouched
+    example of another page.
     """
 
     title: str
     question: str
     answer: Callable[[CurrentRun], str]
     views: Mapping[str, Find]
+    leads_to: Callable[[CurrentRun, Any], NextQuestion]
     section: Choice | None = None
     shows_changes: bool = True
     names: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from viz_app.controls.tile import choose_tile, tile
 from viz_app.controls.training_step import choose_step
 from viz_app.drawing.labels import writes
 from viz_app.drawing.scale import NAMES, WEIGHT, Scale
+from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
@@ -20,7 +21,7 @@ from viz_app.session.parameters import Choice, Switch
 from viz_app.views.attention.files import files, note, shown
 from viz_app.views.attention.payloads import Choices, payloads
 from viz_app.views.encoder_states import ENCODER_STATES
-from viz_app.views.page import Cell, Columns, Foot, Page, Shown, View
+from viz_app.views.page import Cell, Columns, Foot, NextQuestion, Page, Shown, View
 
 SCALE, HIDES = (
     Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)),
@@ -113,10 +114,28 @@ ALL_HEADS = View(
     files_note=note,
     trained=similarity_text.trained,
 )
+
+
+def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
+    """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
+    if not run.trace.attention:
+        return NextQuestion("What does this model answer?", "task")
+    site, focus = run.trace.attention[choices.focus.site], choices.focus
+    held = int(focus.lock[1:]) if focus.lock else None
+    query, key = (None, held) if focus.lock.startswith("k") else (held, None)
+    cell = chosen_cell(run.trace, site, focus.head, query, key)
+    weight = words.percent(float(cell.walk.weights[cell.key]))
+    question = f"Where does this head's {weight} come from?"
+    return NextQuestion(
+        question, "inside", {"inside-view": "", "inside-key": cell.key, "lock": f"q{cell.query}"}
+    )
+
+
 STATES = replace(ENCODER_STATES, choose=choose_step)
 ATTENTION = Page(
     "Attention",
     "Attention: who reads whom?",
     lambda run: HEADS if run.trace.attention else NONE,
     {"": lambda run: ALL_HEADS if run.trace.attention else STATES},
+    _leads_to,
 )

@@ -8,6 +8,7 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views import onward
 from viz_app.views.decoding import files, state, text
 from viz_app.views.decoding.controls import choose
 from viz_app.views.decoding.payloads import Choices, given_ids, has_room, payloads, story, within
@@ -82,4 +83,5 @@ DECODING = Page(
     text.QUESTION,
     lambda run: text.answer(run.scope.model),
     {"": _find},
+    lambda run, choices: onward.what_attention_changed(run),
 )

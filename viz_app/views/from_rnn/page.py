@@ -9,7 +9,7 @@ from viz_app.views.from_rnn.cost import COST
 from viz_app.views.from_rnn.learning import LENGTH, SIMILARITIES, STAGES_ON_DATES
 from viz_app.views.from_rnn.reach import REACH
 from viz_app.views.from_rnn.three import THREE
-from viz_app.views.page import Find, Page, View
+from viz_app.views.page import Find, NextQuestion, Page, View
 
 QUESTION = "From RNN to attention: what changed?"
 ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
@@ -43,12 +43,13 @@ SECTIONS: dict[str, Find] = {
     "Stages, on dates": lambda run: STAGES_ON_DATES,
     "Similarities": lambda run: SIMILARITIES,
 }
-SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
+SECTION = Choice("from-rnn-section", "", options=tuple(SECTIONS))
 FROM_RNN = Page(
     "From RNN to attention",
     QUESTION,
     lambda run: ANSWER,
     SECTIONS,
+    lambda run, choices: NextQuestion("Which other models can I open?", "models"),
     SECTION,
     shows_changes=False,
     opens_on=OPENS_ON,

@@ -18,7 +18,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Several, Whole
-from viz_app.views import page
+from viz_app.views import onward, page
 from viz_app.views.encoder_states import ENCODER_STATES
 from viz_app.views.inside import files, scaling, text
 from viz_app.views.inside.cell import heads_file
@@ -31,7 +31,19 @@ from viz_app.views.inside.payloads import (
     within,
 )
 from viz_app.views.inside.several import FIRST, MOST, measures_csv, toggle
-from viz_app.views.page import Columns, File, Foot, Page, Plot, Prose, Row, Shown, View, Widget
+from viz_app.views.page import (
+    Columns,
+    File,
+    Foot,
+    NextQuestion,
+    Page,
+    Plot,
+    Prose,
+    Row,
+    Shown,
+    View,
+    Widget,
+)
 
 VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
 KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
@@ -209,6 +221,14 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     }[choices.view]
 
 
+def _leads_to(run: CurrentRun, choices: Choices | None) -> NextQuestion:
+    if choices is None or not run.scope.model.sublayers:
+        return onward.how_it_orders()
+    query = selection(run, choices).query
+    question = "What does the whole layer do to this token?"
+    return NextQuestion(question, "layer", {"lock": f"q{query}"})
+
+
 ONE_WEIGHT = View(
     payloads,
     _layout,
@@ -224,4 +244,5 @@ INSIDE = Page(
     "Inside a head: how does this one weight come about?",
     lambda run: "From two tokens' vectors to the number, with this model's own values.",
     {"": _find},
+    _leads_to,
 )

@@ -12,6 +12,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import HEAD, chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.remembered import recall
+from viz_app.views import onward
 from viz_app.views.layer import files, text
 from viz_app.views.layer.payloads import payloads, unkept
 from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view, within
@@ -133,4 +134,5 @@ LAYER = Page(
     text.QUESTION,
     lambda run: text.answer(run.scope.model.sublayers),
     {"": _find},
+    lambda run, choices: onward.how_it_orders(),
 )

@@ -9,6 +9,7 @@ from viz_app.drawing.cells import is_long
 from viz_app.drawing.stamp import FileContent
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views import onward
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.masks.payloads import Choices, payloads, views, within
@@ -84,5 +85,6 @@ MASKS = Page(
     text.QUESTION,
     lambda run: text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
     {"": _find},
+    lambda run, choices: onward.how_it_writes(run),
     names=("edits",),
 )

@@ -22,7 +22,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import CHECKPOINT
 from viz_app.views.models import text
-from viz_app.views.page import Cell, Checks, Page, Shown, View
+from viz_app.views.page import Cell, Checks, NextQuestion, Page, Shown, View
 
 OPENS = "task"  # the page that a card opens
 
@@ -154,6 +154,13 @@ def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
     return [Shown(CARDS), Shown(PLAIN, "note models"), Checks()]
 
 
+def _leads_to(run: CurrentRun, choices: None) -> NextQuestion:
+    name = printable(run.scope.name)
+    if run.trace.attention:
+        return NextQuestion(f"Which tokens does {name} attend to?", "attention")
+    return NextQuestion(f"What does {name} keep of each token?", "attention")
+
+
 ALL_MODELS = View(
     _payloads,
     _layout,
@@ -166,5 +173,6 @@ MODELS = Page(
     text.QUESTION,
     lambda run: text.ANSWER,
     {"": lambda run: ALL_MODELS},
+    _leads_to,
     shows_changes=False,
 )

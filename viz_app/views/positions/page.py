@@ -2,8 +2,10 @@
 
 from models.architectures import Model
 from models.architectures.base import BY_MASK, BY_SCORES, BY_STATES, BY_TURNING, UNSEEN
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
-from viz_app.views.page import Find, Page
+from viz_app.views import onward
+from viz_app.views.page import Find, NextQuestion, Page
 from viz_app.views.positions import adding, distance, rotation, shuffle
 from viz_app.views.positions.misprints import MISPRINTS
 from viz_app.views.positions.tables import CURVES, MAP
@@ -35,6 +37,12 @@ def answer(model: Model) -> str:
     return f"{alone} {without if model.order_from == BY_MASK else 'So '}{added}"
 
 
+def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:
+    if run.trace.attention and run.scope.model.masks_can_change:
+        return NextQuestion("Which tokens may not be attended to?", "masks")
+    return onward.how_it_writes(run)
+
+
 SECTIONS: dict[str, Find] = {
     "Shuffle test": shuffle.find,
     "Curves": lambda run: CURVES,
@@ -44,11 +52,12 @@ SECTIONS: dict[str, Find] = {
     "Rotation": rotation.find,
     "Score by distance": distance.find,
 }
-SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
+SECTION = Choice("positions-section", "", options=tuple(SECTIONS))
 POSITIONS = Page(
     "Positions",
     QUESTION,
     lambda run: answer(run.scope.model),
     SECTIONS,
+    _leads_to,
     SECTION,
 )

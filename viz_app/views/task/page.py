@@ -7,7 +7,7 @@ from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, File, Page, Shown, View
+from viz_app.views.page import Cell, File, NextQuestion, Page, Shown, View
 from viz_app.views.task import text
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
 from viz_app.views.task.presentations import has_picture, no_picture, payloads, presentation
@@ -50,4 +50,5 @@ TASK = Page(
     text.QUESTION,
     lambda run: text.purpose(first_output(run.trace), run.scope.training, run.scope.config),
     {"": _find},
+    lambda run, choices: NextQuestion("Which tokens did it attend to?", "attention"),
 )

@@ -1,0 +1,6 @@
+// The question that the page ends in: a click opens the page that answers it.
+function mount({ data, parentElement, setTriggerValue }) {
+  const button = parentElement.querySelector("button");
+  button.textContent = data.question;
+  button.onclick = () => setTriggerValue("go", true);
+}

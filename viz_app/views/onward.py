@@ -1,0 +1,23 @@
+"""The questions that more than one page leads to."""
+
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.page import NextQuestion
+
+
+def how_it_orders() -> NextQuestion:
+    """Lead to Positions."""
+    return NextQuestion("How does the model know the order?", "positions")
+
+
+def how_it_writes(run: CurrentRun) -> NextQuestion:
+    """Lead to Decoding if the model writes, else on."""
+    if run.scope.model.can_write:
+        return NextQuestion("How does it write, token by token?", "decoding")
+    return what_attention_changed(run)
+
+
+def what_attention_changed(run: CurrentRun) -> NextQuestion:
+    """Lead to From RNN to attention if the model translates a source, else to Models."""
+    if run.scope.model.translates and "source" in run.trace.streams:
+        return NextQuestion("What did attention change?", "from-rnn")
+    return NextQuestion("Which other models can I open?", "models")
