@@ -84,7 +84,7 @@ def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None
         assert (y["field"], y["scale"]["type"], y["title"]) == (
             "at",
             "log",
-            "loss (nats, log scale)",
+            "loss (nats, log)",
         )
         # vega's symlog of constant c is log(1 + |x/c|), and not a log scale
         assert (x["scale"]["type"], x["scale"]["constant"]) == ("symlog", 10)

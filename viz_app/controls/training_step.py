@@ -18,12 +18,13 @@ from viz_app.session.run_changes import SHOWS_STEP, STEP
 def choose_step(run: CurrentRun) -> None:
     """Draw the switch and, if it is on, the slider over the checkpoint's training steps."""
     steps = run.scope.snapshots
-    if not steps or not st.toggle(
-        "Show training steps", **url_state.bound(SHOWS_STEP, url_state.get(SHOWS_STEP))
-    ):
+    if not steps:
         return
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
+        bound = url_state.bound(SHOWS_STEP, url_state.get(SHOWS_STEP))
+        if not st.toggle("Show training steps", **bound):
+            return
         step = st.select_slider(
             "Training step of the weights",
             steps,
@@ -31,19 +32,17 @@ def choose_step(run: CurrentRun) -> None:
             **url_state.bound(STEP, url_state.one_of(STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
-        show(
-            PLAYER,
-            {"steps": list(steps), "step": step},
-            "growth-player",
-            on_step=partial(url_state.keep, STEP),
-        )
+        with st.container(key="growth-controls", horizontal=True, gap="small"):
+            playing = {"steps": list(steps), "step": step}
+            show(PLAYER, playing, "growth-player", on_step=partial(url_state.keep, STEP))
+            record = run.unchanged.scope.training
+            with st.popover("What the losses are", type="tertiary"):
+                st.caption(LOSSES)
+                st.caption(two_losses(record, run.scope.config.dropout))
         slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)
-        record = run.unchanged.scope.training
         chart = loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
-        st.caption(LOSSES)  # not as a chart title, which a narrow chart would cut off
         st.altair_chart(ui.presented(chart), key="growth-loss")
-        st.caption(two_losses(record, run.scope.config.dropout))
     if run.spec.model.step == step:  # else it could not be opened; the change bar shows the error
         ui.note(slot, learned_line(run), key=SHOWS_STEP.name)

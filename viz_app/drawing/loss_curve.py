@@ -9,6 +9,7 @@ STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
 LOSSES = (
     "Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown"
 )
+HEIGHT = 165  # px, axes included: the pictures under these weights are in sight below it
 LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
 
@@ -36,8 +37,8 @@ def loss_curve(
     y = alt.Y(
         "at:Q",
         scale=alt.Scale(type="log"),
-        title="loss (nats, log scale)",
-        axis=alt.Axis(tickCount=4, format="~g"),
+        title="loss (nats, log)",
+        axis=alt.Axis(tickCount=3, format="~g"),
     )
     tip = ["of:N", "step:Q", "loss:N"]
     line = (
@@ -55,7 +56,7 @@ def loss_curve(
         .mark_rule(color=accent, strokeWidth=2)
         .encode(x="step:Q")
     )
-    return alt.layer(line, dots, here).properties(height=220)
+    return alt.layer(line, dots, here).properties(height=HEIGHT)
 
 
 def _point(step: int, loss: float, series: str) -> dict[str, Any]:
