@@ -1,7 +1,9 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
 // The parts stand side by side where there is room, else one under the other.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
-const ROW = { most: 40, all: 460, least: 4 }; // px: of one row and of all, so that no text needs more than them
+const ROW = { most: 40, all: 460, fewest: 220, least: 4, around: 475 }; // px: of one row and of all, so that no text needs more
+// The height of all rows: what the window leaves below the controls.
+const roomForRows = () => Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around));
 const BAR = { height: 190, left: 46 };
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
@@ -31,7 +33,7 @@ class Shuffle extends Fitted {
     const { parts, tokens } = this.picture, n = tokens.length, scale = scaleOf(), width = whole / scale;
     const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
     const wide = (width - PART.gap * (columns - 1)) / columns;
-    this.pitch = Math.min(ROW.most, Math.max(ROW.least, ROW.all / n)) / scale;
+    this.pitch = Math.min(ROW.most, Math.max(ROW.least, roomForRows() / n)) / scale;
     this.letters = this.pitch >= 14 ? 13 : 12;
     this.every = Math.ceil((this.letters - 0.5) / this.pitch); // rows from one name to the next
     const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
@@ -43,7 +45,7 @@ class Shuffle extends Fitted {
       this.write(group, part.title, 0, 14, { "font-weight": 600, "font-size": 13 }, wide);
       this[part.kind](group, part, part.kind === "bars" ? wide : Math.min(wide, PART.most));
     });
-    const most = parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + ROW.all / scale + PART.below;
+    const most = parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + roomForRows() / scale + PART.below;
     const height = y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns));
     this.place.style.height = `${most * scale}px`;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

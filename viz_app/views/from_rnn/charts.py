@@ -141,7 +141,7 @@ def path_lengths(
             tooltip=["layer:N", "distance:Q", "steps:Q"],
         )
     )
-    return titled(chart, title, 300)
+    return titled(chart, title, 350)
 
 
 def scaled_path_lengths(reaches: Sequence[Reach], title: str) -> Scaled:
@@ -236,7 +236,7 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
         x=x, y=y, color=colour, strokeDash=dash, tooltip=tip
     )
     spread = base.mark_rule(opacity=0.5).encode(x=x, y="least:Q", y2="most:Q", color=colour)
-    return titled(spread + line, title, 250)
+    return titled(spread + line, title, 320)
 
 
 def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
@@ -291,4 +291,4 @@ def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
             ],
         )
     )
-    return titled(chart, title, 290)
+    return titled(chart, title, 400)

@@ -77,7 +77,7 @@ def curves(
             ],
         )
     )
-    return titled(chart, title, 290)
+    return titled(chart, title, 330)
 
 
 def wavelength_chart(
@@ -123,7 +123,7 @@ def wavelength_chart(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return titled(dots + rule + word + marks + numbers, title, 290)
+    return titled(dots + rule + word + marks + numbers, title, 310)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
