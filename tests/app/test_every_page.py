@@ -1,12 +1,13 @@
 """Every page opens with every shipped checkpoint, one of each architecture among them; what it says and draws is that model's,
 and every check on it has been made and passed."""
 
+import json
 import re
 from functools import cache
 
 import numpy as np
 import pytest
-from app_parts import page_at, picker, picture, prose, said
+from app_parts import component, page_at, picker, picture, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -17,6 +18,7 @@ from models.opening import shipped_folder
 from models.tokenizers.base import END
 from viz_app.input_bar.examples import readable_examples, suited
 from viz_app.navigation import PAGES
+from viz_app.views.from_rnn.page import OPENS_ON
 
 QUESTIONS = {
     "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
@@ -78,6 +80,10 @@ PICTURE = {
 }  # fmt: skip
 
 
+# page → a section that a language model lacks, and the one that it opens on instead
+LACKS = {"positions": ("Shuffle test", "Curves"), "from-rnn": ("Three models", "Sentence length")}
+
+
 def second_text(app: AppTest) -> str:
     """The second text of the page Masks."""
     return app.text_area(key="masks-second").value
@@ -122,6 +128,8 @@ def test_it_shows_this_model(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
     assert picker(app)["value"] == checkpoint
     family, trace = run(checkpoint)
+    if view == "from-rnn" and (own := OPENS_ON.get(scope_of(checkpoint).task)):
+        trace = scope_of(checkpoint).run(own)
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
     assert "eng-fra" in checkpoint or "eng-fra" not in prose(
         app
@@ -240,23 +248,25 @@ def test_it_shows_this_language_model(checkpoint, view):
         "task": 3,
         "inside": 5,
         "layer": 3,
-        "positions": 0,
+        "positions": 2,
         "masks": 5,
         "decoding": 5,
         "from-rnn": 0,
     }[view]
     assert (prose(app).count("✓"), prose(app).count("✗")) == (checks, 0)
+    if view in ("positions", "from-rnn"):  # on the first section that it has
+        reasons = json.loads(component(app, "section-reasons").json)["reasons"]
+        lacks, has = LACKS[view]
+        assert lacks in reasons
+        assert has not in reasons
+        assert app.segmented_control(key=f"{view}-section").value == has
+        return
     written = dict(said(app, "written")["rows"])
     best = trace.next_token.logits[-1].double().softmax(-1).max()
     assert (written["source"], written["label-out"]) == (
         text,
         f"most likely next, {100 * float(best):.0f} %",
     )
-    if view in ("positions", "from-rnn"):
-        assert "Open **eng-fra**" in prose(
-            app
-        )  # the first section is none for it, and says which model has it
-        return
     header, arrays = picture(app, PICTURE[view])
     n = len(trace.streams["text"].ids)
     if view in ("attention", "inside"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import app_at, page_at, picker, picture, prose, said
+from app_parts import app_at, component, page_at, picker, picture, prose, said
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
@@ -85,6 +85,8 @@ def test_finished_weights_are_shown_and_the_rest_is_said(
     """What no such model has is nowhere claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
     app = opened(folders[model], name)
     said = prose(app)
+    if name == "positions":  # it opens on a section that the model has
+        said += component(app, "section-reasons").json
     assert GIVEN[name] in said
     for claim in (
         "mathrm{softmax}",
