@@ -59,4 +59,4 @@ def test_a_text_without_room_is_no_reason_for_another_model() -> None:
 def test_decoding_claims_nothing_of_a_model_that_does_not_write() -> None:
     scope = models.load("bert")
     run = CurrentRun(scope, scope.run("I like [MASK].", None))
-    assert PAGES["decoding"].answer(run) == ""
+    assert "generates no text" in PAGES["decoding"].answer(run)

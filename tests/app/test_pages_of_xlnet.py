@@ -4,7 +4,7 @@ typed, put by a button, and held in the address."""
 from pathlib import Path
 
 import pytest
-from app_parts import page_at, picture, prose, said
+from app_parts import component, page_at, picture, prose, said
 from small import random_xlnet
 from streamlit.testing.v1 import AppTest
 
@@ -51,11 +51,20 @@ def note(app: AppTest) -> tuple[str, str]:
     return found["look"], found["rows"][0][1]
 
 
+LACKS = {
+    "positions": "its positions are relative",
+    "from-rnn": "This model does not translate",
+}
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scope, name):
     app = opened(
         scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn"
     )
+    if name in LACKS:  # it opens on a section that does without the text
+        assert LACKS[name] in component(app, "section-reasons").json
+        return
     assert (
         dict(said(app, "written")["rows"])["label-out"]
         == "predicted in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
@@ -65,10 +74,8 @@ def test_every_page_opens_and_every_check_on_it_passes(scope, name):
         assert "passed" in looks
         assert "failed" not in looks
     expected = {
-        "positions": "its positions are relative",
         "decoding": "this model is given a finished one",
         "task": "the query stream may",
-        "from-rnn": "does not read one text to write another",
     }
     assert expected.get(name, "").replace(
         "the query stream may", "may not see its own token"
