@@ -83,6 +83,7 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
         scope.path,
         continuation=FOLLOWS,
         decoding_how=how,
+        decoding_picture="step by step",
         decoding_tokens="4",
         decoding_seed="3",
     )

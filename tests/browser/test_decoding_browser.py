@@ -22,7 +22,8 @@ def dates() -> Scope:
 def opened(page: Page, **params: str) -> None:
     """The page at this link."""
     link = {"checkpoint": "dates", "source": SOURCE, "site": SITE, "head": str(HEAD), **params}
-    go(page, "decoding", ".stepper[data-painted]", **link)
+    picture = ".beam" if params.get("decoding-how") == "beam" else ".stepper"
+    go(page, "decoding", f"{picture}[data-painted]", **link)
 
 
 def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, Run]:

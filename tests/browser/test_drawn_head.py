@@ -160,10 +160,22 @@ def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
     assert max(side) <= at["left"] - 22
 
 
-def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
+def test_where_every_second_query_would_be_named_the_others_are_beside_them(stage: Stage) -> None:
     at = shown(stage, weights_of(97, 101))
+    assert 12 - 0.5 > at["tall"] >= 6 - 0.25
+    names = [one for one in stage.drawn(CELLS, "text") if re.fullmatch(r"q\d+", one["text"])]
+    assert [one["text"] for one in names] == [f"q{i}" for i in range(97)]
+    inner, outer = names[0]["x"], names[1]["x"]
+    assert [one["x"] for one in names] == [outer if q % 2 else inner for q in range(97)]
+    widest = max(one["wide"] for one in names)
+    assert outer + 2 < inner - widest
+    assert outer - widest > 0
+
+
+def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
+    at = shown(stage, weights_of(197, 101))
     names = stage.drawn(CELLS, "text")
-    for letter, pitch, n in (("q", at["tall"], 97), ("k", at["wide"], 101)):
+    for letter, pitch, n in (("q", at["tall"], 197), ("k", at["wide"], 101)):
         indices = [
             int(one["text"][1:]) for one in names if re.fullmatch(rf"{letter}\d+", one["text"])
         ]

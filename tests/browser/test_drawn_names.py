@@ -29,10 +29,11 @@ def named(
         " context.measureText = (text) => ({ width: (letter + em * parseFloat(context.font)) * [...text].length });"
         " own.nameTokens(context, queries, keys, { ...place, theme });"
         " return stage.log(canvas); }",
-        queries, keys, ROOMY | place, letter, em, {"font": "serif", "text": INK, "quiet": QUIET},
+        queries, keys, ROOMY | place, letter, em, {"font": "serif", "text": INK, "quiet": QUIET, "line": QUIET},
     )  # fmt: skip
-    down = [one for one in drawn if one["align"] == "right"]
-    return down, [one for one in drawn if one["align"] != "right"]
+    texts = [one for one in drawn if one["op"] == "text"]
+    down = [one for one in texts if one["align"] == "right"]
+    return down, [one for one in texts if one["align"] != "right"]
 
 
 def size(name: dict[str, Any]) -> float:
@@ -71,6 +72,14 @@ def test_of_flat_rows_every_nth_is_named(
     assert [one["y"] for one in down] == pytest.approx(
         [TOP + (q + 0.5) * tall for q in range(0, 13, step)]
     )
+
+
+def test_of_flat_rows_all_are_named_where_there_is_room_for_two_columns(stage: Stage) -> None:
+    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=8, aside=30)
+    assert [one["text"] for one in down] == [*"abcdefghijklm"]
+    assert [one["x"] for one in down] == [LEFT - 6 - 30 * (q % 2) for q in range(13)]
+    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=5, aside=30)
+    assert [one["text"] for one in down] == [*"adgjm"]
 
 
 def test_a_matrix_can_have_smaller_names(stage: Stage) -> None:

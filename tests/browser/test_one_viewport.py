@@ -42,3 +42,29 @@ def test_the_picture_and_its_controls_end_within_the_viewport(
     titles = [".masks .painting .title", ".masks .effect .title", ".masks .panel.tokens figcaption"]
     assert shared_page.evaluate(CUT, titles) == []
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+SETTINGS = {
+    "beam": ({"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .detail"]),
+    "beam, step by step": (
+        {"decoding-how": "beam", "decoding-picture": "step by step"},
+        [".st-key-which", ".stepper .lanes", ".stepper .panel.serial"],
+    ),
+    "sampling": ({"decoding-how": "sampling", "decoding-temperature": "2", "step": "3"}, DECODING),
+    "forced": ({"force": "2:30", "step": "2"}, [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial .bars"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("presented", [False, True])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_other_ways_of_decoding_have_room_on_a_small_projector(
+    shared_page: Page, setting: str, presented: bool
+) -> None:
+    more, parts = SETTINGS[setting]
+    resized(shared_page, 1280, 720)
+    link = {"checkpoint": "eng-fra", **more} | ({"present": "1"} if presented else {})
+    go(shared_page, "decoding", parts[-1], **link)
+    rested(shared_page)
+    found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
+    ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
+    assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > 720} == {}

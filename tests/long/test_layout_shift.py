@@ -76,7 +76,14 @@ BOXES = """() => {
   return found;
 }"""
 # pages with rows of tokens
-TOKENS_MOVE = ("walk", "matrices", "several heads", "a layer", "decoding of a prompt")
+TOKENS_MOVE = (
+    "walk",
+    "matrices",
+    "several heads",
+    "a layer",
+    "decoding",
+    "decoding of a prompt",
+)
 
 
 def moves_tokens(name: str) -> bool:

@@ -109,7 +109,8 @@ def test_an_unknown_piece_is_shown_as_it_was_typed() -> None:
 def test_the_space_before_the_first_word_is_not_shown_but_a_space_alone_is() -> None:
     tokens = Encoding("a a", (4, 4, 5), ("▁a", "▁a", "▁"), ((0, 1), (1, 3), (0, 0)))
     assert [label.text for label in labels(tokens)] == ["a", "·a", "␣"]
-    assert visible("\n") == "·"
+    assert visible("\n") == "↵"
+    assert visible("a\n") == "a·"
     assert visible("\x00\u200b") == "U+0000U+200B"
 
 

@@ -12,7 +12,10 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 
 SPACE = "·"
-ALONE = "␣"  # a space that is a token of its own, which as SPACE would look like a full stop
+LONELY = {
+    " ": "␣",
+    "\n": "↵",
+}  # what as SPACE would look like a full stop where it is a token of its own
 ARROW = " → "  # between the token read and the token written; spaces in a token are shown as SPACE
 END = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
@@ -150,9 +153,9 @@ def token_text(token: str) -> str:
 
 
 def visible(piece: str) -> str:
-    """Return the text with every space shown as ·, or as ␣ where it is nothing else, and control characters as their code."""
-    if piece == " ":
-        return ALONE
+    """Return the text with every space shown as ·, or as ␣ or ↵ where it is nothing else, and control characters as their code."""
+    if piece in LONELY:
+        return LONELY[piece]
     return "".join(SPACE if c.isspace() else printable(c) for c in piece)
 
 

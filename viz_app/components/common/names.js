@@ -1,18 +1,24 @@
 // The tokens of a matrix whose cells are `wide` × `tall` and begin at (left, top): queries down its side, keys over it, every
-// n-th where there is no room for all; keys of several letters are turned where they would touch. A label is [text, note, special].
+// n-th where there is no room for all, or, where the names of every second row are `aside`, all of them in two columns; keys of several letters are turned where they would touch. A label is [text, note, special].
 const LEAST_LETTERS = 12; // px
 
-function nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest = 13 }) {
+function nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest = 13, aside = 0 }) {
   const measure = (text) => context.measureText(text).width;
   const ink = (label) => (context.fillStyle = label[2] ? theme.quiet : theme.text);
   const size = (room) => Math.max(LEAST_LETTERS, Math.min(largest, room * 0.8)), every = (letters, room) => Math.ceil((letters - 0.5) / room);
   context.textBaseline = "middle";
   context.font = `${size(tall)}px ${theme.font}`;
   context.textAlign = "right";
+  const nth = every(size(tall), tall);
   queries.forEach((label, q) => {
-    if (q % every(size(tall), tall)) return;
+    const away = nth === 2 && q % 2 ? aside : 0, y = top + (q + 0.5) * tall;
+    if (q % nth && !away) return;
+    if (away) {
+      context.fillStyle = theme.line;
+      context.fillRect(left - away - 4, y - 0.5, away + 2, 1);
+    }
     ink(label);
-    context.fillText(fit(label[0], left - 22, measure), left - 6, top + (q + 0.5) * tall);
+    context.fillText(fit(label[0], left - 22 - away, measure), left - 6 - away, y);
   });
   context.font = `${size(wide)}px ${theme.font}`;
   const flat = keys.every((label) => measure(label[0]) < wide - 4), slant = wide * Math.SQRT1_2 >= LEAST_LETTERS - 0.5;

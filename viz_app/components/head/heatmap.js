@@ -63,8 +63,22 @@ class Heatmap {
     this.right = Math.round(Math.max(MARGIN.edge, Math.min(last, tilted) - 4));
     this.top = Math.round(MARGIN.head + tilted + 12);
     this.size(rows, cols);
-    if (widest >= this.wide - 4) return;
-    Object.assign(this, { right: MARGIN.edge, top: MARGIN.head + 18 }); // the names lie flat
+    if (widest < this.wide - 4) {
+      Object.assign(this, { right: MARGIN.edge, top: MARGIN.head + 18 }); // the names lie flat
+      this.size(rows, cols);
+    }
+    this.stagger(longest);
+  }
+
+  // Where only every second row's name has room, the others are in a column of their own beside them.
+  stagger(longest) {
+    const { queries, rows, cols } = this.picture;
+    this.aside = 0;
+    if (Math.ceil((LEAST_LETTERS - 0.5) / this.tall) !== 2) return;
+    const [inner, outer] = [0, 1].map((odd) => longest(queries.filter((_, q) => q % 2 === odd)));
+    const left = Math.round(MARGIN.side + inner + outer + 14);
+    if (left > this.width / 3) return;
+    Object.assign(this, { left, aside: inner + 8 });
     this.size(rows, cols);
   }
 
@@ -110,7 +124,7 @@ class Heatmap {
   // Tokens on both axes, every n-th where there is no room for all, and what each axis is.
   names(context) {
     const { queries, keys, queryAxis, keyAxis } = this.picture, { wide, tall, left, top, theme } = this;
-    nameTokens(context, queries, keys, { left, top, wide, tall, theme });
+    nameTokens(context, queries, keys, { left, top, wide, tall, theme, aside: this.aside });
     const measure = (text) => context.measureText(text).width;
     this.axes(context, measure, keyAxis, queryAxis);
   }

@@ -105,10 +105,8 @@ class Lanes {
     };
     key("done", "computed", { background: this.done });
     key("later", "not yet", { borderStyle: "dashed" });
-    key("differs", free ? "not the given token; in the unforced run: not the one written now" : "not the given token", {
-      borderColor: DIFFERS,
-      borderWidth: "2px",
-    });
+    const differs = key("differs", "not the given token", { borderColor: DIFFERS, borderWidth: "2px" });
+    if (free) differs.title = "In the unforced run: not the token written now";
     this.parted = diverges < 0 ? [] : [
       key("first", "first difference", { border: `1.6px dashed ${DIFFERS}` }),
       key("apart", "different texts read", {

@@ -152,11 +152,7 @@ class Stepper {
     token(serial.written[diverges]);
     say(" where the given text has ");
     token(parallel.given[diverges]);
-    say(
-      step === diverges
-        ? ". From the next position on they read different texts."
-        : ". Since then training reads the given text, inference its own.",
-    );
+    say(".");
     return undefined;
   }
 }

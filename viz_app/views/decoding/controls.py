@@ -23,6 +23,8 @@ TOP_K, TOP_P = (
     Number("decoding-top-p", 1.0, low=0.05, high=1.0),
 )
 SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
+TREE = "tree"
+PICTURE = Choice("decoding-picture", TREE, options=(TREE, "step by step"))
 ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
 MAX_NEW = Whole("decoding-tokens", 40, low=1, high=10_000)
 _SLIM = 70  # px, the smallest width of a number box
@@ -36,8 +38,9 @@ def choose(run: CurrentRun) -> Choices:
         attention = _reading(run.trace, place.mean)
         how = _HOW[pick.one("How inference takes the next token", HOW, list(_HOW))]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
+        is_tree = how == "beam" and pick.one("Picture", PICTURE, PICTURE.options) == TREE
     method = Method(how, **settings, forced=place.forced)
-    choices = Choices(method, attention, place, given, state.cleared())
+    choices = Choices(method, attention, place, given, state.cleared(), is_tree)
     step = min(place.step, story(run, choices)[1].n_steps - 1)
     state.go(step)
     return replace(choices, place=replace(place, step=step))

@@ -46,7 +46,8 @@ class Choices:
     """The choices on the page.
 
     The place belongs to the `given` tokens, a source or a prompt; `cleared` is True if tokens
-    forced on others were discarded.
+    forced on others were discarded. `is_tree` is True if a beam is shown as a tree, and not its best
+    text step by step.
     """
 
     method: Method
@@ -54,6 +55,7 @@ class Choices:
     place: Place
     given: tuple[int, ...]
     cleared: bool = False
+    is_tree: bool = False
 
     def of(self, given: tuple[int, ...]) -> "Choices":
         """Return the choices for these tokens; for other tokens the place is reset."""
@@ -72,19 +74,15 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     choices = choices.of(given_ids(run))
     written, runs = story(run, choices)
     step = min(choices.place.step, runs.n_steps - 1)
+    note = _note(run, runs, choices)
+    if written.beam and choices.is_tree:
+        picture = {"beam_tree": _beam_tree(run, written, runs, choices)}
+    else:
+        make = partial(stepper, runs, run.scope, choices.reading, run.terms, step, note)
+        picture = {"stepper": Scaled(make)}
     drawn = {
         "written": _written(run, runs),
-        "stepper": Scaled(
-            partial(
-                stepper,
-                runs,
-                run.scope,
-                choices.reading,
-                run.terms,
-                step,
-                _note(run, runs, choices),
-            )
-        ),
+        **picture,
         "checks": check_rows(
             check_runs(
                 runs.parallel,
@@ -97,7 +95,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
     if run.scope.model.continues:
         drawn["note decoding"] = rows("explained")  # an empty note that takes no space
-    return drawn | ({"beam_tree": _beam_tree(run, written, runs, choices)} if written.beam else {})
+    return drawn
 
 
 def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
@@ -110,7 +108,8 @@ def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
         shown = reading(other.trace, head=shown.head)
     place = Place(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
-    return Choices(replace(choices.method, forced=place.forced), shown, place, given_ids(other))
+    method = replace(choices.method, forced=place.forced)
+    return Choices(method, shown, place, given_ids(other), is_tree=choices.is_tree)
 
 
 def _written(run: CurrentRun, runs: Story) -> dict:
