@@ -24,7 +24,7 @@ from stage import (
 )
 
 from viz_app.drawing.payload import unpack
-from viz_app.views.inside import cell as inside_cell
+from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.views.inside import matrices as inside_matrices
 
 HEAD, QUERY, KEY = 2, 3, 1
@@ -34,7 +34,7 @@ CANVAS = "figure canvas"
 @functools.cache
 def payload(convention: str = "rows", site: str = CROSS) -> bytes:
     trace = letters.trace()
-    cell = inside_cell.chosen_cell(trace, trace.attention[site], HEAD, QUERY, KEY)
+    cell = chosen_cell(trace, trace.attention[site], HEAD, QUERY, KEY)
     return inside_matrices.matrices(trace, cell, TERMS, convention)
 
 

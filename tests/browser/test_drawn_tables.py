@@ -30,7 +30,7 @@ from stage import (
 
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.weight_cell import token_choice
+from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
 
 HEAD, QUERY, KEY = 1, 3, 2
@@ -48,9 +48,7 @@ def payload(
 ) -> bytes:
     trace = letters.trace(source)
     draw = token_choice if component == "choice" else getattr(inside_cell, component)
-    return draw(
-        trace, inside_cell.chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS
-    )
+    return draw(trace, chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS)
 
 
 def shown(

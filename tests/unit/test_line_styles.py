@@ -19,6 +19,7 @@ from models.layers.positions import formula_table
 from viz_app.drawing import loss_curve
 from viz_app.drawing.frame import larger
 from viz_app.drawing.look import LIGHT
+from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.views.from_rnn import charts, learners
 from viz_app.views.inside import cell, scaling
 from viz_app.views.positions import charts as positions
@@ -53,7 +54,7 @@ def scores() -> dict[str, list[dict]]:
 
 def one_cell() -> tuple[Any, cell.Cell]:
     trace = letters().run("abcde", "edc")
-    return trace, cell.chosen_cell(trace, trace.attention["decoder.layers.1.cross_attn"], 1, 2, 1)
+    return trace, chosen_cell(trace, trace.attention["decoder.layers.1.cross_attn"], 1, 2, 1)
 
 
 MADE = {

@@ -19,10 +19,10 @@ from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
 from viz_app.drawing import cells, pooling
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
 from viz_app.views.decoding.story import reading
-from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import payloads as inside
 from viz_app.views.inside import several as several_heads
@@ -106,7 +106,7 @@ def test_matrices_are_shown_round_the_chosen_weight(
     rows: tuple[int, int],
     columns: tuple[int, int],
 ) -> None:
-    cell = inside_cell.chosen_cell(trace, site, HEAD, query, key)
+    cell = chosen_cell(trace, site, HEAD, query, key)
     header, arrays = unpack(inside_matrices.matrices(trace, cell, TERMS))
     queries, keys = slice(*rows), slice(*columns)
     whole = {"scores": site.scores(HEAD), "weights": site.weights(HEAD)}

@@ -13,6 +13,7 @@ from drawn import letters
 from models import Trace
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
@@ -42,7 +43,7 @@ def chosen(
 ) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else site]
-    return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
+    return trace, chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
 
 
 # equations. By hand: what each is called, its formula by rows and by columns, and its factors from left to right by rows
@@ -468,7 +469,7 @@ def test_the_walks_table_read_back(traces: dict[str, Trace], name: str) -> None:
 
 def test_a_masked_key_stands_in_the_walks_table(traces: dict[str, Trace]) -> None:
     trace = traces["scaled dot"]
-    at = inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 1, 0)
+    at = chosen_cell(trace, trace.attention[OWN], 0, 1, 0)
     rows = list(csv.DictReader(io.StringIO(inside_files.walk_csv(trace, at))))
     assert [row["allowed"] for row in rows] == ["1", "1", "0", "0"]
     assert [row["masked"] == "-inf" for row in rows] == [False, False, True, True]
@@ -572,7 +573,7 @@ def test_the_heads_table_read_back(family: str) -> None:
     trace = letters(family).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
     heading, *rows = csv.reader(
-        io.StringIO(inside_files.heads_csv(trace, inside_cell.chosen_cell(trace, site, 1, 2, 1)))
+        io.StringIO(inside_files.heads_csv(trace, chosen_cell(trace, site, 1, 2, 1)))
     )
     stream = ["cosine with stream"] if family == "transformer" else []
     assert heading == [

@@ -14,9 +14,10 @@ from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 from viz_app import words
+from viz_app.drawing import weight_cell
 from viz_app.drawing.labels import Label, quoted
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.weight_cell import token_choice
+from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import scaling
@@ -49,7 +50,7 @@ def chosen(
 ) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
-    return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, query, key)
+    return trace, chosen_cell(trace, site, 0 if name == "alignment" else 1, query, key)
 
 
 def two(value: float) -> str:
@@ -226,9 +227,7 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
-    first = inside_cell.stages(
-        trace, inside_cell.chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS
-    )[0]
+    first = inside_cell.stages(trace, chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
         f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
@@ -244,16 +243,14 @@ def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
         (1, "“e” is open and keeps its score."),
         (3, "“c” is blocked: its score becomes −∞."),
     ):
-        at = inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 1, key)
+        at = chosen_cell(trace, trace.attention[OWN], 0, 1, key)
         told = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
         assert (
             told["mask"]
             == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
         )
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
-    alone = inside_cell.stages(
-        trace, inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS
-    )
+    alone = inside_cell.stages(trace, chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
 
@@ -270,9 +267,7 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
         n_open = min(query + 1, 4 - by_hand)
         told = {
             stage.name: stage.sentence
-            for stage in inside_cell.stages(
-                trace, inside_cell.chosen_cell(trace, one, 0, query, 0), TERMS
-            )
+            for stage in inside_cell.stages(trace, chosen_cell(trace, one, 0, query, 0), TERMS)
         }
         if n_open < 4:
             counts = [int(n) for n in re.findall(r"\b(\d) (?:of|by)", told["mask"])]
@@ -281,7 +276,7 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
             assert re.search(r"\d of (\d)", told["mask"])[1] == "4"
         assert f"over {n_open} token" in told["softmax"]
         assert f"{1 / n_open:.4f}" in told["softmax"]
-        cell = inside_cell.chosen_cell(trace, one, 0, query, 0)
+        cell = chosen_cell(trace, one, 0, query, 0)
         assert scaling.compare(cell).n_open == n_open
         assert f"ln {n_open})" in scaling.table(cell)
 
@@ -308,7 +303,7 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    last = inside_cell.stages(trace, inside_cell.chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
+    last = inside_cell.stages(trace, chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
     assert (
         last.sentence
         == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
@@ -318,7 +313,7 @@ def test_a_single_head(family: str, end: str) -> None:
 def test_heads_without_a_stream_say_nothing_of_one() -> None:
     trace = letters("attention only").run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    at = inside_cell.chosen_cell(trace, site, 1, 2, 1)
+    at = chosen_cell(trace, site, 1, 2, 1)
     assert "it is added to" not in inside_cell.stages(trace, at, TERMS)[-1].sentence
     header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     assert not {"residual", "along_residual"} & set(arrays)
@@ -614,12 +609,12 @@ def test_the_first_query_shown_is_a_word_that_is_half_decided(
     weights: list, labels: str, query: int, monkeypatch
 ) -> None:
     rows = [Label(text) for text in labels]
-    monkeypatch.setattr(inside_cell, "labels", lambda row: row)
+    monkeypatch.setattr(weight_cell, "labels", lambda row: row)
     trace = type(
         "Trace", (), {"axes": lambda self, site: (rows[: len(weights)], [Label("x"), Label("y")])}
     )()
     site = of_weights(weights)
-    assert inside_cell.chosen_cell(trace, site, 0, None, None).query == query
+    assert chosen_cell(trace, site, 0, None, None).query == query
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
@@ -627,10 +622,10 @@ def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(
     key: int, query: int, monkeypatch
 ) -> None:
     rows = [Label("a"), Label("b")]
-    monkeypatch.setattr(inside_cell, "labels", lambda row: row)
+    monkeypatch.setattr(weight_cell, "labels", lambda row: row)
     trace = type("Trace", (), {"axes": lambda self, site: (rows, rows)})()
     site = of_weights([[0.4, 0.6], [0.9, 0.1]])
-    found = inside_cell.chosen_cell(trace, site, 0, None, key)
+    found = chosen_cell(trace, site, 0, None, key)
     assert (found.query, found.key, found.head) == (
         query,
         key if 0 <= key < 2 else [1, 0][query],
