@@ -19,8 +19,8 @@ from viz_app.session.cache import store
 APP = Path(viz_app.__file__).with_name("app.py")
 
 
-def opened(folder: Path, name: str) -> AppTest:
-    return page_at(name, checkpoint=str(folder))
+def opened(folder: Path, name: str, **asked: str) -> AppTest:
+    return page_at(name, checkpoint=str(folder), **asked)
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +140,13 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
     folders: dict[str, Path],
 ) -> None:
     own, others = "show this model's own position vectors", "This one shows no position vectors"
-    assert own in prose(opened(folders["GPT2LMHeadModel"], "positions"))
+    asked = {"positions-section": "Shuffle test"}
+    assert own in prose(opened(folders["GPT2LMHeadModel"], "positions", **asked))
     assert "it turns its queries and keys" in prose(
-        opened(folders["LlamaForCausalLM"], "positions")
+        opened(folders["LlamaForCausalLM"], "positions", **asked)
     )
-    assert others in prose(opened(folders["XLNetForSequenceClassification"], "positions"))
-    assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions"))
+    assert others in prose(opened(folders["XLNetForSequenceClassification"], "positions", **asked))
+    assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions", **asked))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -118,9 +118,10 @@ ALL_HEADS = View(
 
 def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
     """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
-    if not run.trace.attention:
+    focus = choices.focus
+    site = run.trace.attention.get(focus.site)
+    if site is None or not site.has_causes:  # finished weights come from nothing that is known
         return NextQuestion("What does this model answer?", "task")
-    site, focus = run.trace.attention[choices.focus.site], choices.focus
     held = int(focus.lock[1:]) if focus.lock else None
     query, key = (None, held) if focus.lock.startswith("k") else (held, None)
     cell = chosen_cell(run.trace, site, focus.head, query, key)
