@@ -25,6 +25,7 @@ MODELS, SHARED, MODULE, DTYPE = (
 )
 # keys that name the kind of model, in our config.json and in that of transformers
 KINDS = {"architecture", "architectures", "model_type"}
+LANDING = "eng-fra"  # the checkpoint a newcomer sees first
 DEPTH = 2  # levels of folders below --models that are searched
 NOT_OFFERED = "There is no such model here. Pick one from the list."
 LONGEST_NAME = 200  # characters of a name that are repeated in an error message

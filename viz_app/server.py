@@ -6,32 +6,40 @@ response_headers.py and entry_page.py.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import streamlit as st
 from starlette.middleware import Middleware
 from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
-from viz_app import bounds
+from models import CheckpointError
+from viz_app import bounds, checkpoints
 from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
 from viz_app.response_headers import ResponseHeaders
-from viz_app.session import downloads, live, opening_route
+from viz_app.session import cache, downloads, live, opening_route
 
 
 @asynccontextmanager
 async def _lifespan(app: st.App) -> AsyncIterator[None]:
-    """Set the process limits, and open a browser once the server answers.
+    """Set the process limits, begin to open the first model, and open a browser once the server answers.
 
     Streamlit itself opens one only for an app without routes.
     """
     bounds.more_files()
     bounds.no_repeats()
+    asyncio.get_running_loop().run_in_executor(None, _open_first)
     if not st.get_option("server.headless"):
         url = get_url(get_display_address(st.get_option("server.address") or "localhost"))
         asyncio.get_running_loop().call_later(0.2, open_browser, url)
     yield
+
+
+def _open_first() -> None:
+    """Open the model that a newcomer sees, while their browser still loads the page."""
+    with suppress(CheckpointError):
+        cache.scope(checkpoints.module() or checkpoints.LANDING)
 
 
 app = st.App(

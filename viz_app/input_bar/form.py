@@ -28,7 +28,6 @@ from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 from viz_app.ui import note
 
-LANDING = "eng-fra"  # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]  # while no model has been opened
 BOX = 68  # px: two lines of text; longer texts scroll
 SHOWN = "What it can show: page Models."  # for third-party models
@@ -64,7 +63,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     the result is the current one, or None if the run follows the URL, whose texts belong to the new
     one.
     """
-    first = checkpoints.module() or LANDING
+    first = checkpoints.module() or checkpoints.LANDING
     name = url_state.get(CHECKPOINT) or first
     if name != first and url_state.follows() and (missing := checkpoints.missing(name)):
         url_state.stand_in(CHECKPOINT, None, missing)
