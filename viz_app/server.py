@@ -7,6 +7,7 @@ response_headers.py and entry_page.py.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -37,9 +38,11 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
 
 
 def _open_first() -> None:
-    """Open the model that a newcomer sees, while their browser still loads the page."""
-    with suppress(CheckpointError):
-        cache.scope(checkpoints.module() or checkpoints.LANDING)
+    """Import the pages, and open the model that a newcomer sees, while their browser still loads."""
+    import_module("viz_app.navigation")
+    if not checkpoints.module():
+        with suppress(CheckpointError):
+            cache.scope(checkpoints.LANDING)
 
 
 app = st.App(

@@ -44,7 +44,11 @@ def run_of(scope: Scope, continuation: str | None = None, prompt: str = PROMPT) 
 def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -> Choices:
     method = method or Method(max_new=5)
     return Choices(
-        method, reading(run.trace, 1, 2), Place(forced=method.forced, **place), tuple(GIVEN)
+        method,
+        reading(run.trace, 1, 2),
+        Place(forced=method.forced, **place),
+        tuple(GIVEN),
+        is_tree=True,
     )
 
 

@@ -95,7 +95,7 @@ def arrive(page: object = None) -> None:
     session.query_at_start = run.query_string if (run := get_script_run_ctx()) else ""
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
-        session.unread, session.settled = _in_address(), set()
+        session.unread, session.settled = in_address(), set()
         session.linked, session.unfit = set(), {}
     session.before = dict(session.unread), dict(session.values), set(session.settled)
 
@@ -112,7 +112,8 @@ def parameter_of(field: Field) -> Parameter:
     return _parameter(field, f"{kind}-{field.name}")
 
 
-def _in_address() -> dict[str, list[str]]:
+def in_address() -> dict[str, list[str]]:
+    """Return the texts of the browser's address."""
     return {name: st.query_params.get_all(name) for name in st.query_params}
 
 
@@ -259,4 +260,4 @@ def postpone() -> Address:
     session = _session()
     if session.follows:
         session.unread, session.values, session.settled = session.before
-    return Address(urlencode(_in_address(), doseq=True), session.steps, session.query_at_start)
+    return Address(urlencode(in_address(), doseq=True), session.steps, session.query_at_start)

@@ -88,10 +88,10 @@ def _section(page: Page, run: CurrentRun) -> str:
     """Let the reader choose one of the page's views, if it has several; those that the model lacks are disabled."""
     if page.section is None:
         return next(iter(page.views))
-    views = {name: find(run) for name, find in page.views.items()}
-    reasons = {name: plain_sentence(view) for name, view in views.items() if isinstance(view, str)}
-    shown = [name for name in views if name not in reasons]
-    chosen = url_state.get(page.section) or [*shown, *views][0]
+    why = {name: _why_none(find, run) for name, find in page.views.items()}
+    reasons = {name: plain_sentence(reason) for name, reason in why.items() if reason}
+    shown = [name for name in why if name not in reasons]
+    chosen = url_state.get(page.section) or [*shown, *why][0]
     chosen = st.segmented_control(
         "Section",
         list(page.views),
@@ -101,6 +101,15 @@ def _section(page: Page, run: CurrentRun) -> str:
     )
     show(SECTIONS, {"control": page.section.name, "reasons": reasons}, key="section-reasons")
     return chosen
+
+
+def _why_none(find: Find, run: CurrentRun) -> str:
+    """Return why a section shows nothing of this model; "" if it does, or cannot of this text alone."""
+    try:
+        view = find(run)
+    except InputError:
+        return ""
+    return view if isinstance(view, str) else ""
 
 
 def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:

@@ -118,12 +118,13 @@ ALL_HEADS = View(
 
 def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
     """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
-    focus = (
-        choices.focus if run.trace.attention else None
-    )  # of the states of an RNN nothing is chosen
-    site = run.trace.attention[focus.site] if focus else None
-    if focus is None or site is None or not site.has_causes:  # finished weights have no known cause
-        return NextQuestion("What does this model answer?", "task")
+    answer = NextQuestion("What does this model answer?", "task")
+    if not run.trace.attention:
+        return answer
+    focus = choices.focus
+    site = run.trace.attention[focus.site]
+    if not site.has_causes:  # of finished weights it is not known
+        return answer
     held = int(focus.lock[1:]) if focus.lock else None
     query, key = (None, held) if focus.lock.startswith("k") else (held, None)
     cell = chosen_cell(run.trace, site, focus.head, query, key)
