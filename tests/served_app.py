@@ -174,14 +174,15 @@ def back(page: Page) -> None:
 
 # leads to an address, "" for the one before; resolves when the run that it asks for has ended
 _LED = """(url) => new Promise((done) => {
-  const app = document.querySelector("[data-testid=stApp]");
+  const state = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState;
   let ran = false;
-  new MutationObserver((changes, observer) => {
-    ran ||= app.dataset.testScriptState === "running" || changes.some((change) => change.oldValue === "running");
-    if (!ran || app.dataset.testScriptState !== "notRunning") return;
+  window.leading = new MutationObserver((changes, observer) => {
+    ran ||= state() === "running" || changes.some((change) => change.oldValue === "running");
+    if (!ran || state() !== "notRunning") return;
     observer.disconnect();
     done();
-  }).observe(app, { attributeFilter: ["data-test-script-state"], attributeOldValue: true });
+  });
+  leading.observe(document, { subtree: true, attributeFilter: ["data-test-script-state"], attributeOldValue: true });
   if (!url) return void history.back();
   history.pushState({}, "", url);
   dispatchEvent(new PopStateEvent("popstate"));
