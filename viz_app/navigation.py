@@ -93,8 +93,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     page, session = PAGES[address], live.session()
     if to := session.leaves_for:
         session.leaves_for = ""
-        # with the same query, or Streamlit would make an entry of the history without one
-        st.switch_page(pages[to], query_params=url_state.in_address())
+        url_state.leave_for(pages[to])
     url_state.arrive(page)
     session.begin()
     if session.view is not page:

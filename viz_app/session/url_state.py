@@ -95,7 +95,7 @@ def arrive(page: object = None) -> None:
     session.query_at_start = run.query_string if (run := get_script_run_ctx()) else ""
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
-        session.unread, session.settled = in_address(), set()
+        session.unread, session.settled = _in_address(), set()
         session.linked, session.unfit = set(), {}
     session.before = dict(session.unread), dict(session.values), set(session.settled)
 
@@ -112,9 +112,13 @@ def parameter_of(field: Field) -> Parameter:
     return _parameter(field, f"{kind}-{field.name}")
 
 
-def in_address() -> dict[str, list[str]]:
-    """Return the texts of the browser's address."""
+def _in_address() -> dict[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in st.query_params}
+
+
+def leave_for(page: Any) -> None:
+    """Open another of Streamlit's pages, with the same query: without it the history would get an entry that has none."""
+    st.switch_page(page, query_params=_in_address())
 
 
 def _is_history_navigation() -> bool:
@@ -260,4 +264,4 @@ def postpone() -> Address:
     session = _session()
     if session.follows:
         session.unread, session.values, session.settled = session.before
-    return Address(urlencode(in_address(), doseq=True), session.steps, session.query_at_start)
+    return Address(urlencode(_in_address(), doseq=True), session.steps, session.query_at_start)
