@@ -1,4 +1,4 @@
-"""Edits for the tests of the protocol: some that only a test would make, and sketches of those to come."""
+"""Edits for the tests of the protocol, which only a test would make."""
 
 from dataclasses import dataclass
 
@@ -46,40 +46,3 @@ class Added(Edit):
 
     def activation(self, value: Tensor, part: ActivationPart) -> Tensor:
         return value + part.chosen(self.where) * ramp(value.shape[-1])
-
-
-@dataclass(frozen=True)
-class HeadScale(Edit):
-    factor: float = 1.0
-
-    def head_out(self, head_out: Tensor, part: AttentionPart) -> Tensor:
-        return torch.where(part.chosen(self.where), self.factor * head_out, head_out)
-
-
-@dataclass(frozen=True)
-class SetWeights(Edit):
-    row: tuple[float, ...] = ()
-
-    def weights(self, weights: Tensor, part: AttentionPart) -> Tensor:
-        row = weights.new_zeros(part.n_key)
-        row[: len(self.row)] = weights.new_tensor(self.row)
-        return torch.where(part.chosen(self.where), row, weights)
-
-
-@dataclass(frozen=True)
-class ZeroValue(Edit):
-    key: int = 0
-
-    def head_out(self, head_out: Tensor, part: AttentionPart) -> Tensor:
-        part_of_key = part.weights[..., self.key, None] * part.values[..., None, self.key, :]
-        return torch.where(part.chosen(self.where), head_out - part_of_key, head_out)
-
-
-@dataclass(frozen=True)
-class Patch(Edit):
-    """The output of one head at one query, of another run."""
-
-    values: tuple[float, ...] = ()
-
-    def head_out(self, head_out: Tensor, part: AttentionPart) -> Tensor:
-        return torch.where(part.chosen(self.where), head_out.new_tensor(self.values), head_out)

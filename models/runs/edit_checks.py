@@ -1,19 +1,19 @@
 """Checks that a model can carry out the edits of a run; none is silently ignored."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
 from models.architectures import Model
 from models.trace import AttentionSite
-from models.trace.edits import Edits
+from models.trace.edits import Edit, Edits, MaskChange
 
 
 def check_model(edits: Edits, model: Model, name: str) -> None:
     """Check edits before a run.
 
     Raises:
-        ValueError: an edit is for a kind of attention that the model lacks, or for something in it
-            that cannot be changed.
+        ValueError: an edit is for a kind of attention that the model lacks, or for something that
+            it cannot change.
     """
     kinds = [kind.name for kind in model.kinds]
     for edit in edits:
@@ -21,6 +21,8 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
             raise ValueError(
                 f"edits are for {', '.join(kinds) or 'models with attention'}, got {edit.where.kind!r}"
             )
+        if edit.where.activation is not None and not edit.changes("activation"):
+            raise ValueError(f"{edit}: this changes attention, not {edit.where.activation!r}")
     if edits and not model.masks_can_change:
         raise ValueError(f"{name} returns finished weights; its attention cannot be changed")
 
@@ -45,19 +47,36 @@ def check_activations(edits: Edits, offered: Collection[str]) -> None:
             )
 
 
-def check_sites(edits: Edits, sites: Mapping[str, AttentionSite], n_rows: int) -> None:
-    """Check after a run that every edit applied to what it names.
+def check_rows(edits: Edits, n_rows: int) -> None:
+    """Check before a run that the batch has every row that an edit names.
 
     Raises:
-        ValueError: an edit names an attention, a head or a batch row that the run does not have.
+        ValueError: it has not.
+    """
+    for edit in edits:
+        _check_numbers(edit, "batch rows", edit.where.rows, n_rows)
+
+
+def check_sites(edits: Edits, sites: Mapping[str, AttentionSite]) -> None:
+    """Check after a run that every edit applied to what it names.
+
+    A change of masks may be made for layers that the model lacks.
+
+    Raises:
+        ValueError: an edit names an attention, a layer or a head that the run does not have.
     """
     for edit in edits:
         where = edit.where
         if where.site is not None and where.site not in sites:
             raise ValueError(f"edit of {where.site!r}: the attentions are {', '.join(sites)}")
-        present = {"batch rows": (where.rows, n_rows)}
-        if edited := [site.n_heads for site in sites.values() if edit in site.edits]:
-            present = {"heads": (where.heads, min(edited)), **present}
-        for what, (numbers, n) in present.items():
-            if wrong := [i for i in numbers or () if not 0 <= i < n]:
-                raise ValueError(f"{edit}: {what} are 0 to {n - 1}, got {wrong[0]}")
+        if edited := [site for site in sites.values() if edit in site.edits]:
+            _check_numbers(edit, "heads", where.heads, min(site.n_heads for site in edited))
+        if where.layers is not None and not isinstance(edit, MaskChange):
+            kinds = [site for site in sites.values() if where.kind in (None, site.kind)]
+            n_layers = max((site.layer + 1 for site in kinds), default=0)
+            _check_numbers(edit, "layers", where.layers, n_layers)
+
+
+def _check_numbers(edit: Edit, what: str, numbers: Iterable[int] | None, n: int) -> None:
+    if wrong := [i for i in numbers or () if not 0 <= i < n]:
+        raise ValueError(f"{edit}: {what} are 0 to {n - 1}, got {wrong[0]}")

@@ -19,8 +19,10 @@ from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
 from models.printable import printable
 from models.runs import inputs
-from models.runs.edit_checks import check_activations, check_model, check_sites
+from models.runs.edit_checks import check_activations, check_model, check_rows, check_sites
+from models.runs.held_out import HeldOut
 from models.runs.inputs import InputError, Texts, Value
+from models.runs.materials import needs_material, with_material
 from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
@@ -52,6 +54,7 @@ class Scope:
         )
         self.training: dict[str, Any] = of_weights(checkpoint.training, self.weights_digest)
         self.device = device
+        self._held_out: dict[tuple[tuple[str | None, ...], ...], HeldOut] = {}
 
     @property
     def config(self) -> Config:
@@ -179,6 +182,7 @@ class Scope:
         """
         edits = effective(edits)
         check_model(edits, self.model, self.name)
+        check_rows(edits, len(requests))
         rows = [
             self._with_own_words(texts, draft, ids)
             for texts, draft, ids in zip(
@@ -188,13 +192,47 @@ class Scope:
                 strict=True,
             )
         ]
+        edits = with_material(self, edits, rows)
         # no inference mode: its tensors cannot take part in later computations
         with torch.no_grad(), record() as recording, editing(edits) as in_force:
             answers = self._answers(self.model(*self.model.inputs(rows)))
         check_activations(edits, in_force.offered if in_force else ())
-        check_sites(edits, recording.attention, len(rows))
+        check_sites(edits, recording.attention)
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in rows[0]}
         return self._traces(recording, answers, requests, rows, wide, edits)
+
+    def with_material(self, edits: Sequence[Edit], streams: Mapping[str, Encoding]) -> Edits:
+        """Return edits ready for generating from these streams (models.decoding).
+
+        Edits that take numbers from other runs get them; those runs are made. `streams` are those
+        of the run without edits.
+
+        Raises:
+            InputError: the fields of another run cannot be read.
+            ValueError: the model cannot carry out an edit.
+        """
+        edits = effective(edits)
+        check_model(edits, self.model, self.name)
+        return with_material(self, edits, [streams], generating=True)
+
+    def held_out_outputs(self, texts: tuple[tuple[str | None, ...], ...] = ()) -> HeldOut:
+        """Return the head outputs on these texts, or on those that the checkpoint holds out.
+
+        The last ones asked for are kept.
+
+        Raises:
+            InputError: a text cannot be read.
+            ValueError: there is no held-out text.
+        """
+        if not texts:
+            texts = tuple((t,) if isinstance(t, str) else tuple(t) for t in self.examples)
+        if not texts:
+            raise ValueError(f"too little held-out text: {self.name} comes with none")
+        if (outputs := self._held_out.get(texts)) is None:
+            batches = [texts] if self.model.pads else [[text] for text in texts]
+            outputs = HeldOut.of([trace for batch in batches for trace in self.run_batch(batch)])
+            self._held_out = {texts: outputs}  # replaced, not changed: threads share it
+        return outputs
 
     def run_each(
         self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()
@@ -238,11 +276,14 @@ class Scope:
 
         Raises:
             InputError: the input cannot be read.
-            ValueError: the model does not generate text, or a setting is invalid.
+            ValueError: the model does not generate text, or a setting or an edit is invalid.
         """
         if not self.model.can_write:
             raise ValueError(f"{self.name} does not generate text; use `run`")
         ids = self.given_ids(given)
+        if any(needs_material(edit) for edit in settings.get("edits", ())):
+            streams = self._with_own_words([given], (), None)
+            settings["edits"] = self.with_material(settings["edits"], streams)
         if how == "beam":
             last = list(decoding.beam(self.model, ids, **settings))[-1]
             written, steps = last.hypotheses[0].tokens, ()

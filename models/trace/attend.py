@@ -14,7 +14,13 @@ from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.edits.active import active
-from models.trace.edits.base import AttentionPart, Edits, edited_head_out, edited_weights
+from models.trace.edits.base import (
+    AttentionPart,
+    Edits,
+    edited_head_out,
+    edited_value_weights,
+    edited_weights,
+)
 from models.trace.recorder import Recording, current
 from models.trace.site import layer_of, per_head
 
@@ -33,7 +39,7 @@ class Attending:
         device: torch.device,
         number: int | None = None,
     ) -> None:
-        self.mask, self.size, self.device = mask, size, device
+        self.path, self.mask, self.size, self.device = path, mask, size, device
         self.edits: Edits = ()
         if (in_force := active()) is not None:
             self.edits = in_force.at(kind.name, path, layer_of(path, number))
@@ -57,11 +63,12 @@ class Attending:
         if allowed is not None and allowed.shape[2] > 1:
             allowed = allowed[:, :, queries]
         part = self._part(queries, weights, lambda: per_head(values(), n_heads, 1), allowed)
-        if any(edit.changes("weights") for edit in self.edits):
+        if any(edit.changes("weights") or edit.changes("value_weights") for edit in self.edits):
             before, v = part.weights, part.values
             after = edited_weights(self.edits, before, part)
-            changed = (after != before).any(-1, keepdim=True)
-            head_out = torch.where(changed, after @ v, head_out)
+            factors = edited_value_weights(self.edits, after, part)
+            changed = (factors != before).any(-1, keepdim=True)
+            head_out = torch.where(changed, factors @ v, head_out)
             part = self._part(queries, lambda: after, lambda: v, allowed)
         return edited_head_out(self.edits, head_out, part)
 
@@ -75,7 +82,15 @@ class Attending:
         batch, n_heads, n_query, n_key = self.size
         positions = range(self.mask.start, self.mask.start + n_query)[queries]
         return AttentionPart(
-            range(batch), range(n_heads), positions, n_key, self.device, weights, values, allowed
+            range(batch),
+            range(n_heads),
+            positions,
+            n_key,
+            self.device,
+            weights,
+            values,
+            allowed,
+            self.path,
         )
 
 

@@ -18,7 +18,13 @@ from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, Similarity, masked_softmax
-from models.trace.edits.base import AttentionPart, Edits, edited_head_out, edited_weights
+from models.trace.edits.base import (
+    AttentionPart,
+    Edits,
+    edited_head_out,
+    edited_value_weights,
+    edited_weights,
+)
 from models.trace.lazy import LazyLinear, LazyTensor, read
 from models.trace.terms import ScoreTerm
 
@@ -208,12 +214,13 @@ class AttentionSite:
         rows: Rows = None,
     ) -> Float[Tensor, "*head query d_head"]:
         """Return weights · v, after edits, for weights that have been computed already."""
-        head_out = weights @ self._head(self.lazy_v, head, batch)
-        if not any(edit.changes("head_out") for edit in self.edits):
-            return head_out
+        values = self._head(self.lazy_v, head, batch)
+        if not any(e.changes("value_weights") or e.changes("head_out") for e in self.edits):
+            return weights @ values
         allowed = self.allowed(batch, head, rows)
         part = self._edited_part(head, batch, rows, weights, allowed)
-        return _in_part(edited_head_out, self.edits, head_out, part)
+        factors = _in_part(edited_value_weights, self.edits, weights, part)
+        return _in_part(edited_head_out, self.edits, factors @ values, part)
 
     def _edited_part(
         self, head: int | None, batch: int, rows: Rows, weights: Tensor, allowed: Tensor
@@ -230,6 +237,7 @@ class AttentionSite:
             lambda: weights[lead],
             lambda: self._head(self.lazy_v, head, batch)[lead],
             allowed[lead],
+            self.name,
         )
 
     def _need_causes(self, wanted: str) -> None:

@@ -6,17 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from sample_edits import (
-    Added,
-    Copied,
-    CopiedWeights,
-    Everywhere,
-    HeadScale,
-    Patch,
-    SetWeights,
-    ZeroValue,
-    ramp,
-)
+from sample_edits import Added, Copied, CopiedWeights, Everywhere, ramp
 from small import (
     padded_ids,
     random_attention_only,
@@ -34,7 +24,17 @@ from models.analysis.checks import check_site, check_used
 from models.architectures import Model
 from models.decoding import greedy
 from models.trace import Recording, record
-from models.trace.edits import Edit, HeadOff, MaskChange, Where
+from models.trace.edits import (
+    Edit,
+    HeadOff,
+    HeadScale,
+    MaskChange,
+    Patch,
+    SetWeights,
+    Where,
+    ZeroValue,
+)
+from models.trace.edits.material import Table
 
 FAMILIES = {
     "transformer": (random_model, padded_ids),
@@ -203,7 +203,7 @@ def test_an_edited_token_changes_nothing_before_it():
 
 
 @pytest.mark.parametrize(("family", "name"), ALL_FIRST)
-def test_the_protocol_carries_edits_to_come(family, name):
+def test_one_row_of_one_head(family, name):
     _, plain = run(family)
     own = plain.attention[name]
     where = Where(site=name, heads=(0,), queries=(4,), rows=(1,))
@@ -213,29 +213,30 @@ def test_the_protocol_carries_edits_to_come(family, name):
 
     keys = own.allowed(1, 0)[4].nonzero().flatten().tolist()
     row = [float(key == keys[0]) for key in range(own.n_key)]
-    _, fixed = run(family, [SetWeights(where, row=tuple(row))])
+    _, fixed = run(family, [SetWeights(where, cells=((keys[0], 1.0),))])
     site = fixed.attention[name]
     assert site.weights(0, 1)[4].tolist() == row
     torch.testing.assert_close(site.out[1, 0, 4], site.v[1, 0, keys[0]])
 
-    _, zeroed = run(family, [ZeroValue(where, key=keys[0])])
+    _, zeroed = run(family, [ZeroValue(where, token=keys[0])])
     site = zeroed.attention[name]
     column = own.weights(0, 1)[4].index_fill(0, torch.tensor([keys[0]]), 0.0)
     torch.testing.assert_close(site.out[1, 0, 4], column @ own.v[1, 0], atol=1e-5, rtol=1e-4)
     assert check_used(site, 1).passed
 
-    itself, patched = run(family, [Patch(where, values=tuple(own.out[1, 0, 4].tolist()))])
+    table = {name: Table(own.out[1])}
+    itself, patched = run(family, [Patch(where, fields=("itself",), material=table)])
     assert torch.equal(patched.attention[name].out, own.out)
     assert equal(itself, run(family)[0])
 
 
 def test_edits_compose_in_order():
     name = "decoder.layers.0.self_attn"
-    twice = [HeadScale(name, head=1, factor=3.0), HeadOff(name, head=1)]
+    twice = [HeadScale(name, head=1, factor=1.5), HeadOff(name, head=1)]
     for found in (twice, twice[::-1]):
         assert not run("transformer", found)[1].attention[name].out[:, 1].any()
     (_, once), (_, both) = (run("transformer", twice[:n]) for n in (0, 1))
-    assert torch.equal(both.attention[name].out[:, 1], 3 * once.attention[name].out[:, 1])
+    assert torch.equal(both.attention[name].out[:, 1], 1.5 * once.attention[name].out[:, 1])
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,14 @@ def test_edits_compose_in_order():
         MaskChange(Where(kind="self"), removed_layers=("padding",), preset="window", k=3),
         MaskChange(block=((2, 1), (0, 4)), allow=((1, 3),)),
         HeadScale("a.b", head=0, factor=-0.1),
+        HeadOff("a.b", baseline="mean", texts=("one", ("two", None), ("three", "four"))),
+        HeadOff(Where(kind="cross"), baseline="resample", seed=7),
+        HeadOff(Where(kind="cross"), baseline="offset", offset=-2),
+        SetWeights("a.b", head=1, cells=((0, 0.25), (3, 0.5))),
+        ZeroValue(Where(layers=(1,)), token=4),
+        Patch("a.b", head=2, fields=("the dog", None), positions=[3]),
+        Patch("a.b", of="attention row", fields=("a", (2, 0, 1)), alignment=((0, 1), (2, 0))),
+        Patch(Where(activation="a.resid_mid", queries=(2,)), fields=("the “dog” & <cat>",)),
     ],
 )
 def test_an_edit_survives_json(edit):
@@ -254,6 +263,9 @@ def test_an_edit_survives_json(edit):
     assert edits.from_json(stored) == edit
     assert hash(edits.from_json(stored)) == hash(edit)
     assert stored["type"] == type(edit).__name__
+    both = (edit, HeadOff("x"))
+    assert edits.from_text(edits.to_text(both)) == both
+    assert "\n" not in edits.to_text(both)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +274,7 @@ def test_an_edit_survives_json(edit):
         ([], r"an edit must be a JSON object, got \[\]"),
         ({"where": {}}, "type of an edit must be one of .*HeadOff.*, got None"),
         ({"type": "HeadOf"}, "type of an edit must be one of .*HeadOff.*, got 'HeadOf'"),
-        ({"type": "HeadOff", "what": 1}, "HeadOff has no field 'what'; it has where"),
+        ({"type": "HeadOff", "what": 1}, "HeadOff has no field 'what'; it has baseline, .*where"),
         (
             {"type": "HeadOff", "where": {"head": 1}},
             "HeadOff.where has no field 'head'; it has activation, heads, .*",
@@ -283,10 +295,10 @@ def test_what_is_no_edit(stored, message):
 
 def test_an_edit_prints_as_what_it_does():
     off = HeadOff("decoder.layers.2.cross_attn", head=3)
-    assert str(off) == "decoder.layers.2.cross_attn: head output set to 0, in heads 3"
-    assert off.describe(1).endswith("in heads 4")
+    assert str(off) == "decoder.layers.2.cross_attn: head output set to 0, in head 3"
+    assert off.describe(1).endswith("in head 4")
     change = MaskChange(Where(kind="decoder_self", layers=(1,)), removed_layers=("look-ahead",))
-    assert str(change) == "decoder self: look-ahead lifted, in layers 1"
+    assert str(change) == "decoder self: look-ahead lifted, in layer 1"
 
 
 def test_a_scope_runs_under_edits(scope):

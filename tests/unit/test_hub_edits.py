@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from hub_models import BY_NAME
-from sample_edits import Added, Copied, CopiedWeights, Everywhere, HeadScale, ramp
+from sample_edits import Added, Copied, CopiedWeights, Everywhere, ramp
 from torch import nn
 
 import models
 from models import Scope
 from models.analysis.checks import check_site
 from models.decoding import greedy
-from models.trace.edits import HeadOff, Where, editing
+from models.trace.edits import HeadOff, HeadScale, Where, editing
 
 NAMES = [
     "GPT2LMHeadModel",
@@ -88,7 +88,7 @@ def test_edits_of_weights_keep_the_mask(scopes, name):
 def test_decoding_under_edits_is_the_same_with_a_cache(scopes, name, queries):
     model, given = scopes[name].model, scopes[name].given_ids(TEXT)
     found = [
-        HeadScale(Where(kind=kind.name, heads=(0,), queries=queries), factor=-3.0)
+        HeadScale(Where(kind=kind.name, heads=(0,), queries=queries), factor=-2.0)
         for kind in model.kinds
     ]
     own, cached, anew = (

@@ -1,4 +1,4 @@
-"""The protocol of an edit: where it applies, and the four things of a run that it may change."""
+"""The protocol of an edit: where it applies, and the five things of a run that it may change."""
 
 from __future__ import annotations
 
@@ -37,17 +37,20 @@ class Where:
         )
 
     def describe(self, first: int = 0) -> tuple[str, list[str]]:
-        """Name the attention or intermediate, and list the restrictions, counted from `first`."""
+        """Name the attention or intermediate, and list the restrictions.
+
+        Layers and heads are counted from `first`, positions from 0.
+        """
         place = self.activation or self.site or (self.kind or "every attention").replace("_", " ")
         limits = {
-            "layers": self.layers,
-            "heads": self.heads,
-            "queries": self.queries,
-            "batch rows": self.rows,
+            ("in layer", "in layers"): (self.layers, first),
+            ("in head", "in heads"): (self.heads, first),
+            ("at position", "at positions"): (self.queries, 0),
+            ("in batch row", "in batch rows"): (self.rows, first),
         }
         return place, [
-            f"in {name} {', '.join(str(n + first) for n in numbers)}"
-            for name, numbers in limits.items()
+            f"{names[len(numbers) > 1]} {', '.join(str(n + begin) for n in numbers)}"
+            for names, (numbers, begin) in limits.items()
             if numbers is not None
         ]
 
@@ -56,10 +59,10 @@ class Where:
 class AttentionPart:
     """The batch rows, heads and query positions of an attention that a tensor covers.
 
-    It covers all keys. `weights` (rows, heads, queries, key) are those in use before head outputs
-    are edited, `values` (rows, heads, key, d_head) the vectors they average; both are worked out
-    when read, and neither exists while a mask is edited. `allowed` is the mask, None if it allows
-    everything.
+    It covers all keys. `site` is the path of the attention. `weights` (rows, heads, queries, key)
+    are those in use before head outputs are edited, `values` (rows, heads, key, d_head) the vectors
+    they average; both are worked out when read, and neither exists while a mask is edited.
+    `allowed` is the mask, None if it allows everything.
     """
 
     rows: Sequence[int]
@@ -70,6 +73,7 @@ class AttentionPart:
     read_weights: Callable[[], Tensor] | None = None
     read_values: Callable[[], Tensor] | None = None
     allowed: Bool[Tensor, "#rows #heads #queries key"] | None = None
+    site: str = ""
 
     @cached_property
     def weights(self) -> Float[Tensor, "rows heads queries key"]:
@@ -131,8 +135,9 @@ class Edit:
     where: Where = Where()
     head: InitVar[int | None] = None
 
-    def __init_subclass__(cls) -> None:
-        TYPES[cls.__name__] = cls
+    def __init_subclass__(cls, stored: bool = True) -> None:
+        if stored:
+            TYPES[cls.__name__] = cls
 
     def __post_init__(self, head: int | None) -> None:
         where = Where(site=self.where) if isinstance(self.where, str) else self.where
@@ -147,6 +152,12 @@ class Edit:
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
         """Change the weights; the mask is applied again, and changed rows are made to sum to 1."""
+        return weights
+
+    def value_weights(
+        self, weights: Float[Tensor, "row head query key"], part: AttentionPart
+    ) -> Float[Tensor, "row head query key"]:
+        """Change the factors of the values in the head output; rows are not rescaled."""
         return weights
 
     def head_out(
@@ -172,7 +183,10 @@ class Edit:
         return False
 
     def changes(self, what: str) -> bool:
-        """Return True if it may change "mask", "weights", "head_out" or "activation"."""
+        """Return True if it may change one of the five.
+
+        These are "mask", "weights", "value_weights", "head_out" and "activation".
+        """
         return getattr(type(self), what) is not getattr(Edit, what)
 
     def of_row(self, row: int) -> Edit | None:
@@ -189,7 +203,7 @@ class Edit:
         return f"{place}: {', '.join([*self.effects(), *limits])}"
 
     def effects(self) -> list[str]:
-        """Say what it does, in a few words each."""
+        """Say what it does, in a few words each, with tokens counted from 0."""
         return [type(self).__name__]
 
     def __str__(self) -> str:
@@ -214,6 +228,16 @@ def edited_weights(
         after = after.masked_fill(~part.allowed, 0.0)
     total = after.sum(-1, keepdim=True)
     return torch.where(changed, torch.where(total > 0, after / total, after), weights)
+
+
+def edited_value_weights(
+    edits: Edits, weights: Float[Tensor, "row head query key"], part: AttentionPart
+) -> Float[Tensor, "row head query key"]:
+    """Return the factors of the values, which are the edited weights unless an edit says not."""
+    for edit in edits:
+        if edit.changes("value_weights"):
+            weights = edit.value_weights(weights, part)
+    return weights
 
 
 def edited_head_out(

@@ -1,12 +1,17 @@
-"""Edits as JSON: a type name and the fields that differ from their defaults."""
+"""Edits as JSON: a type name and the fields that differ from their defaults.
+
+A list of them as one line of JSON is what a URL holds.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from models.trace.edits.base import TYPES, Edit, Where
+from models.trace.edits.base import TYPES, Edit, Edits, Where
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
@@ -30,16 +35,39 @@ def from_json(stored: Any) -> Edit:
     return _read(TYPES[name], {key: value for key, value in stored.items() if key != "type"}, name)
 
 
+def to_text(edits: Iterable[Edit]) -> str:
+    """Return edits as one line of JSON, "" for none; the inverse of `from_text`."""
+    stored = [to_json(edit) for edit in edits]
+    return json.dumps(stored, separators=(",", ":"), ensure_ascii=False) if stored else ""
+
+
+def from_text(text: str) -> Edits:
+    """Read edits that `to_text` has written.
+
+    Raises:
+        ValueError: the text is no list of edits.
+    """
+    if not text:
+        return ()
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"edits must be a JSON list, got {text!r:.60}") from None
+    if not isinstance(stored, list):
+        raise ValueError(f"edits must be a JSON list, got {text!r:.60}")
+    return tuple(from_json(one) for one in stored)
+
+
 def _changed_fields(of: Any) -> dict[str, Any]:
     return {
         field.name: _changed_fields(value) if is_dataclass(value) else value
         for field in fields(of)
-        if (value := getattr(of, field.name)) != field.default
+        if field.compare and (value := getattr(of, field.name)) != field.default
     }
 
 
 def _read(kind: type, stored: dict[str, Any], name: str) -> Any:
-    hints, names = get_type_hints(kind), {field.name for field in fields(kind)}
+    hints, names = get_type_hints(kind), {field.name for field in fields(kind) if field.compare}
     if unknown := sorted(set(stored) - names):
         raise ValueError(f"{name} has no field {unknown[0]!r}; it has {', '.join(sorted(names))}")
     return kind(
@@ -53,7 +81,9 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         choices = [choice for choice in get_args(hint) if choice is not NoneType]
         if value is None and len(choices) < len(get_args(hint)):
             return None
-        return _value(choices[0], value, name)
+        of_lists = [choice for choice in choices if get_origin(choice) is tuple]
+        fitting = of_lists if isinstance(value, list | tuple) and of_lists else choices
+        return _value(fitting[0], value, name)
     if hint is Where:
         if not isinstance(value, dict):
             raise ValueError(f"{name} must be a JSON object, got {value!r:.60}")

@@ -170,7 +170,9 @@ def autoregression(
         given,
         method,
         edits,
-        make=lambda: decoding_runs.autoregressive(scope.model, given, method, edits),
+        make=lambda: decoding_runs.autoregressive(
+            scope.model, given, method, scope.with_material(edits, run.trace.streams)
+        ),
     )
 
 
@@ -185,7 +187,9 @@ def single_pass(
         given,
         tokens,
         edits,
-        make=lambda: decoding_runs.single_pass(scope.model, given, tokens, edits),
+        make=lambda: decoding_runs.single_pass(
+            scope.model, given, tokens, scope.with_material(edits, run.trace.streams)
+        ),
     )
 
 

@@ -1,0 +1,101 @@
+"""Head outputs over held-out texts, and what the baselines "mean" and "resample" make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.trace import Trace
+from models.trace.edits import Where
+from models.trace.edits.material import Table
+
+FEWEST_TEXTS = 8  # that a mean is taken over
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The head outputs of each attention in runs on held-out texts, and those runs' tokens."""
+
+    outputs: Mapping[str, tuple[Float[Tensor, "head position d_head"], ...]]  # by site
+    places: Mapping[str, tuple[str, int, str]]  # kind, layer and stream of the queries, by site
+    streams: tuple[Mapping[str, tuple[int, ...]], ...]  # of each text
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> HeldOut:
+        """Keep what is needed of these runs."""
+        sites = traces[0].attention if traces else {}
+        return cls(
+            {name: tuple(trace.attention[name].out[0] for trace in traces) for name in sites},
+            {name: (site.kind, site.layer, site.query_stream) for name, site in sites.items()},
+            tuple({name: row.ids for name, row in trace.streams.items()} for trace in traces),
+        )
+
+    def at(self, where: Where) -> dict[str, str]:
+        """Return the stream of the queries of each attention that is selected."""
+        return {
+            name: stream
+            for name, (kind, layer, stream) in self.places.items()
+            if where.meets(kind, name, layer)
+        }
+
+    def mean(self, site: str) -> Table:
+        """Return the mean head output at each position.
+
+        Positions that fewer than FEWEST_TEXTS texts reach share one mean.
+
+        Raises:
+            ValueError: there are fewer texts.
+        """
+        outputs = self.outputs[site]
+        if len(outputs) < FEWEST_TEXTS:
+            raise ValueError(
+                f"too little held-out text: a mean takes at least {FEWEST_TEXTS} texts, got "
+                f"{len(outputs)}"
+            )
+        longest = sorted((out.shape[1] for out in outputs), reverse=True)
+        n_alone = longest[FEWEST_TEXTS - 1]
+        means = [torch.stack([o[:, p] for o in outputs if o.shape[1] > p]) for p in range(n_alone)]
+        columns = [each.mean(0) for each in means]
+        if longest[0] > n_alone:
+            rest = torch.cat([out[:, n_alone:] for out in outputs], dim=1)
+            columns.append(rest.mean(1))
+        return Table(torch.stack(columns, dim=1), repeats=True)
+
+    def resampled(
+        self, site: str, seed: int, row: Mapping[str, tuple[int, ...]], first: str, *, grows: bool
+    ) -> Table:
+        """Return the head output of this attention on another text than `row`.
+
+        `first` is the stream by which texts are told apart. If the queries' stream `grows`, each
+        position is taken from the first drawn text that reaches it, otherwise all from the first
+        text of the same length.
+
+        Raises:
+            ValueError: no text is long enough, or none has this length.
+        """
+        _, _, stream = self.places[site]
+        n = len(row.get(stream, ()))
+        drawn = Random(seed).sample(range(len(self.streams)), len(self.streams))
+        others = [i for i in drawn if self.streams[i][first] != row[first]]
+        outputs = [self.outputs[site][i] for i in others]
+        if not grows:
+            same = [out for out in outputs if out.shape[1] == n]
+            if not same:
+                raise ValueError(
+                    f"too little held-out text: none of {len(outputs)} other texts has {n} "
+                    f"{stream} tokens"
+                )
+            return Table(same[0])
+        longest = max((out.shape[1] for out in outputs), default=0)
+        if longest < max(n, 1):
+            raise ValueError(
+                f"too little held-out text: the longest of {len(outputs)} other texts has "
+                f"{longest} {stream} tokens, and {n} are needed"
+            )
+        columns = [next(o[:, p] for o in outputs if o.shape[1] > p) for p in range(longest)]
+        return Table(torch.stack(columns, dim=1), repeats=True)
