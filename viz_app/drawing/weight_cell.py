@@ -39,10 +39,12 @@ def chosen_cell(
     By default the query is one with a typical peak on an ordinary word, and the key its strongest
     one.
     """
+    key = key if key is not None and 0 <= key < site.n_key else None
     if query is None or not 0 <= query < site.n_query:
-        has_key = key is not None and 0 <= key < site.n_key
-        query = _strongest_reader(site, head, key) if has_key else _typical_query(trace, site, head)
-    if key is None or not 0 <= key < site.n_key:
+        if key is None:
+            return Cell(site, head, *_typical(trace, site, head))
+        query = _strongest_reader(site, head, key)
+    if key is None:
         rows, row = slice_with(site, query)
         key = int(site.weights(head, rows=rows)[row].argmax())
     return Cell(site, head, query, key)
@@ -55,7 +57,8 @@ def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
     )
 
 
-def _typical_query(trace: Trace, site: AttentionSite, head: int) -> int:
+def _typical(trace: Trace, site: AttentionSite, head: int) -> tuple[int, int]:
+    """Return a query with a typical peak on an ordinary word, and its strongest key."""
     site = site.read("q", "k")
     strongest, best = map(
         torch.cat,
@@ -64,9 +67,10 @@ def _typical_query(trace: Trace, site: AttentionSite, head: int) -> int:
     query, key = (
         torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site)
     )
-    return int(
+    typical = int(
         ((strongest - TYPICAL_PEAK).abs() + (~query).float() + (~key[best]).float()).argmin()
     )
+    return typical, int(best[typical])
 
 
 def _is_word(label: Label) -> bool:

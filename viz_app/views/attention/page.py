@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from models.analysis.slices import slice_with
 from models.trace import Trace
 from viz_app import words
 from viz_app.components.catalogue import HEAD, OVERVIEW
@@ -128,7 +129,8 @@ def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
     held = int(focus.lock[1:]) if focus.lock else None
     query, key = (None, held) if focus.lock.startswith("k") else (held, None)
     cell = chosen_cell(run.trace, site, focus.head, query, key)
-    weight = words.percent(float(cell.walk.weights[cell.key]))
+    rows, row = slice_with(site, cell.query)
+    weight = words.percent(float(site.weights(cell.head, rows=rows)[row, cell.key]))
     question = f"Where does this head's {weight} come from?"
     return NextQuestion(
         question, "inside", {"inside-view": "", "inside-key": cell.key, "lock": f"q{cell.query}"}
