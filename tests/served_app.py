@@ -158,7 +158,7 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
     else:
         page.evaluate("document.activeElement?.blur()")
         rested(page)
-        page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
+        lead(page, f"{app_address()}/{path}?{urlencode(params)}")
         page.wait_for_function(
             "!document.querySelector('.st-key-opening')"
         )  # until then the model before it stays
@@ -168,11 +168,15 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
 
 def back(page: Page) -> None:
     """Press Back, and wait until what it leads to stands."""
-    page.evaluate(_LED, "")
+    lead(page, "")
     rested(page)
 
 
-# leads to an address, "" for the one before; resolves when the run that it asks for has ended
+def lead(page: Page, url: str) -> None:
+    """Lead the app to an address, "" for the one before, and wait until the run that it asks for has ended."""
+    page.evaluate(_LED, url)
+
+
 _LED = """(url) => new Promise((done) => {
   const state = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState;
   let ran = false;
@@ -180,8 +184,8 @@ _LED = """(url) => new Promise((done) => {
     ran ||= state() === "running" || changes.some((change) => change.oldValue === "running");
     if (!ran || state() !== "notRunning") return;
     observer.disconnect();
-    done();
-  });
+    setTimeout(done);  // in a task of its own: a promise that is kept may be collected before it is seen to be, by work in this one
+  });  // kept by the window: an observer of an element goes with it
   leading.observe(document, { subtree: true, attributeFilter: ["data-test-script-state"], attributeOldValue: true });
   if (!url) return void history.back();
   history.pushState({}, "", url);
@@ -229,12 +233,14 @@ def laid_out(page: Page) -> None:
 
 
 def still(page: Page) -> None:
-    """Wait until ten frames in a row have found each element of the page in the same place."""
-    page.evaluate(_STILL, 10)
+    """Wait until each element of the page is in the same place as ten frames before."""
+    page.evaluate(_STILL)
 
 
 def resized(page: Page, width: int, height: int = 720) -> None:
-    """Give the window another size, and wait until nothing on the page moves."""
+    """Give the window this size, and wait until nothing on the page moves."""
+    if page.viewport_size == {"width": width, "height": height}:
+        return
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
     still(page)
@@ -271,18 +277,20 @@ def rest_on(page: Page, part: Locator, x: float | None = None, y: float | None =
     )
 
 
-# resolves when so many frames in a row have found all elements in the same places
-_STILL = """(n) => new Promise((done) => {
+# resolves when all elements are in the same places as five and ten frames before; to ask for them is work
+_STILL = """() => new Promise((done) => {
   const places = (root) => [...root.querySelectorAll("*")].flatMap((e) => {
     const { x, y, width, height } = e.getBoundingClientRect();
     return [x, y, width, height, ...(e.shadowRoot ? places(e.shadowRoot) : [])];
   });
-  let before = "", same = 0;
+  let before = "", same = 0, frame = 0;
   const next = () => {
-    const now = places(document).join(" ");
-    same = now === before ? same + 1 : 0;
-    before = now;
-    same === n ? done() : requestAnimationFrame(next);
+    if (frame++ % 5 === 0) {
+      const now = places(document).join(" ");
+      same = now === before ? same + 1 : 0;
+      before = now;
+    }
+    same === 2 ? done() : requestAnimationFrame(next);
   };
   next();
 })"""

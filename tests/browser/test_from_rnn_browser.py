@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, open_details
+from served_app import go, in_url, open_details, rested
 from small import Reversal, random_model
 
 import models
@@ -131,6 +131,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkp
     expect(
         shared_page.get_by_text("In the upper half of the lengths time grows as")
     ).to_be_visible()
+    rested(shared_page)  # the button of the run before has no file any more
     with shared_page.expect_download() as table:
         shared_page.get_by_text("The times, CSV").click()
     rows = [
