@@ -10,11 +10,11 @@ from served_app import PATIENCE, frames, go, rested, visit, watched
 
 from viz_app.navigation import PAGES
 
-FAMILIES = ["eng-fra", "bert"]
+MODELS = {"light": "eng-fra", "dark": "bert"}  # theme → the model that is looked at in it
 AXE = Axe()
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
+@pytest.fixture(scope="module", params=MODELS)
 def themed(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A session whose browser asks for this theme."""
     context = browser.new_context(
@@ -36,6 +36,8 @@ CANVASES = """() => {
   });
 }"""
 
+READ = f"() => ({CANVASES})().every((canvas) => canvas.hidden || canvas.values)"
+
 
 def told(violation: dict[str, Any]) -> str:
     """What axe found, and on what."""
@@ -44,20 +46,24 @@ def told(violation: dict[str, Any]) -> str:
     )
 
 
-def see(page: Page, view: str, family: str) -> None:
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> str:
+    return MODELS[request.node.callspec.params["themed"]]
+
+
+def see(page: Page, view: str, model: str) -> None:
     address = "" if view == "attention" else view
-    go(page, address, "h1", checkpoint=family)
-    rested(page)
-    page.wait_for_timeout(600)  # tables are made once a picture is at rest
+    go(page, address, "h1", checkpoint=model)
+    page.wait_for_function(READ)  # tables are made once a picture is at rest
     frames(page, 2)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("view", PAGES)
 def test_axe_finds_nothing_and_every_canvas_can_be_read(
-    themed: Page, view: str, family: str
+    themed: Page, view: str, model: str
 ) -> None:
-    see(themed, view, family)
+    see(themed, view, model)
+    assert themed.title() == f"{PAGES[view].title} · Attnscope"
     found = AXE.run(themed, options={"resultTypes": ["violations"]}).response["violations"]
     assert [told(one) for one in found] == []
     for canvas in themed.evaluate(CANVASES):
@@ -68,8 +74,8 @@ def test_axe_finds_nothing_and_every_canvas_can_be_read(
             assert canvas["values"] > 0, canvas
 
 
-def test_the_first_tab_leads_past_the_controls(themed: Page) -> None:
-    see(themed, "task", "eng-fra")
+def test_the_first_tab_leads_past_the_controls(themed: Page, model: str) -> None:
+    see(themed, "task", model)
     themed.evaluate("document.activeElement?.blur(); window.getSelection().removeAllRanges()")
     themed.locator("body").press("Tab")
     skip = themed.get_by_role("link", name="Skip to the page")
@@ -80,9 +86,9 @@ def test_the_first_tab_leads_past_the_controls(themed: Page) -> None:
     expect(skip).not_to_be_in_viewport()
 
 
-def test_each_stop_of_the_tab_key_is_seen(themed: Page) -> None:
+def test_each_stop_of_the_tab_key_is_seen(themed: Page, model: str) -> None:
     """Whatever has the keyboard differs from what has not: by an outline, a border or a shadow."""
-    see(themed, "attention", "eng-fra")
+    see(themed, "attention", model)
     themed.locator("body").press("Tab")
     stops = []
     for _ in range(30):
@@ -108,7 +114,11 @@ SHOWN_FOCUS = """async () => {
     const hit = element.querySelector?.("rect.hit");
     return JSON.stringify([seen, hit && getComputedStyle(hit).stroke]);
   };
-  const settle = () => new Promise((done) => setTimeout(done, 250));
+  const settle = async () => {
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const ending = document.getAnimations().filter((one) => one instanceof CSSTransition);
+    await Promise.allSettled(ending.map((one) => one.finished));
+  };
   await settle();
   const focused = look();
   element.blur();
@@ -119,18 +129,17 @@ SHOWN_FOCUS = """async () => {
 }"""
 
 
-@pytest.mark.parametrize("view", PAGES)
+@pytest.mark.parametrize("path", ["", "masks"])
 def test_a_direct_load_asks_for_nothing_that_is_not_there(
-    context: BrowserContext, view: str
+    context: BrowserContext, path: str
 ) -> None:
     failed, errors = [], []
     with watched(context) as page:
         page.on("response", lambda one: failed.append(one.url) if one.status >= 400 else None)
         page.on("console", lambda one: errors.append(one.text) if one.type == "error" else None)
-        visit(page, view, "h1")
+        visit(page, path, "h1")
         rested(page)
         assert (failed, errors) == ([], [])
-        assert page.title() == f"{PAGES[view].title} · Attnscope"
         icon = page.locator("link[rel~=icon]").get_attribute("href")
         assert icon
         assert page.evaluate("async (url) => (await fetch(url)).ok", icon)

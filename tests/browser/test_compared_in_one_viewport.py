@@ -1,7 +1,5 @@
 """The pages that compare fit one viewport: question, controls and picture end within it, normal and presented."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Page, expect
 from served_app import boxes, go, resized, rested
@@ -47,36 +45,13 @@ SCREENS = {
     "score by distance": ("positions", {POSITIONS: "Score by distance"}, ".by-distance"),
     "matrices": ("inside", {"inside-view": "matrices"}, ".matrices .equations"),
 }
-SIZES = {
-    "small": (1280, 720, ""),
-    "large": (1920, 1080, ""),
-    "presented": (1280, 720, "1"),
-}
-
-
-@pytest.fixture(scope="module", params=SIZES)
-def size(request: pytest.FixtureRequest, shared_page: Page) -> Iterator[tuple[int, str]]:
-    """A window of this size: its height, and what its address says of a presentation."""
-    width, height, present = SIZES[request.param]
-    resized(shared_page, width, height)
-    yield height, present
-    resized(shared_page, 1280)
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_the_picture_and_its_controls_end_within_the_window(
-    shared_page: Page, size: tuple[int, str], name: str
-) -> None:
-    path, params, picture = SCREENS[name]
-    height, present = size
-    presented = {"present": present} if present else {}
-    go(shared_page, path, picture, **params, **presented)
-    rested(shared_page)
-    of_main = f"[data-testid=stMain] :is({picture})" if picture[0] != "." else picture
-    drawn = shared_page.locator(of_main)
-    ends = [box["bottom"] for box in boxes(shared_page, *drawn.all())]
-    assert max(ends) <= height, ends
-    assert shared_page.locator("[data-testid=stMain]").evaluate("e => e.scrollTop") == 0
+SMALL, LARGE, PRESENTED = (1280, 720, ""), (1920, 1080, ""), (1280, 720, "1")
+# every picture on the small screen, and every second on each of the others
+PLACES = [
+    *((name, SMALL) for name in SCREENS),
+    *((name, PRESENTED) for name in list(SCREENS)[::2]),
+    *((name, LARGE) for name in list(SCREENS)[1::2]),
+]
 
 
 def test_a_section_that_the_model_lacks_is_disabled_with_the_reason(shared_page: Page) -> None:
@@ -95,3 +70,19 @@ def test_a_section_that_the_model_lacks_is_disabled_with_the_reason(shared_page:
     expect(shared_page.locator("[data-testid=stDataFrame]")).to_be_visible()
     go(shared_page, "from-rnn", ".versions[data-painted]", checkpoint="eng-fra")
     expect(lacking).to_have_count(0)
+
+
+@pytest.mark.parametrize(("name", "size"), PLACES)
+def test_the_picture_and_its_controls_end_within_the_window(
+    shared_page: Page, name: str, size: tuple[int, int, str]
+) -> None:
+    path, params, picture = SCREENS[name]
+    width, height, present = size
+    resized(shared_page, width, height)
+    presented = {"present": present} if present else {}
+    go(shared_page, path, picture, **params, **presented)
+    of_main = f"[data-testid=stMain] :is({picture})" if picture[0] != "." else picture
+    drawn = shared_page.locator(of_main)
+    ends = [box["bottom"] for box in boxes(shared_page, *drawn.all())]
+    assert max(ends) <= height, ends
+    assert shared_page.locator("[data-testid=stMain]").evaluate("e => e.scrollTop") == 0

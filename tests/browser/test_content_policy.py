@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import PATIENCE, app_address, open_details
+from served_app import PATIENCE, app_address, lead, open_details
 
 from viz_app.navigation import PAGES
 
@@ -22,13 +22,15 @@ CHARTS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def guarded(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
-    """A page with the policy in force, and what it blocked."""
+    """A session with the policy in force, and what it blocked."""
     context = browser.new_context(color_scheme="light", accept_downloads=True)
     context.set_default_timeout(PATIENCE)
     page, blocked = context.new_page(), []
     page.on("console", lambda line: blocked.append(line.text) if BLOCKED in line.text else None)
+    page.goto(f"{app_address()}/attention")
+    page.wait_for_selector(".head[data-painted]")
     yield page, blocked
     context.close()
 
@@ -45,9 +47,8 @@ def painted_dark(page: Page) -> None:
 def test_nothing_on_the_nine_pages_is_blocked(guarded: tuple[Page, list[str]]) -> None:
     page, blocked = guarded
     for name in PAGES:
-        page.goto(f"{app_address()}/{name}?present=on")
+        lead(page, f"{app_address()}/{name}?present=on")
         page.wait_for_selector(READY.get(name, "[data-painted], .checks"), state="attached")
-        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
         painted_dark(page)
         assert not blocked, name
 
@@ -55,10 +56,10 @@ def test_nothing_on_the_nine_pages_is_blocked(guarded: tuple[Page, list[str]]) -
 def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str]]) -> None:
     page, blocked = guarded
     for address, drawn in CHARTS.items():
-        page.goto(f"{app_address()}/{address}")
+        lead(page, f"{app_address()}/{address}")
         for chart in drawn:
             page.wait_for_selector(chart)
-    page.goto(f"{app_address()}/attention")
+    lead(page, f"{app_address()}/attention")
     page.wait_for_selector(".head[data-painted]")
     with page.expect_download() as picture:
         page.get_by_text("PNG", exact=False).first.click()
@@ -74,7 +75,6 @@ def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str
 def test_a_foreign_script_is_blocked(guarded: tuple[Page, list[str]]) -> None:
     """The policy is in force at all: an injected handler does not run."""
     page, blocked = guarded
-    page.goto(app_address())
     image = '<img src="x" onerror="window.injected = true">'
     with page.expect_console_message(lambda line: BLOCKED in line.text):
         page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", image)
