@@ -1,7 +1,9 @@
 """Every call into `models` is checked against its annotations, shapes and types, while the tests of `unit/` run."""
 
+import functools
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import checked
@@ -22,6 +24,9 @@ from models.opening import load as load_scope  # noqa: E402
 from models.runs.scope import Scope  # noqa: E402
 
 WAITING = ("browser", "processes", "long")  # folders of tests that wait more than they work
+TOGETHER = (  # they share `hub_scope`
+    "hub_table", "hub_layers", "hub_edits", "true_sentences", "order_told", "masks_by_layer",
+)  # fmt: skip
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 
@@ -35,6 +40,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 class HalfToWaiting(LoadFileScheduling):
     """Hand out files so that every second worker begins with those that wait for browsers and processes, and the others with those
     that keep a core busy: all the while both are under way, and only half of the workers start a browser and a server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        name = Path(file).stem.removeprefix("test_")
+        return "tests/unit/of shared models" if name in TOGETHER else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = int(node.gateway.id.removeprefix("gw")) % 2 == 0
@@ -95,6 +105,21 @@ def checkpoint(trained_folder: Path, tmp_path: Path) -> Path:
 def scope(trained_folder: Path) -> Scope:
     """The trained model, loaded."""
     return load_scope(trained_folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def hub_scope(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
+    """A model of hub_models.py by its name, saved and opened when it is first asked for; shared, so nobody may change it."""
+    from hub_models import BY_NAME  # imports transformers
+
+    root = tmp_path_factory.mktemp("hub")
+
+    @functools.cache
+    def opened(name: str) -> Scope:
+        BY_NAME[name].save(root / name)
+        return load_scope(root / name, device="cpu")
+
+    return opened
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,10 @@
 """Edits of models of other libraries: attention that is called or part of a torch layer, and intermediates by module path."""
 
 import copy
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
-from hub_models import BY_NAME
 from sample_edits import Added, Copied, CopiedWeights, Everywhere, ramp
 from torch import nn
 
@@ -27,14 +26,11 @@ TEXT = "7 11 13 17 19"
 
 
 @pytest.fixture(scope="module")
-def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
-    root = tmp_path_factory.mktemp("hub")
-    for name in LAYERED:
-        BY_NAME[name].save(root / name)
-    return {name: models.load(root / name, device="cpu") for name in LAYERED} | {"own": own(root)}
+def scopes(hub_scope: Callable[[str], Scope]) -> dict[str, Scope]:
+    return {name: hub_scope(name) for name in LAYERED} | {"own": own()}
 
 
-def own(root: Path) -> Scope:
+def own() -> Scope:
     """A torch layer, whose attention is one call of F.multi_head_attention_forward."""
     torch.manual_seed(1)
     embedding = nn.Embedding(31, 22)

@@ -5,6 +5,7 @@ import copy
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,19 @@ WRITING = [
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
+def opened(
+    tmp_path_factory: pytest.TempPathFactory, hub_scope: Callable[[str], Scope]
+) -> Callable[[str], Scope]:
     """Each model, saved and opened when it is first asked for."""
-    root, found = tmp_path_factory.mktemp("layers"), {}
+    root = tmp_path_factory.mktemp("layers")
 
+    @cache
     def scope(name: str) -> Scope:
-        if name not in found:
-            KNOWN[name][0].save(root / name)
-            found[name] = models.load(root / name, device="cpu")
-        return found[name]
+        case = KNOWN[name][0]
+        if BY_NAME.get(case.model) is case:
+            return hub_scope(case.model)
+        case.save(root / name)
+        return models.load(root / name, device="cpu")
 
     return scope
 

@@ -1,12 +1,12 @@
 """Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
 
 import copy
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from hub_models import BY_NAME, NAMES, WRITERS
+from hub_models import NAMES, WRITERS
 
 import models
 from models import Scope
@@ -31,22 +31,7 @@ SHORT, LONG = "7 11 13 17 19", "5 6 7 8 9 10 11 12 14 16 18"
 ROUNDING = 2e-6  # of float32 weights, by another order of the same sums
 
 
-class Opened(dict[str, Scope]):
-    """Each model, saved and opened when it is first asked for."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-
-    def __missing__(self, name: str) -> Scope:
-        BY_NAME[name].save(self.root / name)
-        self[name] = models.load(self.root / name, device="cpu")
-        return self[name]
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return Opened(tmp_path_factory.mktemp("hub"))
+Opened = Callable[[str], Scope]
 
 
 def run(scope: Scope, *texts: str) -> Trace:
@@ -87,8 +72,8 @@ def ordered(trace: Trace) -> list[AttentionSite]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_the_librarys_own(opened: Opened, name: str) -> None:
-    scope = opened[name]
+def test_weights_are_the_librarys_own(hub_scope: Opened, name: str) -> None:
+    scope = hub_scope(name)
     trace = run(scope, LONG)
     expected, sites = maps(scope, trace), ordered(trace)
     assert (
@@ -111,8 +96,8 @@ def test_weights_are_the_librarys_own(opened: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recording_changes_no_digit(opened: Opened, name: str) -> None:
-    scope = opened[name]
+def test_recording_changes_no_digit(hub_scope: Opened, name: str) -> None:
+    scope = hub_scope(name)
     streams = run(scope, LONG).streams
     with torch.no_grad():
         plain = scope.model(*scope.model.inputs([streams]))
@@ -128,8 +113,8 @@ def test_recording_changes_no_digit(opened: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_greedy_text_is_what_generate_writes(opened: Opened, name: str) -> None:
-    scope = opened[name]
+def test_greedy_text_is_what_generate_writes(hub_scope: Opened, name: str) -> None:
+    scope = hub_scope(name)
     given = scope.given_ids(LONG)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
     with torch.no_grad():
@@ -144,8 +129,8 @@ def test_greedy_text_is_what_generate_writes(opened: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
-    scope = opened[name]
+def test_the_cache_gives_what_one_pass_gives(hub_scope: Opened, name: str) -> None:
+    scope = hub_scope(name)
     given = scope.given_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
     whole = runs.single_pass(scope.model, given, written.taken)
@@ -165,9 +150,9 @@ def painted(scope: Scope) -> tuple[Edits, str]:
 
 # OPT counts places from the mask that it is given, and takes no whole one
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in [*GIVEN, "OPTForCausalLM"]])
-def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: str) -> None:
+def test_a_painted_mask_is_the_same_mask_passed_by_hand(hub_scope: Opened, name: str) -> None:
     """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
-    scope = opened[name]
+    scope = hub_scope(name)
     asked = run(scope, SHORT)
     edits, kind = painted(scope)
     rows = [
@@ -205,14 +190,14 @@ def _places(scope: Scope, ids: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("name", ["DebertaV2ForMaskedLM", "XLNetForSequenceClassification"])
-def test_finished_weights_are_drawn_in_a_notebook(opened: Opened, name: str) -> None:
-    trace = run(opened[name], LONG)
+def test_finished_weights_are_drawn_in_a_notebook(hub_scope: Opened, name: str) -> None:
+    trace = run(hub_scope(name), LONG)
     site = ordered(trace)[1]
     header, arrays = unpack(notebook.head(trace, layer=2, head=1).parts[0].payload)
     assert (header["site"], header["masks"]) == (site.name, [])
     assert (
         arrays["weights"].reshape(11, 11).tolist()
-        == maps(opened[name], trace)[1][0].numpy().tolist()
+        == maps(hub_scope(name), trace)[1][0].numpy().tolist()
     )
     glance, _ = unpack(notebook.heads(trace).parts[0].payload)
     assert [(b["sites"], b["heads"]) for b in glance["blocks"]] == [
@@ -229,11 +214,11 @@ CELLS = ((3, 1), (4, 0))
 @pytest.mark.parametrize("kind", ["decoder_self", "cross", "encoder_self"])
 @pytest.mark.parametrize("name", CROSSING)
 def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_hand(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+    hub_scope: Opened, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
     """The library calls a softmax written out here, which forbids the cells in the attentions of one kind; Attnscope is not asked.
     A pass calls the encoder's attentions, then self- and cross-attention of each layer of the decoder."""
-    scope = opened[name]
+    scope = hub_scope(name)
     asked = scope.run(LONG, "21 23 29 31 7")
     rows = [asked.streams["source"], asked.streams["target"]]
     changed = scope.run_batch([rows], edits=for_kinds(**{kind: MaskChange(block=CELLS)}))[0]
@@ -285,10 +270,10 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
 
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OPTForCausalLM"])
 def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
-    opened: Opened, name: str
+    hub_scope: Opened, name: str
 ) -> None:
     """OPT's table begins two places before the first of a text."""
-    scope, ids = opened[name], torch.tensor([[5, 6, 7, 8, 9, 11, 13]])
+    scope, ids = hub_scope(name), torch.tensor([[5, 6, 7, 8, 9, 11, 13]])
     past = {}
     for start, end in ((0, 4), (4, 7)):
         row = ids[:, start:end]
@@ -317,8 +302,8 @@ def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
         "BertModel",
     ],
 )
-def test_the_residual_stream_is_the_librarys_hidden_states(opened: Opened, name: str) -> None:
-    scope = opened[name]
+def test_the_residual_stream_is_the_librarys_hidden_states(hub_scope: Opened, name: str) -> None:
+    scope = hub_scope(name)
     trace = run(scope, LONG)
     with torch.no_grad():
         made = scope.model.module(
@@ -333,11 +318,11 @@ def test_the_residual_stream_is_the_librarys_hidden_states(opened: Opened, name:
             assert trace.activations[f"{beside}.resid_post"].value.equal(made[layer + 1])
 
 
-def test_of_an_unknown_family_no_stream_is_invented(opened: Opened) -> None:
+def test_of_an_unknown_family_no_stream_is_invented(hub_scope: Opened) -> None:
     for name in ("AlbertForMaskedLM", "XLNetForSequenceClassification", "DebertaV2ForMaskedLM"):
-        assert opened[name].model.sublayers == ()
+        assert hub_scope(name).model.sublayers == ()
         assert not [
             found
-            for found in run(opened[name], SHORT).activations
+            for found in run(hub_scope(name), SHORT).activations
             if "resid" in found or "ff_" in found
         ]

@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 from drawn import letters
-from hub_models import BY_NAME
 from small_runs import edited
 
 import models
@@ -24,13 +23,10 @@ Open = Callable[[str], CurrentRun]
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
+def opened(hub_scope: Callable[[str], models.Scope]) -> Open:
     @cache
     def run_of(name: str) -> CurrentRun:
-        folder = tmp_path_factory.mktemp("masks") / name
-        BY_NAME[name].save(folder)
-        scope = models.load(folder, device="cpu")
-        return CurrentRun(scope, scope.run(IDS))
+        return CurrentRun(hub_scope(name), hub_scope(name).run(IDS))
 
     return run_of
 

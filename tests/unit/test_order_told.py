@@ -1,11 +1,11 @@
 """By what a model tells the order of its tokens, as a run of equal tokens shows it; and what the page Positions makes of it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from drawn import letters
-from hub_models import BY_NAME
 
 import models
 from models.architectures.base import (
@@ -38,13 +38,8 @@ TOLD_BY = {
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, models.Scope]:
-    found = {}
-    for name in TOLD_BY:
-        folder = tmp_path_factory.mktemp("order") / name
-        BY_NAME[name].save(folder)
-        found[name] = models.load(folder, device="cpu")
-    return found
+def opened(hub_scope: Callable[[str], models.Scope]) -> dict[str, models.Scope]:
+    return {name: hub_scope(name) for name in TOLD_BY}
 
 
 @pytest.mark.parametrize("name", TOLD_BY)

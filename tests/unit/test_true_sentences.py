@@ -3,11 +3,9 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
-from hub_models import BY_NAME
 
 import models
 from models.analysis.joined_words import join_words
@@ -39,14 +37,10 @@ Runs = Callable[[str], CurrentRun]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(hub_scope: Callable[[str], models.Scope]) -> Runs:
     @cache
     def run_of(name: str) -> CurrentRun:
-        folder: str | Path = name
-        if name in HUB:
-            folder = tmp_path_factory.mktemp("true") / name
-            BY_NAME[name].save(folder)
-        scope = models.load(folder, device="cpu")
+        scope = hub_scope(name) if name in HUB else models.load(name, device="cpu")
         required = [field for field in scope.model.text_fields if not field.optional]
         asked = IDS if name in HUB else suited(scope)[0]
         if len(required) == 2:
