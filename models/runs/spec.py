@@ -9,7 +9,7 @@ from functools import partial
 from models.runs.inputs import Value
 from models.runs.scope import Scope
 from models.trace import Trace
-from models.trace.edits import Edits
+from models.trace.edits import Edits, MaskChange
 
 Forced = tuple[tuple[int, int], ...]
 Load = Callable[..., Scope]  # models.load, or what takes its first argument and `snapshot`
@@ -79,16 +79,21 @@ class RunSpec:
     def without(self, change: str) -> RunSpec:
         """Return the spec with one of its changes undone.
 
-        A change is "step", "similarity", "positions", "edits" or "forced".
+        A change is "step", "similarity", "positions", "masks", "edits" (all others) or "forced".
         """
         unchanged = RunSpec(self.model.unchanged, ())
-        if change in ("edits", "forced"):
-            return replace(self, **{change: getattr(unchanged, change)})
+        if change == "forced":
+            return replace(self, forced=())
+        if change in ("masks", "edits"):
+            kept = [
+                edit for edit in self.edits if isinstance(edit, MaskChange) != (change == "masks")
+            ]
+            return replace(self, edits=tuple(kept))
         if change in ("step", "similarity", "positions"):
             model = replace(self.model, **{change: getattr(unchanged.model, change)})
             return replace(self, model=model)
         raise ValueError(
-            f"a change is step, similarity, positions, edits or forced, not {change!r}"
+            f"a change is step, similarity, positions, masks, edits or forced, not {change!r}"
         )
 
     def run(self, open: Callable[[ModelRef], Scope]) -> Trace:

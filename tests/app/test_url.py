@@ -109,6 +109,7 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
     fitting = [
         "f1.2_a0.1",
         "2:4,3:6",
+        '[{"type":"HeadOff","where":{"site":"a","heads":[1]}}]',
         "3",
         "17",
         "0.25",

@@ -333,7 +333,7 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
         encoder_self=MaskChange(preset="block-diagonal", k=4),
         decoder_self=MaskChange(removed_layers=("padding",)),
     )
-    run_changes.undo("edits")
+    run_changes.undo("masks")
     assert session.run(changes) == ()
     assert session.says == {}
 
@@ -357,7 +357,7 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
         self=MaskChange(removed_layers=("look-ahead", "window of 5"), block=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
-    run_changes.undo("edits", ("self",))
+    run_changes.undo("masks", ("self",))
     assert session.run(changes) == ()
 
 

@@ -116,7 +116,7 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
             MaskChange(Where(kind="cross"), block=((5, 6),)),
         )
     )
-    assert facts(replace(trace, edits=edits))["masks changed"] == (
+    assert facts(replace(trace, edits=edits))["changed"] == (
         "decoder self: padding lifted, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
         "in layer 2, in heads 1, 3; cross: forbidden (query, key) (5, 6)"
     )

@@ -49,12 +49,12 @@ def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
         replace(spec, fields=(TEXT, "1999")),
         replace(spec, edits=LOOKING_AHEAD),
         replace(spec, forced=((1, 3),)),
-        *(spec.without(change) for change in ("step", "similarity", "edits", "forced")),
+        *(spec.without(change) for change in ("step", "similarity", "masks", "forced")),
         replace(spec, model=replace(spec.model, positions=False)),
     ]
     assert len({spec, same, *others}) == 1 + len(others)
-    with pytest.raises(ValueError, match="'masks'"):
-        spec.without("masks")
+    with pytest.raises(ValueError, match="'weights'"):
+        spec.without("weights")
 
 
 @pytest.mark.parametrize("positions", [True, False])
@@ -122,10 +122,10 @@ def test_changes_are_named_and_nothing_else_is() -> None:
     assert words.changes(RunSpec(ModelRef("dates"), ()), "scaled dot", kinds) == {}
     spec = RunSpec(ModelRef("dates", 1250, "cosine", positions=False), (), FORBIDDEN)
     labels = words.changes(spec, "scaled dot", kinds)
-    assert list(labels) == ["step", "similarity", "positions", "edits"]
+    assert list(labels) == ["step", "similarity", "positions", "masks"]
     assert "1,250" in labels["step"]
     assert labels["similarity"].index("cosine") < labels["similarity"].index("scaled dot")
-    assert "Cross" in labels["edits"]
-    assert "Decoder" not in labels["edits"]
+    assert "Cross" in labels["masks"]
+    assert "Decoder" not in labels["masks"]
     for change in labels:
         assert change not in words.changes(spec.without(change), "scaled dot", kinds)

@@ -12,7 +12,7 @@ from functools import cache
 from models import Scope, Trace
 from models.layers.similarity import SIMILARITIES
 from models.runs.spec import Forced, RunSpec
-from models.trace.edits import Edits, MaskChange, for_kinds
+from models.trace.edits import Edit, Edits, MaskChange, for_kinds, from_text, to_text
 from viz_app.drawing.sites import by_kind
 from viz_app.session import mask_notation, url_state
 from viz_app.session.current_run import CurrentRun
@@ -55,6 +55,21 @@ MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query
 MASK_CHANGES = {kind: mask_change(kind) for kind in MASK_KINDS}
 
 
+LONGEST_EDITS, MOST_EDITS = 50_000, 500  # characters of the notation, and edits in it
+
+
+def _read_edits(text: str) -> Edits:
+    """Parse edits other than those of masks, which have parameters of their own."""
+    try:
+        edits = from_text(text if len(text) <= LONGEST_EDITS else "")
+    except ValueError:
+        return ()
+    return tuple(edit for edit in edits[:MOST_EDITS] if not isinstance(edit, MaskChange))
+
+
+EDITS = Notation("edits", (), True, read=_read_edits, write=to_text)
+
+
 Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is read instead
 
 
@@ -76,7 +91,7 @@ def chosen(original: CurrentRun, of: Of = _itself) -> RunSpec:
             similarity=other_similarity(scope, of),
             positions=url_state.get(of(POSITIONS)) or not scope.has_removable_positions,
         ),
-        edits=mask_edits(original.trace, of) if scope.model.masks_can_change else (),
+        edits=_edits(original.trace, of) if scope.model.masks_can_change else (),
         forced=url_state.get(of(FORCED)) if scope.model.can_write else (),
     )
 
@@ -93,6 +108,20 @@ def other_similarity(scope: Scope, of: Of = _itself) -> str:
     """Return the chosen similarity; "" for the model's own, or if it cannot be exchanged."""
     trained_with, name = scope.model.similarity, url_state.get(of(SIMILARITY))
     return name if trained_with and name in SIMILARITIES and name != trained_with else ""
+
+
+def _edits(trace: Trace, of: Of) -> Edits:
+    """Return the session's edits, without those of heads that this trace does not have."""
+    others = tuple(edit for edit in url_state.get(of(EDITS)) if _exists(edit, trace))
+    return (*mask_edits(trace, of), *others)
+
+
+def _exists(edit: Edit, trace: Trace) -> bool:
+    where = edit.where
+    if where.activation is not None:
+        return where.activation in trace.activations
+    site = trace.attention.get(where.site or "")
+    return site is not None and site.has_causes and max(where.heads or (0,)) < site.n_heads
 
 
 def mask_edits(trace: Trace, of: Of = _itself) -> Edits:
@@ -124,6 +153,7 @@ def _parameters(kinds: tuple[str, ...]) -> dict[str, list[Parameter]]:
         "step": [SHOWS_STEP, STEP],
         "similarity": [SIMILARITY],
         "positions": [POSITIONS],
-        "edits": masks,
+        "masks": masks,
+        "edits": [EDITS],
         "forced": [FORCED],
     }

@@ -6,6 +6,8 @@ from models.runs.spec import RunSpec
 from models.trace.edits import MaskChange
 from viz_app.words.training import listed
 
+MOST_NAMED = 3  # edits named one by one
+
 
 def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[str, str]:
     """Return a label for each change of RunSpec.without that this spec makes; forced tokens are named where they are generated.
@@ -19,10 +21,10 @@ def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[
         labels["similarity"] = f"Similarity: {model.similarity} (trained with {trained_with})"
     if not model.positions:
         labels["positions"] = "No position vectors"
-    if spec.edits:
-        masks = [edit.where for edit in spec.edits if isinstance(edit, MaskChange)]
+    if masks := [edit.where for edit in spec.edits if isinstance(edit, MaskChange)]:
         places = dict.fromkeys(kinds.get(w.kind or "", w.describe()[0]) for w in masks)
-        other_edits = [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]
-        descriptions = [f"Mask changed: {listed(list(places))}"] if places else []
-        labels["edits"] = "; ".join([*descriptions, *other_edits])
+        labels["masks"] = f"Mask changed: {listed(list(places))}"
+    if others := [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]:
+        more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        labels["edits"] = "; ".join(others[:MOST_NAMED]) + more
     return labels

@@ -144,9 +144,14 @@ def changed_run(original: CurrentRun, spec: RunSpec) -> CurrentRun:
         return replace(original, spec=spec)
     scope = changed_model(original.scope, spec.model)
     values = reading(scope, original.trace)
-    trace = cached(
-        scope, "run", values, spec.edits, make=lambda: spec.reread(scope, original.trace)
-    )
+    try:
+        trace = cached(
+            scope, "run", values, spec.edits, make=lambda: spec.reread(scope, original.trace)
+        )
+    except models.InputError:
+        raise
+    except ValueError as error:  # the model cannot carry out an edit
+        raise CheckpointError(str(error)) from error
     return replace(original, scope=scope, trace=trace, spec=spec, original=original)
 
 
@@ -204,7 +209,7 @@ def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
 
 def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:
     """Return a run under the model's own masks, for comparison; `most` as in run_masked."""
-    what = tuple(trace.fields.values()), tuple(trace.streams.values()), most
+    what = tuple(trace.fields.values()), tuple(trace.streams.values()), trace.edits, most
     return cached(scope, "unmasked", *what, make=lambda: unmasked(scope, trace, most))
 
 

@@ -39,8 +39,10 @@ def choose(run: CurrentRun) -> Choices:
     with pick.row("masks-batch", "small"):
         second, problem, row = _batch(run)
         _padding_control(painted, mask_change(changes, kind))
-        undo = partial(run_changes.undo, "edits", tuple(state.kinds(trace)))
-        pick.button("Undo all changes", "masks-undo", undo, disabled=changes == ())
+        undo = partial(run_changes.undo, "masks", tuple(state.kinds(trace)))
+        pick.button(
+            "Undo all changes", "masks-undo", undo, disabled=run.spec.without("masks") == run.spec
+        )
     return Choices(second, problem, row, kind, site.name, head, tile())
 
 

@@ -86,5 +86,5 @@ MASKS = Page(
     lambda run: text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
     {"": _find},
     lambda run, choices: onward.how_it_writes(run),
-    names=("edits",),
+    names=("masks",),
 )

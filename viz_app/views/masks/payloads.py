@@ -97,7 +97,7 @@ def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[Mask
     Both are the same list if nothing is changed.
     """
     scope, most = run.scope, None if run.scope.model.translates else MOST_WRITTEN
-    before = cache.changed_run(run.unchanged, run.spec.without("edits"))
+    before = cache.changed_run(run.unchanged, run.spec.without("masks"))
     if choices.second:
         original = _own_batch(before, choices.second, most)
     else:
@@ -117,7 +117,7 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
     written = ()
     if scope.model.translates:
         written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
-    return cache.masked_runs(scope, requests, (), written, most)
+    return cache.masked_runs(scope, requests, run.spec.edits, written, most)
 
 
 def others(run: CurrentRun) -> Texts:
