@@ -21,7 +21,7 @@ FEWEST_TEXTS = 8  # that a mean is taken over
 class HeldOut:
     """The head outputs of each attention in runs on held-out texts, and those runs' tokens."""
 
-    outputs: Mapping[str, tuple[Float[Tensor, "head position d_head"], ...]]  # by site
+    outputs: Mapping[str, tuple[Float[Tensor, "_ _ _"], ...]]  # (head, position, d_head), by site
     places: Mapping[str, tuple[str, int, str]]  # kind, layer and stream of the queries, by site
     streams: tuple[Mapping[str, tuple[int, ...]], ...]  # of each text
 
@@ -30,7 +30,7 @@ class HeldOut:
         """Keep what is needed of these runs."""
         sites = traces[0].attention if traces else {}
         return cls(
-            {name: tuple(trace.attention[name].out[0] for trace in traces) for name in sites},
+            {name: tuple(_outputs(trace, name) for trace in traces) for name in sites},
             {name: (site.kind, site.layer, site.query_stream) for name, site in sites.items()},
             tuple({name: row.ids for name, row in trace.streams.items()} for trace in traces),
         )
@@ -99,3 +99,9 @@ class HeldOut:
             )
         columns = [next(o[:, p] for o in outputs if o.shape[1] > p) for p in range(longest)]
         return Table(torch.stack(columns, dim=1), repeats=True)
+
+
+def _outputs(trace: Trace, name: str) -> Float[Tensor, "head position d_head"]:
+    """Return the head outputs of an attention without those of padding."""
+    site = trace.attention[name]
+    return site.out[0, :, : len(trace.streams[site.query_stream].ids)]

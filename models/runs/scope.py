@@ -27,6 +27,7 @@ from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edit, Edits, editing, effective, of_row
+from models.trace.outputs import Output
 
 __all__ = ["InputError", "Scope", "Texts", "Written"]
 
@@ -200,6 +201,31 @@ class Scope:
         check_sites(edits, recording.attention)
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in rows[0]}
         return self._traces(recording, answers, requests, rows, wide, edits)
+
+    def outputs_batch(
+        self, rows: Sequence[Mapping[str, Encoding]], edits: Sequence[Edit] = ()
+    ) -> list[dict[str, Output]]:
+        """Return only the answers of several inputs, given as streams, from one padded batch.
+
+        `edits` apply to every row, or to the rows they name.
+
+        Raises:
+            ValueError: the model cannot carry out an edit.
+        """
+        edits = effective(edits)
+        check_model(edits, self.model, self.name)
+        check_rows(edits, len(rows))
+        edits = with_material(self, edits, rows)
+        with torch.no_grad(), editing(edits) as in_force:
+            answers = self._answers(self.model(*self.model.inputs(rows)))
+        check_activations(edits, in_force.offered if in_force else ())
+        answers = {name: logits.float().cpu() for name, logits in answers.items()}
+        return [
+            self.model.outputs(
+                {name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer
+            )
+            for row, streams in enumerate(rows)
+        ]
 
     def with_material(self, edits: Sequence[Edit], streams: Mapping[str, Encoding]) -> Edits:
         """Return edits ready for generating from these streams (models.decoding).

@@ -217,17 +217,21 @@ def edited_weights(
     edits: Edits, weights: Float[Tensor, "row head query key"], part: AttentionPart
 ) -> Float[Tensor, "row head query key"]:
     """Apply edits to the weights of a part; blocked keys stay at 0, and changed rows sum to 1."""
-    after = weights
     for edit in edits:
         if edit.changes("weights"):
-            after = edit.weights(after, part)
-    if after is weights:
-        return weights
-    changed = (after != weights).any(-1, keepdim=True)
+            weights = _as_weights(edit.weights(weights, part), weights, part)
+    return weights
+
+
+def _as_weights(after: Tensor, before: Tensor, part: AttentionPart) -> Tensor:
+    """Keep blocked keys at 0, and rescale the rows that an edit has changed to sum to 1."""
+    if after is before:
+        return before
+    changed = (after != before).any(-1, keepdim=True)
     if part.allowed is not None:
         after = after.masked_fill(~part.allowed, 0.0)
     total = after.sum(-1, keepdim=True)
-    return torch.where(changed, torch.where(total > 0, after / total, after), weights)
+    return torch.where(changed, torch.where(total > 0, after / total, after), before)
 
 
 def edited_value_weights(
