@@ -13,13 +13,13 @@ from viz_app.views.attention.page import widths
 
 
 def test_how_strongly_weights_are_drawn(session: Session) -> None:
-    assert session.run(page.scale) == Scale("weight", False)
+    assert session.run(page.scale) == Scale("auto", False)
     assert session.says == {}
     page.choose_scale("root", True)
     assert session.run(page.scale) == Scale("root", True)
     assert session.says == {"strength": "root", "hide-sinks": "true"}
     page.choose_scale("of a forged message", False)
-    assert session.run(page.scale) == Scale("weight", False)
+    assert session.run(page.scale) == Scale("auto", False)
     assert session.run(page.scale, strength="row", hide_sinks="true") == Scale("row", True)
 
 

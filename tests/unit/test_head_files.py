@@ -134,7 +134,7 @@ def test_the_head_component_is_told_everything_by_its_name(
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
         "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
         "masks": [layer.name for layer in site.mask.layers], **saving(f"letters.{PATHS[name]}.head3", facts(trace)),
-        "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False, "joins": "",
+        "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "asked": "weight", "hides": False, "joins": "",
         "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
         "sinkShare": pytest.approx(float(_by_hand(site, 2)[:, 0 if keys == TARGET else 5].mean()), abs=1e-6),
     }  # fmt: skip
@@ -171,7 +171,7 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
     ):
         assert block == {
             "kind": kind, "title": title, "subtitle": subtitle, "sites": sites, "layers": layers, "heads": 3, "rows": rows,
-            "cols": cols, "pool": 1, "offset": offset,
+            "cols": cols, "pool": 1, "byRow": False, "offset": offset,
             "sides": "Rows read, columns are read" if kind == "encoder_self" else
             "Rows read (a row is read → written), columns are read",
         }  # fmt: skip

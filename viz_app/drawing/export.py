@@ -121,7 +121,7 @@ def head_svg(
     Each cell's tooltip has its exact weight, masked cells are hatched. A long text is drawn as on
     the page: in blocks, or as the part around `tile`.
     """
-    scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
+    scale, hidden = (scale or Scale()).of(site.n_key), sinks(trace.axes(site)[1])
     drawn = cells(trace, site, head, tile, hidden if scale.hides_sinks else ())
     left_out, (rows, cols) = (
         set(drawn.columns(hidden)) if scale.hides_sinks else set(),
@@ -185,7 +185,7 @@ def of_long_text(site: AttentionSite, tile: Tile) -> str:
 def legend(trace: Trace, site: AttentionSite, scale: Scale) -> str:
     """Return what the strongest colour means, with the keys that are left out."""
     key = axes_labels(trace, site)[1]
-    return scale.key([key[i].text for i in sinks(trace.axes(site)[1])])
+    return scale.of(site.n_key).key([key[i].text for i in sinks(trace.axes(site)[1])])
 
 
 def _numbered(axis: Sequence[Label]) -> list[str]:

@@ -29,7 +29,8 @@ def head(
     centre of the exact part of a long text; None shows the whole text in blocks.
     """
     query_axis, key_axis = words.axes(site, terms, writes(trace, site))
-    scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
+    asked, hidden = scale or Scale(), sinks(trace.axes(site)[1])
+    scale = asked.of(site.n_key)
     drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
     names = axes_labels(trace, site)[1]
     header: dict[str, Any] = {
@@ -47,6 +48,7 @@ def head(
         "masks": [layer.name for layer in site.mask.layers],
         **saving(head_name(trace, site, index), facts(trace)),
         "scale": scale.name,
+        "asked": asked.name,
         "hides": scale.hides_sinks,
         "sinks": hidden,
         "sinkNames": [names[i].text for i in hidden],

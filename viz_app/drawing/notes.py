@@ -36,6 +36,11 @@ def small_print(text: str, bad: bool = False) -> dict:
     return rows("note bad" if bad else "note", ("line", text))
 
 
+def refusal(text: str) -> dict:
+    """Return the error message of an input that cannot be run; the last picture stays, dimmed."""
+    return small_print(text, bad=True) | {"stale": True}
+
+
 def plain_sentence(markdown: str, most: int = 170) -> str:
     """Return the first sentence of a text without its marks, and those after it while they are short in all."""
     first, *others = markdown.partition("\n\n")[0].replace("*", "").split(". ")
@@ -51,12 +56,12 @@ def strip(
 ) -> dict:
     """Return the line above the page: what the model read and its answer.
 
-    `answer` is a (label, text) to show instead of the model's first output; `stale` adds a note
-    that the text in the boxes could not be run.
+    `answer` is a (label, text) to show instead of the model's first output; `stale` says that the
+    text in the boxes could not be run.
     """
     field, value = next((name, text) for name, text in trace.fields.items())
     label, output = answer or answer_line(trace)
-    stale_note = "This is the last text that could be run; see the note above." if stale else ""
+    stale_note = "Last text that could be read:" if stale else ""
     text = read_text(trace) or value
     long = max(len(text), len(output)) > 42
     return rows(

@@ -15,6 +15,7 @@ from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled, pooled_heads
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.scale import ROW, automatic
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
@@ -54,6 +55,7 @@ def overview(
                 "rows": codes.shape[2],
                 "cols": codes.shape[3],
                 "pool": k,
+                "byRow": is_by_row(sites[0]),
                 "offset": offset,
             }
         )
@@ -92,18 +94,31 @@ def side_for(n_heads: int) -> int:
 
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
-    """Return (site, head, query/k, key/k) uint8: 0 for a masked block, else 1 + largest weight × 254."""
+    """Return (site, head, query/k, key/k) uint8: 0 for a masked block, else 1 + largest weight × 254.
+
+    The weights of a long row are divided by its largest (`is_by_row`).
+    """
     first = sites[0]
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
-        return torch.stack([_codes(pooled_heads(site, range(site.n_heads), k)) for site in sites])
+        return torch.stack(
+            [_codes(pooled_heads(site, range(site.n_heads), k), is_by_row(site)) for site in sites]
+        )
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     if all(site.has_causes for site in sites):  # one softmax for all
         weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
     else:
         weights = torch.stack([site.weights() for site in sites])
-    return _codes(pooled(weights.masked_fill(~allowed, -1.0), k))
+    return _codes(pooled(weights.masked_fill(~allowed, -1.0), k), is_by_row(first))
 
 
-def _codes(pooled: Tensor) -> Tensor:
-    """Convert pooled weights, in which −1 is masked, to codes."""
+def is_by_row(site: AttentionSite) -> bool:
+    """Return True if each row is drawn relative to its largest weight, as all would be pale."""
+    return automatic(site.n_key) == ROW
+
+
+def _codes(pooled: Tensor, by_row: bool) -> Tensor:
+    """Convert pooled weights, in which −1 is masked, to codes; `by_row` divides by the largest of a row."""
+    if by_row:
+        largest = pooled.amax(-1, keepdim=True)
+        pooled = torch.where((pooled > 0) & (largest > 0), pooled / largest, pooled)
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

@@ -1,7 +1,7 @@
 """Colour strength of weights, for cells and lines alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,8 @@ NAMES = {
     "root": "1  attention weight, by its square root: the middle is 0.25",
 }  # fmt: skip
 WEIGHT, ROW, ROOT = NAMES
+AUTO = "auto"  # WEIGHT; ROW where so many keys share each row that most weights would be too pale to see
+MOST_KEYS = 128  # of a row that is drawn by its weights
 
 # tokens that enclose every text
 _ENCLOSING = {
@@ -23,10 +25,14 @@ _ENCLOSING = {
 
 @dataclass(frozen=True)
 class Scale:
-    """One of NAMES; `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end]."""
+    """One of NAMES or AUTO; `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end]."""
 
     name: str = WEIGHT
     hides_sinks: bool = False
+
+    def of(self, n_key: int) -> "Scale":
+        """Return the scale for rows of so many keys: one of NAMES."""
+        return replace(self, name=automatic(n_key)) if self.name == AUTO else self
 
     def strengths(
         self, weights: np.ndarray, sinks: Sequence[int] = (), largest: np.ndarray | None = None
@@ -52,6 +58,11 @@ class Scale:
             if self.hides_sinks and names
             else NAMES[self.name]
         )
+
+
+def automatic(n_key: int) -> str:
+    """Return the scale that shows rows of so many keys best."""
+    return ROW if n_key > MOST_KEYS else WEIGHT
 
 
 def sinks(row: Encoding) -> list[int]:

@@ -16,7 +16,7 @@ from viz_app import checkpoints, words
 from viz_app.components.catalogue import PICKER, PLAIN
 from viz_app.components.mounting import show
 from viz_app.controls.text_box import text_box
-from viz_app.drawing.notes import small_print
+from viz_app.drawing.notes import refusal, small_print
 from viz_app.input_bar.examples import Example, examples, readable, readable_examples
 from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, leave, open_scope
@@ -75,7 +75,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         scope = open_scope(session, folder)
     except CheckpointError as error:
         leave(session)
-        note(_note_slot(), checkpoints.error_message(error), bad=True, key=CHECKPOINT.name)
+        with _note_slot():
+            show(PLAIN, refusal(checkpoints.error_message(error)), key=f"note {CHECKPOINT.name}")
         return name, None
     if scope is None:
         stop = partial(_stop, session) if session.picked or name != first else None
@@ -142,7 +143,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
     for field, slot in zip(fields, slots, strict=True):
         with slot:
             too_long = cut[field.name]
-            content = small_print(too_long, bad=True) if too_long else notes[field.name]
+            content = notes[field.name] | (small_print(too_long, bad=True) if too_long else {})
             show(PLAIN, content, key=respond.note_key(field))
     return run is not None
 

@@ -6,10 +6,11 @@ import models
 from models.architectures.base import Field
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
-from viz_app.drawing.notes import small_print, strip
+from viz_app.drawing.notes import refusal, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
+from viz_app.session.shortening import shortened
 from viz_app.session.url_state import parameter_of
 
 
@@ -28,9 +29,9 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     # CheckpointError: the checkpoint may have been replaced since it was opened
     except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)
-        notes[getattr(error, "field", fields[0].name)] = small_print(
-            f"{message[:1].upper()}{message[1:]}.", bad=True
-        )
+        cause = next((f for f in fields if f.name == getattr(error, "field", "")), fields[0])
+        offer = shortened(scope, texts, cause) if isinstance(error, models.InputError) else {}
+        notes[cause.name] = refusal(f"{message[:1].upper()}{message[1:]}.") | offer
         return None, notes
     for field in reversed(fields):  # a stream's length is shown below its first field
         if (row := trace.streams.get(field.stream)) is None:  # an optional field without a value

@@ -25,13 +25,19 @@ class Switches {
     this.box = root.querySelector(".sinks input");
     this.label = root.querySelector(".sinks");
     this.note = root.querySelector(".sunk");
-    this.select.onchange = this.box.onchange = () => choose(this.waiting = { scale: this.select.value, hides: this.box.checked });
+    const chosen = (asked) => {
+      this.waiting = { scale: this.select.value, hides: this.box.checked };
+      choose({ ...this.waiting, scale: asked });
+    };
+    this.select.onchange = () => chosen(this.select.value);
+    this.box.onchange = () => chosen(this.waiting?.scale ?? this.asked);
   }
 
   // Sets the picture's scale and its hidden columns.
   show(picture) {
     const { waiting } = this, { sinks, sinkNames, sinkShare, first, block } = picture;
     if (waiting && waiting.scale === picture.scale && waiting.hides === picture.hides) this.waiting = undefined;
+    this.asked = picture.asked ?? picture.scale; // "auto" until one is chosen
     const { scale, hides } = this.waiting ?? picture, names = sinkNames.join(" and ");
     Object.assign(picture, { scale, hides, hidden: new Set(hides && block === 1 ? sinks.map((key) => key - first[1]) : []) });
     this.select.value = scale;

@@ -11,7 +11,7 @@ class Overview extends Fitted {
     this.join = root.querySelector(".join");
     this.box = this.join.querySelector("input");
     this.box.onchange = () => this.send("join", { on: this.joining = this.box.checked });
-    root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => this.download());
+    offerCanvas(root.querySelector(".files"), () => sharply(() => this.draw(this.width), () => this.download()), () => [root, this.picture]);
   }
 
   show(picture, theme) {
@@ -55,9 +55,16 @@ class Overview extends Fitted {
     this.grids.forEach((grid, i) => grid.show(this.picture.blocks[i], this.picture.arrays.codes, this.theme, room, height));
     this.mark();
     const pooled = Math.max(...this.picture.blocks.map((block) => block.pool));
+    this.root.querySelector(".most").textContent = this.strongest();
     this.pooled.textContent = `Each pixel = largest weight of ${pooled} × ${pooled}.`;
     this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden"; // its room is kept: nothing below may jump
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  // What the strongest colour means. Rows of very many keys are drawn by their own largest weight, lest all be pale.
+  strongest() {
+    const byRow = this.picture.blocks.filter((block) => block.byRow).length;
+    return !byRow ? "1 weight" : byRow === this.picture.blocks.length ? "largest of its row" : "1 weight; of a long row its largest";
   }
 
   // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head; where the head stands below
@@ -152,7 +159,9 @@ class Overview extends Fitted {
       context.drawImage(canvas, 0, y + band, canvas.width / ratio, canvas.height / ratio);
       y += canvas.height / ratio + band;
     });
-    saveCanvas(whole, "All heads: rows are layers, columns are heads", picture, theme, [weightKey(theme, "weight; hatched = masked")]);
+    saveCanvas(whole, "All heads: rows are layers, columns are heads", picture, theme, [
+      { ...weightKey(theme, "hatched = masked"), most: `${this.strongest()};` },
+    ]);
   }
 }
 

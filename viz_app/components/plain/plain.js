@@ -11,8 +11,32 @@ function mount({ data, parentElement }) {
     row.textContent = text;
     return row;
   }));
+  if (parentElement.host) refused(box, data, parentElement.host);
   if (data.look.startsWith("written")) whole(box);
   else requestAnimationFrame(() => scrolls(box));
+}
+
+// A text that cannot be read: style.css dims the page below, whose pictures are of the text before. One that is too long has a button
+// that leaves its start, and what that cuts beside it.
+function refused(box, { look, stale = false, keep, offer, rest }, host) {
+  host.toggleAttribute("data-bad", look.includes("bad"));
+  host.toggleAttribute("data-stale-picture", stale);
+  if (!stale) return;
+  box.style.setProperty("--attnscope-to-edge", `${Math.round(innerWidth - host.getBoundingClientRect().left)}px`);
+  if (keep === undefined) return;
+  const button = document.createElement("button"), cut = document.createElement("p");
+  Object.assign(button, { type: "button", className: "keep", textContent: offer });
+  button.onclick = () => leave(host.closest("[class*=st-key-bar-]")?.querySelector("textarea"), keep);
+  Object.assign(cut, { className: "rest", dir: "auto", textContent: `Cut: ${rest}`, title: rest });
+  box.append(button, cut);
+}
+
+// Leaves the first characters of a text box, as if the others had been deleted by hand; they come back with Ctrl+Z.
+function leave(box, keep) {
+  if (!box) return;
+  box.focus();
+  box.setSelectionRange([...box.value].slice(0, keep).join("").length, box.value.length);
+  document.execCommand("delete");
 }
 
 // What does not fit is scrolled to, with the keys too.

@@ -109,6 +109,7 @@ def animation(
     """
     frames, trace = [], shown_as(run.trace)
     final = trace.attention[site]
+    scale = scale.of(final.n_key)
     sink_keys = sinks(trace.axes(final)[1])
     for step in run.scope.snapshots:
         spec = replace(run.spec, model=replace(run.spec.model, step=step))

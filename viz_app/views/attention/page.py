@@ -12,7 +12,7 @@ from viz_app.controls.similarity import choose_similarity
 from viz_app.controls.tile import choose_tile, tile
 from viz_app.controls.training_step import choose_step
 from viz_app.drawing.labels import writes
-from viz_app.drawing.scale import NAMES, WEIGHT, Scale
+from viz_app.drawing.scale import AUTO, NAMES, Scale
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
@@ -25,7 +25,7 @@ from viz_app.views.encoder_states import ENCODER_STATES
 from viz_app.views.page import Cell, Columns, Foot, NextQuestion, Page, Shown, View
 
 SCALE, HIDES = (
-    Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)),
+    Choice("strength", AUTO, is_step=False, options=(AUTO, *NAMES)),
     Switch("hide-sinks", is_step=False),
 )
 WORDS = Switch("words")  # sub-words joined
