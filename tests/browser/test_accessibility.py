@@ -1,4 +1,4 @@
-"""What keeps people out of a page: axe-core finds nothing on any page, and every canvas has a name and a table behind it."""
+"""What keeps people out of a page: axe-core finds nothing on any page, and every picture has a name and a table behind it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from served_app import PATIENCE, frames, go, rested, visit, watched
+from served_app import PATIENCE, frames, go, resized, rested, visit, watched
 
 from viz_app.navigation import PAGES
 
@@ -26,17 +26,20 @@ def themed(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     context.close()
 
 
-# the canvases that are seen, wherever they are: (name, role, whether hidden from a screen reader, headers and values of its table)
-CANVASES = """() => {
+# the canvases and drawings that are seen, wherever they are:
+# (name, role, whether hidden from a screen reader, headers and values of its table)
+PICTURES = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
-  return all(document).filter((e) => e.tagName === "CANVAS" && e.checkVisibility()).map((e) => {
+  const isPicture = (e) => e.tagName === "CANVAS" || (e.tagName === "svg" && e.getRootNode() !== document && e.clientWidth > 60);
+  return all(document).filter((e) => isPicture(e) && e.checkVisibility()).map((e) => {
     const table = e.nextElementSibling?.matches(".behind") ? e.nextElementSibling : null;
     const count = (name) => table?.querySelectorAll(name).length ?? 0;
-    return { name: e.ariaLabel, role: e.role, hidden: e.ariaHidden === "true", rows: count("th[scope=row]"), values: count("tbody td") };
+    const { ariaLabel: name, role } = e, hidden = e.ariaHidden === "true";
+    return { name, role, hidden, rows: count("th[scope=row]"), values: count("tbody td") };
   });
 }"""
 
-READ = f"() => ({CANVASES})().every((canvas) => canvas.hidden || canvas.values)"
+READ = f"() => ({PICTURES})().every((picture) => picture.hidden || picture.values)"
 
 
 def told(violation: dict[str, Any]) -> str:
@@ -51,27 +54,42 @@ def model(request: pytest.FixtureRequest) -> str:
     return MODELS[request.node.callspec.params["themed"]]
 
 
-def see(page: Page, view: str, model: str) -> None:
+def see(page: Page, view: str, model: str, **link: str) -> None:
     address = "" if view == "attention" else view
-    go(page, address, "h1", checkpoint=model)
+    go(page, address, "h1", checkpoint=model, **link)
     page.wait_for_function(READ)  # tables are made once a picture is at rest
     frames(page, 2)
 
 
 @pytest.mark.parametrize("view", PAGES)
-def test_axe_finds_nothing_and_every_canvas_can_be_read(
+def test_axe_finds_nothing_and_every_picture_can_be_read(
     themed: Page, view: str, model: str
 ) -> None:
     see(themed, view, model)
     assert themed.title() == f"{PAGES[view].title} · Attnscope"
-    found = AXE.run(themed, options={"resultTypes": ["violations"]}).response["violations"]
+    found_nothing(themed)
+
+
+def found_nothing(page: Page) -> None:
+    found = AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [told(one) for one in found] == []
-    for canvas in themed.evaluate(CANVASES):
-        if not canvas["hidden"]:
-            assert canvas["role"] == "img"
-            assert canvas["name"], canvas
-            assert canvas["rows"] > 0, canvas
-            assert canvas["values"] > 0, canvas
+    for picture in page.evaluate(PICTURES):
+        if not picture["hidden"]:
+            assert picture["role"] in ("img", "group")
+            assert picture["name"], picture
+            assert picture["rows"] > 0, picture
+            assert picture["values"] > 0, picture
+
+
+@pytest.mark.parametrize("view", PAGES)
+def test_axe_finds_nothing_presented_or_on_a_phone(themed: Page, view: str, model: str) -> None:
+    """Presented in the light theme, on a phone in the dark one."""
+    is_phone = model == MODELS["dark"]
+    if is_phone:
+        resized(themed, 420, 900)
+    see(themed, view, model, **({} if is_phone else {"present": "1"}))
+    found_nothing(themed)
+    resized(themed, 1280, 720)
 
 
 def test_the_first_tab_leads_past_the_controls(themed: Page, model: str) -> None:

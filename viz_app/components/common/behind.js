@@ -1,18 +1,26 @@
-// What a canvas shows, as a table behind it that a screen reader walks: a row, a column and a value. It is made once the picture is
+// What a canvas or a drawing shows, as a table behind it that a screen reader walks: a row, a column and a value. It is made once the picture is
 // at rest, since nobody waits for it; of a matrix that is too wide to walk it holds the values furthest from 0 of each row.
 const WALKED = 40, STRONGEST = 5, AT_REST = 250; // columns of a whole table; values in a row of another; ms
 
-// picture: {name, rows, columns, value(r, c)}: names as texts, values as numbers, or as texts where there is no number.
-function describe(canvas, picture) {
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", picture.name);
-  clearTimeout(canvas.atRest);
-  canvas.atRest = setTimeout(() => fillBehind(canvas, picture), AT_REST);
+// A part of a picture: {name, rows, columns, value(r, c)}: names as texts, values as numbers, or as texts where there is no number.
+// An element that is no picture to the screen reader, as its parts are pressed, keeps its role and its name.
+function describe(element, ...parts) {
+  if (!element.hasAttribute("role") || element.role === "img") {
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", parts.map(({ name }) => name).join(". "));
+  }
+  element.described = parts;
+  clearTimeout(element.atRest);
+  element.atRest = setTimeout(() => fillBehind(element, parts), AT_REST);
 }
 
-function fillBehind(canvas, { name, rows, columns, value }) {
-  canvas.behind ??= Object.assign(document.createElement("div"), { className: "behind" });
-  if (canvas.behind.previousSibling !== canvas) canvas.after(canvas.behind);
+function fillBehind(element, parts) {
+  element.behind ??= Object.assign(document.createElement("div"), { className: "behind" });
+  if (element.behind.previousSibling !== element) element.after(element.behind);
+  element.behind.replaceChildren(...parts.map(tableOf));
+}
+
+function tableOf({ name, rows, columns, value }) {
   const isWhole = columns.length <= WALKED, table = document.createElement("table");
   put(table, "caption", "", isWhole ? name : `${name}. Of each row the ${STRONGEST} values furthest from 0.`);
   const head = put(put(table, "thead"), "tr"),
@@ -26,7 +34,7 @@ function fillBehind(canvas, { name, rows, columns, value }) {
     if (isWhole) { for (const found of values) put(line, "td", "", said(found)); }
     else for (const c of furthest(values)) put(line, "td", "", `${columns[c]}: ${said(values[c])}`);
   });
-  canvas.behind.replaceChildren(table);
+  return table;
 }
 
 const said = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : value.toPrecision(3)) : value ?? "");

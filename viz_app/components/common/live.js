@@ -7,7 +7,10 @@ function show(component) {
   const { data } = component, { key, edition } = stampOf(data);
   const stands = pictures.get(key), picture = { edition, data };
   if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });
-  picture.show = () => mount({ ...component, data: picture.data });
+  picture.show = () => {
+    reachable(component.parentElement);
+    return mount({ ...component, data: picture.data });
+  };
   for (const part of component.parentElement.children) themes.delete(part);
   pictures.set(key, picture);
   const end = picture.show();
@@ -25,4 +28,23 @@ function stampOf(data) {
   const end = data.length - 12, view = new DataView(data.buffer, data.byteOffset + end, 12);
   const key = new TextDecoder().decode(data.subarray(end - view.getUint32(0, true), end));
   return { key, edition: [view.getUint32(4, true), view.getUint32(8, true)] };
+}
+
+// What scrolls and holds nothing that takes the keyboard takes it itself, once the picture is at rest.
+function reachable(root) {
+  clearTimeout(root.atRest);
+  root.atRest = setTimeout(() => {
+    for (const e of root.querySelectorAll(":not(svg *, .behind, .behind *)")) {
+      const overflows = e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1;
+      if (overflows === Boolean(e.dataset.reached) || !(overflows ? scrollsItself(e) : e.dataset.reached)) continue;
+      if (overflows) e.tabIndex = 0;
+      else e.removeAttribute("tabindex");
+      e.dataset.reached = overflows ? "true" : "";
+    }
+  }, 300);
+}
+
+function scrollsItself(e) {
+  const { overflowX, overflowY } = getComputedStyle(e), inner = "a[href], button, input, select, textarea, summary, [tabindex]";
+  return [overflowX, overflowY].some((how) => how === "auto" || how === "scroll") && !e.hasAttribute("tabindex") && !e.querySelector(inner);
 }
