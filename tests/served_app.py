@@ -226,6 +226,13 @@ def open_details(page: Page) -> None:
         closed.first.click()
 
 
+def take(page: Page, within: str, form: str) -> None:
+    """Take a picture away in a form of its menu: PNG, SVG, PDF or CSV."""
+    menu = page.locator(f"{within} .take")
+    menu.locator(".open").click()
+    menu.get_by_role("button", name=form, exact=True).click()
+
+
 def laid_out(page: Page) -> None:
     """Wait until the page is at rest and nothing on it moves."""
     rested(page)

@@ -230,7 +230,7 @@ class Stage:
         return name, kind, base64.b64decode(raw)
 
     def saved_picture(
-        self, selector: str = ".save", known: dict[str, Any] = SAVED
+        self, selector: str = ".png", known: dict[str, Any] = SAVED
     ) -> tuple[str, "Pixels", list[dict[str, Any]]]:
         """The PNG that a button hands over, with what is known of it inside: its name, its pixels as they are read back from the
         file, what was drawn on it."""
@@ -246,7 +246,7 @@ class Stage:
         return name, Pixels(wide, tall, pixels, SHARP), drawn
 
     def saved_svg(
-        self, selector: str = ".save", known: dict[str, Any] = SAVED
+        self, selector: str = ".svg", known: dict[str, Any] = SAVED
     ) -> tuple[str, ElementTree.Element]:
         """The SVG that a button hands over, with what is known of it inside and its caption: its name and its root."""
         name, kind, raw = self.saved(selector)

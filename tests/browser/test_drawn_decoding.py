@@ -948,7 +948,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
         assert stage.js(
             "(root) => [...root.querySelectorAll('.chart svg g')].map((g) => g.getAttribute('opacity'))"
         ) == ["1" if i <= step else "0.35" for i in range(7)]
-    name, svg = stage.saved_svg(".cost .save")
+    name, svg = stage.saved_svg(".cost .svg")
     assert name == "one.decoding.work.svg"
     assert list(svg)[1].text == "Multiply–adds of each decoding step"
 

@@ -747,7 +747,7 @@ def test_a_dark_page_has_its_own_colours(stage: Stage) -> None:
 
 def test_the_heatmap_as_a_file(stage: Stage) -> None:
     at = shown(stage)
-    name, picture, drawn = stage.saved_picture(".map .save")
+    name, picture, drawn = stage.saved_picture(".map .png")
     assert name == "one-head.png"
     on_page = stage.pixels(CELLS)
     assert picture.wide == SHARP * on_page.wide / RATIO
@@ -765,14 +765,14 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
 
 def test_a_long_title_has_room_in_the_file(stage: Stage) -> None:
     shown(stage, title="A long title " * 12)
-    _, picture, drawn = stage.saved_picture(".map .save")
+    _, picture, drawn = stage.saved_picture(".map .png")
     title, _ = [one for one in drawn if one["op"] == "text"]
     assert picture.wide > SHARP * title["wide"] > SHARP * stage.pixels(CELLS).wide / RATIO
 
 
 def test_the_lines_as_a_file(stage: Stage) -> None:
     shown(stage, queries=[["<a&b>", "", False]] * ROWS)
-    name, svg = stage.saved_svg(".lines .save")
+    name, svg = stage.saved_svg(".lines .svg")
     assert name == "one-head.svg"
     paper, title = list(svg)[:2]
     assert hex_of(paper.get("fill")) == PAPER

@@ -136,14 +136,14 @@ def test_a_file_says_how_strongly_its_weights_are_drawn(stage: Stage) -> None:
         ("weight", True, " ([start] and [end] hidden)"), ("root", True, " (square root of the weights; [start] and [end] hidden)"),
     ):  # fmt: skip
         shown(stage, scale=scale, hides=hides, **SINKS)
-        _, svg = stage.saved_svg(".lines .save")
+        _, svg = stage.saved_svg(".lines .svg")
         assert svg[1].text == f"Whose lines these are{said}"
-        _, _, drawn = stage.saved_picture(".map .save")
+        _, _, drawn = stage.saved_picture(".map .png")
         assert f"Whose lines these are{said}" in [
             one["text"] for one in drawn if one["op"] == "text"
         ]
     shown(stage, hides=True)
-    assert stage.saved_svg(".lines .save")[1][1].text == "Whose lines these are"
+    assert stage.saved_svg(".lines .svg")[1][1].text == "Whose lines these are"
 
 
 @pytest.mark.parametrize(("rows", "cols", "most"), [(61, 53, 300), (181, 7, 362)])

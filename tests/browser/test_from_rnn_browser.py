@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, open_details, rested
+from served_app import go, in_url, open_details, rested, take
 from small import Reversal, random_model
 
 import models
@@ -162,7 +162,7 @@ def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoin
 def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     with shared_page.expect_download() as picture:
-        shared_page.locator(".maps .save").click()
+        take(shared_page, ".maps", "PNG")
     scope = models.load(checkpoint)
     assert (
         picture.value.suggested_filename

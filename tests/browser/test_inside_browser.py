@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, go, in_url, laid_out, open_details, resized, rested
+from served_app import boxes, go, in_url, laid_out, open_details, resized, rested, take
 from small import N_HEADS, random_model
 
 import models
@@ -395,7 +395,7 @@ def test_what_the_scaling_does(opened, trace):
 def test_what_can_be_taken_away(opened, trace, tmp_path):
     page, w = opened(), walk_of(trace)
     with page.expect_download() as picture:
-        page.locator(".walk .save").click()
+        take(page, ".walk", "PNG")
     picture.value.save_as(tmp_path / "walk.png")
     assert (tmp_path / "walk.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     open_details(page)

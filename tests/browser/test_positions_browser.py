@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, boxes, go, in_url, open_details, resized, rested, visit
+from served_app import PATIENCE, boxes, go, in_url, open_details, resized, rested, take, visit
 from small import Reversal, random_model
 
 import models
@@ -137,7 +137,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
         cell.get_attribute("data-value")
     )
     with shared_page.expect_download() as picture:
-        shared_page.locator(".st-key-positions-shuffle .save.svg").click()
+        take(shared_page, ".st-key-positions-shuffle", "SVG")
     drawing = ElementTree.parse(picture.value.path())
     assert len(drawing.findall(".//{*}rect[@data-map]")) == 2 * positioned.change.numel()
 

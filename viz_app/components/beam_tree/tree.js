@@ -24,6 +24,10 @@ class Tree {
       kept.forEach((node, rank) => s && this.edge(node, s, rank));
     });
     steps.forEach((kept, s) => kept.forEach((node, rank) => this.node(node, s, rank)));
+    const columns = Array.from({ length: most }, (_, rank) => `place ${rank + 1}`),
+      of = (node) => node && `${node.text || "(no text yet)"} ${signed(node.score)}`;
+    const name = "The hypotheses of the beam at each step, best at the top";
+    describe(this.svg, { name, rows: steps.map((_, s) => `step ${s + 1}`), columns, value: (s, rank) => of(steps[s][rank]) ?? "" });
     if (held) this.svg.querySelector('g.node[tabindex="0"]').focus();
   }
 

@@ -25,7 +25,9 @@ class ByDistance extends Fitted {
     Object.assign(this, { picture, theme });
     const title = this.root.querySelector(".title");
     title.textContent = title.title = picture.title;
-    this.svg.setAttribute("aria-label", picture.title);
+    const { distance, ...curves } = picture.arrays, columns = Object.keys(curves).filter((name) => curves[name]?.length === distance.length);
+    const rows = Array.from(distance, (far) => `${picture.axes[0]}: ${far}`);
+    describe(this.svg, { name: picture.title, rows, columns, value: (r, c) => curves[columns[c]][r] });
     this.tip.hidden = true;
     this.fit();
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;

@@ -61,8 +61,48 @@ function sized(canvas, width, height, scale = 1) {
   const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width === wide && canvas.height === tall) context.reset(); // costs less than new memory of the same size
   else Object.assign(canvas, { width: wide, height: tall });
+  if (making) listen(context);
+  else deafen(context);
   canvas.style.width = `${width * scale}px`;
   canvas.style.height = `${height * scale}px`;
   canvas.dataset.ratio = ratio / scale;
   return [context, ratio];
+}
+
+// While a file is made, each canvas keeps the words on it, so that the file may hold them as words: {text, x, y, size, wide, angle,
+// font, colour} in pixels of the canvas, y at the foot of the letters; and `words.painted` is false where only the rest is to be painted.
+const lettersOn = new WeakMap();
+const words = { painted: true };
+
+function listen(context) {
+  const { canvas } = context, plain = CanvasRenderingContext2D.prototype, letters = [];
+  lettersOn.set(canvas, letters);
+  context.fillText = (text, x, y, ...most) => {
+    if (words.painted) plain.fillText.call(context, text, x, y, ...most);
+    letters.push(...placed(context, String(text), x, y));
+  };
+  context.drawImage = (image, ...to) => {
+    plain.drawImage.call(context, image, ...to);
+    const [x, y, wide = image.width] = to, own = lettersOn.get(image) ?? [], map = context.getTransform(), by = wide / image.width;
+    const grown = by * Math.hypot(map.a, map.b);
+    for (const one of own) {
+      const at = map.transformPoint({ x: x + one.x * by, y: y + one.y * by });
+      letters.push({ ...one, x: at.x, y: at.y, size: one.size * grown, wide: one.wide * grown });
+    }
+  };
+}
+
+function deafen(context) {
+  delete context.fillText;
+  delete context.drawImage;
+}
+
+function placed(context, text, x, y) {
+  if (!text.trim()) return [];
+  const map = context.getTransform(), by = Math.hypot(map.a, map.b), wide = context.measureText(text).width;
+  const size = parseFloat(/([\d.]+)px/.exec(context.font)?.[1] ?? 12);
+  const before = { center: 0.5, right: 1, end: 1 }[context.textAlign] ?? 0;
+  const above = { middle: 0.35, top: 0.8, hanging: 0.8, bottom: -0.2, ideographic: -0.2 }[context.textBaseline] ?? 0;
+  const at = map.transformPoint({ x: x - before * wide, y: y + above * size }), angle = Math.atan2(map.b, map.a);
+  return [{ text, x: at.x, y: at.y, size: size * by, wide: wide * by, angle, font: context.font, colour: context.fillStyle }];
 }

@@ -33,7 +33,32 @@ function saveCanvas(canvas, title, picture, theme, keys = []) {
   keys.forEach((key, i) => colourKey(context, key, EDGE, BAND + tall + (i + 0.5) * KEY.line, theme));
   context.fillStyle = theme.text;
   lines.forEach((line, i) => context.fillText(line, EDGE, foot + (i + 0.5) * NOTE.line));
-  savePng(whole, picture);
+  TAKEN[taking.form](whole, picture, title);
+}
+
+// The form in which a canvas is taken: the one whose button was pressed last.
+const taking = { form: "png" };
+const TAKEN = { png: savePng, pdf: (whole, picture, title) => savePdf(whole, lettersOn.get(whole), picture, title), svg: saveCanvasSvg };
+
+// A canvas as SVG: its words as words, all else as an image under them.
+function saveCanvasSvg(whole, picture) {
+  const [width, height] = [whole.width / SHARP, whole.height / SHARP], drawing = document.createElementNS(SVG, "svg");
+  for (const [name, value] of Object.entries({ xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` })) {
+    drawing.setAttribute(name, value);
+  }
+  putSvg(drawing, "image", { width, height, href: whole.toDataURL("image/png") });
+  for (const { text, x, y, size, wide, angle, font, colour } of lettersOn.get(whole)) {
+    const at = `translate(${(x / SHARP).toFixed(2)} ${(y / SHARP).toFixed(2)}) rotate(${((angle * 180) / Math.PI).toFixed(2)})`;
+    const family = font.replace(/^.*?px\s*(\/\S+\s*)?/, ""), weight = /\b(bold|[5-9]00)\b/.exec(font)?.[1] ?? "normal";
+    const look = { "font-size": (size / SHARP).toFixed(2), "font-family": family, "font-weight": weight, fill: colour };
+    putSvg(drawing, "text", { transform: at, ...look, textLength: (wide / SHARP).toFixed(2), lengthAdjust: "spacingAndGlyphs" }, text);
+  }
+  putSvg(drawing, "metadata", {}, picture.about);
+  save(new Blob([new XMLSerializer().serializeToString(drawing)], { type: "image/svg+xml" }), `${picture.file}.svg`);
+}
+
+async function savePdf(canvas, letters, picture, title) {
+  save(await pdfOf(canvas, letters, { title, about: picture.about }), `${picture.file}.pdf`);
 }
 
 // What the colours of a picture mean: {colours from the least to the most, least, most, says}.
@@ -68,19 +93,6 @@ function blankAs(element, theme) {
   return [whole, context, box];
 }
 
-// The buttons that take a drawing away in every form; `of` gives the SVG element, a title, its picture and its theme.
-function offer(place, of) {
-  const forms = {
-    SVG: [saveSvg, "Download this picture as SVG"],
-    PNG: [saveSvgAsPng, "Download this picture as PNG"],
-    PDF: [printSvg, "Print this picture on a page of its size: choose “Save as PDF” there"],
-  };
-  for (const [name, [take, title]] of Object.entries(forms)) {
-    const button = put(place, "button", `save ${name.toLowerCase()}`, name);
-    Object.assign(button, { type: "button", title, onclick: () => take(...of()) });
-  }
-}
-
 // An SVG element as a file of its own, with a line of title, as wide as that needs, and the page's background.
 function saveSvg(svg, title, picture, theme) {
   const text = new XMLSerializer().serializeToString(drawingOf(svg, title, picture, theme));
@@ -88,30 +100,41 @@ function saveSvg(svg, title, picture, theme) {
 }
 
 async function saveSvgAsPng(svg, title, picture, theme) {
-  const image = new Image(), canvas = document.createElement("canvas"), drawing = drawingOf(svg, title, picture, theme);
+  savePng(await painted(drawingOf(svg, title, picture, theme)), picture);
+}
+
+async function saveSvgAsPdf(svg, title, picture, theme) {
+  const drawing = drawingOf(svg, title, picture, theme), letters = lettersOf(drawing, svg.parentNode);
+  await savePdf(await painted(drawing), letters, picture, title);
+}
+
+async function painted(drawing) {
+  const image = new Image(), canvas = document.createElement("canvas");
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(drawing))}`;
   await image.decode();
   Object.assign(canvas, { width: image.width * SHARP, height: image.height * SHARP });
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  savePng(canvas, picture);
+  return canvas;
 }
 
-// On a sheet that is as large as the drawing, through the browser's own dialog, which makes a PDF of lines and letters.
-function printSvg(svg, title, picture, theme) {
-  const drawing = drawingOf(svg, title, picture, theme), frame = document.createElement("iframe");
-  frame.className = "attnscope-print";
-  frame.style.cssText = "position: fixed; width: 0; height: 0; border: 0";
-  frame.srcdoc = "<!doctype html>";
-  frame.onload = () => {
-    const { contentDocument: sheet, contentWindow: view } = frame,
-      size = `${drawing.getAttribute("width")}px ${drawing.getAttribute("height")}px`;
-    sheet.title = picture.file;
-    put(sheet.head, "style", "", `@page { size: ${size}; margin: 0 } body { margin: 0; print-color-adjust: exact } svg { display: block }`);
-    sheet.body.append(drawing);
-    view.onafterprint = () => frame.remove();
-    view.print();
-  };
-  document.body.append(frame);
+// The words of a drawing and their places, as lettersOn of raster.js; for that it is on the page for a moment, unseen.
+function lettersOf(drawing, place) {
+  const box = document.createElement("div");
+  box.style.cssText = "position: fixed; left: 0; top: 0; visibility: hidden";
+  box.append(drawing);
+  place.append(box);
+  const from = drawing.getBoundingClientRect(), words = [];
+  for (const element of drawing.querySelectorAll("text")) {
+    const text = element.textContent, n = element.getNumberOfChars();
+    if (!text.trim() || !n || getComputedStyle(element).display === "none") continue;
+    const start = element.getStartPositionOfChar(0), map = element.getScreenCTM(), by = Math.hypot(map.a, map.b) * SHARP;
+    const at = new DOMPoint(start.x, start.y).matrixTransform(map),
+      angle = Math.atan2(map.b, map.a) + (element.getRotationOfChar(0) * Math.PI) / 180;
+    const size = parseFloat(getComputedStyle(element).fontSize) * by, wide = element.getComputedTextLength() * by;
+    words.push({ text, x: (at.x - from.left) * SHARP, y: (at.y - from.top) * SHARP, size, wide, angle });
+  }
+  box.remove();
+  return words;
 }
 
 function drawingOf(svg, title, picture, theme) {

@@ -15,9 +15,12 @@ class Head extends Fitted {
     this.whole = root.querySelector(".whole");
     this.whole.onclick = () => this.send("tile", {});
     const drawn = () => (this.map.show(this.picture, this.theme), this.focus());
-    root.querySelector(".map .save").onclick = () =>
-      sharply(drawn, () => saveCanvas(this.map.cells, this.heading(), this.picture, this.theme));
-    offer(root.querySelector(".files"), () => [this.lines.svg, this.heading(), this.picture, this.theme]);
+    offerCanvas(
+      root.querySelector(".map .files"),
+      () => sharply(drawn, () => saveCanvas(this.map.cells, this.heading(), this.picture, this.theme)),
+      () => [root.querySelector(".map"), this.picture],
+    );
+    offer(root.querySelector(".lines .files"), () => [this.lines.svg, this.heading(), this.picture, this.theme]);
   }
 
   // What a file says it is.

@@ -32,6 +32,9 @@ class Lines {
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
     this.note.textContent = drawn < all ? `Only the ${drawn} strongest of ${all} are drawn.` : `Lines under ${FAINTEST} are not drawn.`;
+    const { rows, cols, queries, keys, weights, first } = picture, value = (r, c) => weights[r * cols + c];
+    const name = "The same weights as lines from each query token to the key tokens it reads";
+    if (rows) describe(this.svg, { name, rows: positions(queries, first[0]), columns: positions(keys, first[1]), value });
     this.note.title = `A line is as strong as its cell, to ±${0.5 / SHADES}.`;
   }
 

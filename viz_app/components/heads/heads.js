@@ -8,7 +8,7 @@ class Heads {
       hover: (spot, event) => this.point(spot, event),
       click: (index) => this.tell({ head: index }),
     });
-    root.querySelector(".save").onclick = () => this.table.save(this.picture.title, this.picture);
+    offerCanvas(root.querySelector(".files"), () => this.table.save(this.picture.title, this.picture), () => [root, this.picture]);
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }

@@ -11,6 +11,11 @@ class Stops extends Rows {
     heading.textContent = heading.title = picture.allTitle;
     this.root.querySelector(".without").textContent = picture.without;
     this.svg.setAttribute("aria-label", `${picture.title}. ${picture.allTitle}`);
+    const columns = ["added", "direction", "length", "answer"].filter((id) =>
+      picture.stops.some((stop) => stop[id] !== null && stop[id] !== undefined)
+    );
+    const rows = picture.stops.map(({ layer, name }) => (layer ? `layer ${layer}, ${name}` : name));
+    describe(this.svg, { name: picture.allTitle, rows, columns, value: (r, c) => picture.stops[r][columns[c]] });
     this.fit();
   }
 

@@ -12,7 +12,7 @@ class Maps {
     this.root = root;
     this.place = root.querySelector(".pictures");
     this.tip = root.querySelector(".tip");
-    root.querySelector(".save").onclick = () => sharply(() => this.redraw(), () => this.download());
+    offerCanvas(root.querySelector(".files"), () => sharply(() => this.redraw(), () => this.download()), () => [root, this.picture]);
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }

@@ -25,7 +25,7 @@ class Effect {
     const panel = put(this.place, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
     this.table = put(put(put(panel, "div", "scroll"), "table"), "tbody");
-    section.querySelector(".save").onclick = () => this.save();
+    offerCanvas(section.querySelector(".files"), () => this.save(), () => [section, { ...this.effect, file: `${this.effect.file}.masks` }]);
   }
 
   // The picture shown where there is no room for all of them.

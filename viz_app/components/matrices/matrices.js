@@ -13,7 +13,7 @@ class Matrices {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.place = root.querySelector(".equations");
-    root.querySelector(".save").onclick = () => sharply(() => this.repaint(), () => this.download());
+    offerCanvas(root.querySelector(".files"), () => sharply(() => this.repaint(), () => this.download()), () => [root, this.picture]);
   }
 
   show(picture, theme) {

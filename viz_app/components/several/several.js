@@ -27,6 +27,7 @@ class Several {
     this.tip.hidden = true;
     this.ranking.show(picture, theme);
     this.strands.show(picture, theme);
+    this.describe(picture);
     const { block } = picture,
       blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
     this.root.querySelector(".note").textContent =
@@ -40,6 +41,18 @@ class Several {
       chosen: chosen.join(" "),
       painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
+  }
+
+  // The lines as a table for each ticked head.
+  describe({ chosen, heads, queries, keys, arrays }) {
+    const size = queries.length * keys.length;
+    const parts = chosen.map((number, n) => ({
+      name: `Head ${heads[number].name}: from each query token to the key tokens it reads`,
+      rows: positions(queries),
+      columns: positions(keys),
+      value: (r, c) => arrays.weights[n * size + r * keys.length + c],
+    }));
+    if (parts.length) describe(this.strands.svg, ...parts);
   }
 
   // Of each head, what the token reads most, or who reads it most.

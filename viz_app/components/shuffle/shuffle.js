@@ -24,8 +24,20 @@ class Shuffle extends Fitted {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.tip.hidden = true;
-    this.svg.setAttribute("aria-label", picture.parts.map((part) => part.title).join(". "));
+    describe(this.svg, ...picture.parts.map((part) => this.table(part)));
     this.fit();
+  }
+
+  // The numbers of a part: the new places of the tokens, how far each vector moved, or the heights of its bars.
+  table({ title, kind, array, stages, names }) {
+    const { tokens, order, arrays } = this.picture, value = (r, c) => arrays[array][r * stages.length + c];
+    if (kind !== "tangle") return { name: title, rows: kind === "bars" ? names : positions(tokens), columns: stages, value };
+    return {
+      name: title,
+      rows: order.map((from) => tokens[from][0]),
+      columns: ["place before", "place after"],
+      value: (r, c) => (c ? r : order[r]),
+    };
   }
 
   // A presentation's letters are larger; its rows are not, so that it is no higher than it must be.

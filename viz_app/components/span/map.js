@@ -9,7 +9,11 @@ class SpanMap extends Fitted {
     this.tip = figure.querySelector(".tip");
     this.canvas.onpointermove = (event) => this.hover(event);
     this.canvas.onpointerleave = () => (this.tip.hidden = true);
-    figure.querySelector(".save").onclick = () => saveCanvas(this.canvas, this.picture.title, this.picture.file, this.theme);
+    offerCanvas(
+      figure.querySelector(".files"),
+      () => sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme)),
+      () => [figure, this.picture],
+    );
   }
 
   show(picture, theme) {

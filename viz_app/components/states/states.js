@@ -9,8 +9,11 @@ class States extends Fitted {
     this.tip = root.querySelector(".tip");
     this.canvas.onpointermove = (event) => this.hover(event);
     this.canvas.onpointerleave = () => (this.tip.hidden = true);
-    root.querySelector(".save").onclick = () =>
-      sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme));
+    offerCanvas(
+      root.querySelector(".files"),
+      () => sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme)),
+      () => [root, this.picture],
+    );
   }
 
   show(picture, theme) {

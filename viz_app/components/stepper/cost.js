@@ -35,6 +35,8 @@ class Cost {
     text(left + 14, 13, "without cache");
     this.draw("rect", { x: left + 104, y: 4, width: 10, height: 10, fill: theme.accent });
     text(left + 118, 13, "with cache");
+    const name = "Multiply-adds of each step with and without the cache", rows = cached.map((_, i) => `step ${i + 1}`);
+    describe(this.svg, { name, rows, columns: ["without cache", "with cache"], value: (r, c) => (c ? cached : uncached)[r] });
     const wide = Math.max(1, Math.min(14, pitch * 0.4));
     this.marks = cached.map((v, i) => {
       const middle = left + (i + 0.5) * pitch, group = this.draw("g", {});

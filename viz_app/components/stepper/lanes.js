@@ -64,6 +64,10 @@ class Lanes {
     this.arrows();
     this.cells = Object.fromEntries(this.rows.map((row) => [row.key, row.tokens.map((label, i) => this.cell(row, label, i))]));
     this.pads();
+    const columns = Array.from({ length: picture.steps }, (_, i) => `position ${i + 1}`);
+    const names = this.rows.map(({ name, serial, key }) => `${serial ? "inference" : key === "free" ? "" : "training"} ${name}`.trim());
+    const name = "Training reads the given text, shifted right; inference writes one token after the other";
+    describe(this.svg, { name, rows: names, columns, value: (r, c) => this.rows[r].tokens[c]?.[0] ?? "" });
   }
 
   write() {

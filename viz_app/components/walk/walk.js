@@ -22,10 +22,12 @@ class Walk {
     this.range.oninput = () => this.go(Number(this.range.value));
     root.querySelector(".back").onclick = () => this.go(this.stage - 1);
     root.querySelector(".on").onclick = () => this.go(this.stage + 1);
-    root.querySelector(".save").onclick = () => {
-      const { picture, stage } = this;
-      this.table.save(`${picture.title} (${picture.stages[stage].title})`, { ...picture, file: `${picture.file}.stage${stage}` });
-    };
+    const file = () => ({ ...this.picture, file: `${this.picture.file}.stage${this.stage}` });
+    offerCanvas(
+      root.querySelector(".foot .files"),
+      () => this.table.save(`${this.picture.title} (${this.picture.stages[this.stage].title})`, file()),
+      () => [root, file()],
+    );
     useKeys(this.table.cells, {
       ArrowLeft: () => this.stage > 0 && this.go(this.stage - 1),
       ArrowRight: () => this.stage < this.range.max && this.go(this.stage + 1),

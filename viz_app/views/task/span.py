@@ -14,6 +14,7 @@ from models.trace.outputs import Span
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
@@ -100,7 +101,8 @@ def _payload(
         arrays |= row_arrays
     header: dict[str, Any] = {
         "title": text.span_title(next(iter(run.trace.fields.values()))),
-        "file": file_name(run.trace, "span"), "tokens": [label.as_json() for label in token_labels[inside.start : inside.stop]],
+        **saving(file_name(run.trace, "span"), facts(run.trace)),
+        "tokens": [label.as_json() for label in token_labels[inside.start : inside.stop]],
         "offset": inside.start, "answer": [output.start - inside.start, output.end - inside.start], "least": LEAST,
         "axes": text.SPAN_AXES, "scale": text.span_scale(LEAST), "ruled": text.RULED_OUT,
         "context": [row.text[first : answer[0]], row.text[answer[0] : answer[1]], row.text[answer[1] : last]],
