@@ -24,7 +24,11 @@ class Runner(Protocol):
     """What runs a batch: a Scope."""
 
     def outputs_batch(
-        self, rows: Sequence[Mapping[str, Encoding]], edits: Sequence[Edit] = ()
+        self,
+        rows: Sequence[Mapping[str, Encoding]],
+        edits: Sequence[Edit] = (),
+        *,
+        gradients: bool = False,
     ) -> list[dict[str, Output]]: ...
 
 

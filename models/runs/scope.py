@@ -203,11 +203,16 @@ class Scope:
         return self._traces(recording, answers, requests, rows, wide, edits)
 
     def outputs_batch(
-        self, rows: Sequence[Mapping[str, Encoding]], edits: Sequence[Edit] = ()
+        self,
+        rows: Sequence[Mapping[str, Encoding]],
+        edits: Sequence[Edit] = (),
+        *,
+        gradients: bool = False,
     ) -> list[dict[str, Output]]:
         """Return only the answers of several inputs, given as streams, from one padded batch.
 
-        `edits` apply to every row, or to the rows they name.
+        `edits` apply to every row, or to the rows they name. With `gradients`, the answers can be
+        differentiated (models.trace.edits.watched).
 
         Raises:
             ValueError: the model cannot carry out an edit.
@@ -216,7 +221,7 @@ class Scope:
         check_model(edits, self.model, self.name)
         check_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
-        with torch.no_grad(), editing(edits) as in_force:
+        with torch.set_grad_enabled(gradients), editing(edits) as in_force:
             answers = self._answers(self.model(*self.model.inputs(rows)))
         check_activations(edits, in_force.offered if in_force else ())
         answers = {name: logits.float().cpu() for name, logits in answers.items()}

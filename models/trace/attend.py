@@ -68,6 +68,8 @@ class Attending:
             after = edited_weights(self.edits, before, part)
             factors = edited_value_weights(self.edits, after, part)
             changed = (factors != before).any(-1, keepdim=True)
+            if any(edit.is_differentiated for edit in self.edits):
+                changed = torch.ones_like(changed)
             head_out = torch.where(changed, factors @ v, head_out)
             part = self._part(queries, lambda: after, lambda: v, allowed)
         return edited_head_out(self.edits, head_out, part)

@@ -182,6 +182,11 @@ class Edit:
         """True if it may let a position see a later one."""
         return False
 
+    @property
+    def is_differentiated(self) -> bool:
+        """True if the head output has to be worked out from the weights, for their derivatives."""
+        return False
+
     def changes(self, what: str) -> bool:
         """Return True if it may change one of the five.
 

@@ -1,0 +1,157 @@
+"""Attribution of an answer to attention weights and heads by gradients, each with its identity."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.effects import Runner, head_effects
+from models.analysis.metrics import Metric, logits_of
+from models.trace import Trace
+from models.trace.edits import Patch
+from models.trace.edits.watched import Gated, Nudged
+
+N_STEPS = 32  # of the path of integrated gradients
+
+
+def attention_gradients(
+    scope: Runner, run: Trace, metric: Metric
+) -> dict[str, Float[Tensor, "head query key"]]:
+    """Return gradient × attention, a(i,j)·∂f/∂a(i,j), of every attention of a run.
+
+    It is signed; Chefer et al. (2021) take the mean over heads of its positive part. `metric` is
+    differentiated at the run itself, so its change must not be flat there, as a divergence is.
+    """
+    gates = _ones(run, list(_with_causes(run)))
+    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
+    edits = (*run.edits, Gated(gates=gates))
+    outputs = scope.outputs_batch([run.streams], edits, gradients=True)
+    change = metric(before, logits_of(outputs[0])).sum()
+    grads = torch.autograd.grad(change, list(gates.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(gate[0]) if grad is None else grad[0]
+        for (name, gate), grad in zip(gates.items(), grads, strict=True)
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedGradients:
+    """Parts of f(run) − f(baseline), by weight; the baseline is the run with these heads at 0.
+
+    `error` is |Σ parts − total| over |total|, which more steps make smaller.
+    """
+
+    parts: dict[str, Float[Tensor, "head query key"]]
+    total: float
+
+    @property
+    def sum(self) -> float:
+        return float(torch.stack([part.double().sum() for part in self.parts.values()]).sum())
+
+    @property
+    def error(self) -> float:
+        return abs(self.sum - self.total) / max(abs(self.total), 1e-12)
+
+
+def integrated_gradients(
+    scope: Runner, run: Trace, metric: Metric, sites: Sequence[str] = (), steps: int = N_STEPS
+) -> IntegratedGradients:
+    """Return ∫₀¹ a·∂f(α·a)/∂a dα for each weight of these attentions, by default of all.
+
+    Sundararajan et al. 2017, eq. 1; of attention weights, Hao et al. 2021. All weights of the sites
+    grow together from 0, without rescaling rows. The integral is Gauss–Legendre's, whose points are
+    rows of one batch.
+    """
+    names = list(sites) or list(_with_causes(run))
+    points, shares = _gauss_legendre(steps)
+    gates = {
+        name: (ones.expand(steps, -1, -1, -1) * points[:, None, None, None])
+        .clone()
+        .requires_grad_()
+        for name, ones in _ones(run, names).items()
+    }
+    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
+    edits = (*run.edits, Gated(gates=gates))
+    outputs = scope.outputs_batch([run.streams] * steps, edits, gradients=True)
+    changes = torch.stack([metric(before, logits_of(one)).sum() for one in outputs])
+    grads = torch.autograd.grad((changes * shares).sum(), list(gates.values()), allow_unused=True)
+    none = {name: torch.zeros_like(gate[:1]).detach() for name, gate in gates.items()}
+    off = scope.outputs_batch([run.streams], (*run.edits, Gated(gates=none)))[0]
+    parts = {
+        name: torch.zeros_like(none[name][0]) if grad is None else grad.sum(0)
+        for name, grad in zip(gates, grads, strict=True)
+    }
+    return IntegratedGradients(parts, -float(metric(before, logits_of(off)).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class AttributionPatching:
+    """The effect of patching each head from another run, guessed by a gradient and exact.
+
+    Both hold layer × head by kind of attention. `r` is their correlation over all heads (Pearson),
+    NaN if one of them never changes.
+    """
+
+    guessed: dict[str, Float[Tensor, "layer head"]]
+    exact: dict[str, Float[Tensor, "layer head"]]
+
+    @property
+    def r(self) -> float:
+        both = [torch.cat([t.flatten() for t in x.values()]) for x in (self.guessed, self.exact)]
+        pairs = torch.stack(both).double()
+        return float(torch.corrcoef(pairs[:, pairs.isfinite().all(0)])[0, 1])
+
+
+def attribution_patching(
+    scope: Runner, run: Trace, other: Trace, metric: Metric
+) -> AttributionPatching:
+    """Return ∂f/∂z·(z_other − z) of each head beside the exact effect of patching it (Nanda 2023).
+
+    Raises:
+        ValueError: the runs differ in their numbers of tokens.
+    """
+    exact = head_effects(scope, run, metric, partial(Patch, from_run=other))
+    nudged = Nudged()
+    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
+    outputs = scope.outputs_batch([run.streams], (*run.edits, nudged), gradients=True)
+    change = metric(before, logits_of(outputs[0])).sum()
+    guessed = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
+    for kind, paths in exact.sites.items():
+        for layer, path in enumerate(paths):
+            zeros = nudged.head_zeros[path]
+            grads = torch.autograd.grad(change, zeros, retain_graph=True, allow_unused=True)
+            steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
+            gradient = torch.cat(steps, dim=2)[0].detach().float().cpu()
+            moved = other.attention[path].out[0] - run.attention[path].out[0]
+            guessed[kind][layer, : len(moved)] = (gradient * moved).sum((-1, -2))
+    return AttributionPatching(guessed, exact.values)
+
+
+def _with_causes(run: Trace) -> list[str]:
+    return [name for name, site in run.attention.items() if site.has_causes]
+
+
+def _ones(run: Trace, names: Sequence[str]) -> dict[str, Tensor]:
+    sites = {name: run.attention[name] for name in names}
+    return {
+        name: torch.ones(1, s.n_heads, s.n_query, s.n_key, requires_grad=True)
+        for name, s in sites.items()
+    }
+
+
+def _gauss_legendre(steps: int) -> tuple[Float[Tensor, "step"], Float[Tensor, "step"]]:
+    """Return points and shares of the integral from 0 to 1 (Golub and Welsch 1969)."""
+    n = torch.arange(1, steps, dtype=torch.float64)
+    beta = n / (4 * n**2 - 1).sqrt()
+    values, vectors = torch.linalg.eigh(torch.diag(beta, 1) + torch.diag(beta, -1))
+    return ((values + 1) / 2).float(), (vectors[0] ** 2).float()
+
+
+def positive_mean(
+    gradients: Mapping[str, Float[Tensor, "head query key"]],
+) -> dict[str, Float[Tensor, "query key"]]:
+    """Return E_h (∇A ⊙ A)⁺ of each attention (Chefer et al. 2021, eq. 5)."""
+    return {name: values.clamp(min=0).mean(0) for name, values in gradients.items()}

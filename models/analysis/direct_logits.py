@@ -1,0 +1,132 @@
+"""Direct logit attribution: the part of each head, feed-forward and bias in a logit difference."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from models.analysis.head_walk import block
+from models.architectures import Model
+from models.trace import Trace
+
+ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
+
+
+@dataclass(frozen=True, eq=False)
+class LogitParts:
+    """Parts of logit(token) − logit(other) at one position.
+
+    `heads` holds (head,) by the path of their attention, `others` the rest by name. `total` is the
+    difference that the model gave; the parts sum to it up to rounding.
+    """
+
+    heads: dict[str, Float[Tensor, "head"]]
+    others: dict[str, float]
+    total: float
+
+    @property
+    def sum(self) -> float:
+        """Sum of all parts."""
+        return float(sum(part.sum() for part in self.heads.values())) + sum(self.others.values())
+
+
+@torch.no_grad()
+def logit_parts(model: Model, trace: Trace, token: int, other: int, position: int) -> LogitParts:
+    """Return the parts of a logit difference of the next token (Elhage et al. 2021).
+
+    Each sublayer's output reaches the logits through the norms after it, whose scale is held as it
+    was in the run: then all that lies between is linear. (z_h·W_O^h) of a head is its own part.
+
+    Raises:
+        ValueError: the answer is not a linear reading of a residual stream.
+    """
+    parts = [part for part in model.sublayers if part.stream == model.writes and part.adds]
+    if not model.can_write or not parts or any(not part.before for part in parts):
+        raise ValueError("the logits of this model are no sum over a residual stream")
+    position = position % len(trace.streams[model.writes].ids)
+    start = trace.activations[parts[0].before].value[0, position]
+    vectors: dict[tuple[str, int], Tensor] = {("embedding and position", -1): start}
+    x = start
+    for part in parts:
+        out = trace.activations[part.out].value[0, position]
+        x = x + out
+        vectors |= _of_sublayer(trace, part.path, part.out, out, position)
+        if part.norm == "post" and part.layer_norm is not None:
+            x, vectors = _through(part.layer_norm, x, vectors, f"bias of the norm of {part.path}")
+    if not isinstance(model.last_norm, nn.Identity):
+        x, vectors = _through(model.last_norm, x, vectors, "bias of the last norm")
+    direction = _direction(model, token, other)
+    logits = trace.next_token.logits[position]
+    total = float(logits[token] - logits[other])
+    rest = total - float(x @ direction)  # a bias of the logits
+    added = {name: float(vector @ direction) for name, vector in vectors.items()}
+    heads: dict[str, list[float]] = {}
+    for (name, head), value in added.items():
+        if head >= 0:
+            heads.setdefault(name, []).append(value)
+    others = {name: value for (name, head), value in added.items() if head < 0}
+    bias = _logit_bias(model, token, other)
+    largest = max(1.0, abs(total), *(abs(value) for value in added.values()))
+    if abs(rest - bias) > ROUNDING * largest:
+        raise ValueError("the logits of this model are no linear reading of the residual stream")
+    if bias:
+        others["bias of the logits"] = bias
+    return LogitParts({name: torch.tensor(values) for name, values in heads.items()}, others, total)
+
+
+def _of_sublayer(
+    trace: Trace, path: str, name: str, out: Tensor, position: int
+) -> dict[tuple[str, int], Tensor]:
+    """Return the output of a sublayer, of an attention split into heads and the bias of W_O."""
+    site = trace.attention.get(path)
+    if site is None or "W_O" not in site.projections:
+        return {(name, -1): out}
+    added = {
+        (path, head): site.out[0, head, position] @ block(site, "W_O", head)[0]
+        for head in range(site.n_heads)
+    }
+    bias = site.projections["W_O"][1]
+    return added if bias is None else {**added, (f"bias of W_O of {path}", -1): bias}
+
+
+def _through(
+    norm: nn.Module, x: Tensor, vectors: dict[tuple[str, int], Tensor], bias_name: str
+) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
+    """Return x and its parts after a norm whose scale is held as it is for x."""
+    device = next(norm.parameters()).device
+    after = norm(x.to(device)).float().cpu()
+    gain = getattr(norm, "weight", torch.ones(len(x))).detach().float().cpu()
+    centres = isinstance(norm, nn.LayerNorm)
+    eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", 0.0)) or 0.0
+    centred = x - x.mean() if centres else x
+    scale = gain / (centred.square().mean() + eps).sqrt()
+    scaled = {key: (v - v.mean() if centres else v) * scale for key, v in vectors.items()}
+    return after, {**scaled, (bias_name, -1): after - centred * scale}
+
+
+def _output_layer(model: Model) -> nn.Module | None:
+    """Return the output matrix of a model of another library; ours use their embedding."""
+    module: Any = getattr(model, "module", None)
+    return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+
+
+def _direction(model: Model, token: int, other: int) -> Float[Tensor, "d_model"]:
+    """Return the difference of the rows of the output matrix."""
+    layer: Any = _output_layer(model) or model.embedding
+    weight = layer.weight.detach()
+    settings = getattr(getattr(model, "module", None), "config", None)
+    scaled = getattr(settings, "scale_decoder_outputs", False)  # of a T5 with tied matrices
+    return (weight[token] - weight[other]).float().cpu() * (
+        weight.shape[1] ** -0.5 if scaled else 1
+    )
+
+
+def _logit_bias(model: Model, token: int, other: int) -> float:
+    biases = [
+        getattr(getattr(model, "module", None), "final_logits_bias", None),
+        getattr(_output_layer(model), "bias", None),
+    ]
+    flat = [bias.detach().flatten() for bias in biases if isinstance(bias, Tensor)]
+    return float(sum(float(bias[token] - bias[other]) for bias in flat))

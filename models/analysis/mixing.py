@@ -1,0 +1,93 @@
+"""How much of each token is mixed into each other one: rollout and value zeroing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from models.architectures import Model
+from models.tokenizers.base import Encoding
+from models.trace import Trace
+from models.trace.edits import Edit, Where, ZeroValue
+
+
+@runtime_checkable
+class TraceRunner(Protocol):
+    """What runs a batch with all its intermediates: a Scope."""
+
+    model: Model
+
+    def run_batch(
+        self,
+        requests: Sequence[Sequence[str | Encoding | Sequence[int] | None]],
+        *,
+        edits: Sequence[Edit] = (),
+    ) -> list[Trace]: ...
+
+
+def rollout(trace: Trace, kind: str) -> Float[Tensor, "layer query key"]:
+    """Return Π (½·Ā + ½·I) up to each layer of a self-attention (Abnar and Zuidema 2020, eq. 1).
+
+    Ā is the mean over heads, ½·I stands for the residual stream. Rows sum to 1.
+
+    Raises:
+        ValueError: the run has no self-attention of this kind.
+    """
+    sites = [
+        site
+        for site in trace.attention.values()
+        if site.kind == kind and site.query_stream == site.key_stream
+    ]
+    if not sites:
+        raise ValueError(f"this run has no self-attention of kind {kind!r}")
+    total = torch.eye(sites[0].n_query)
+    layers = []
+    for site in sorted(sites, key=lambda site: site.layer):
+        mean = torch.stack([site.weights(head) for head in range(site.n_heads)]).mean(0)
+        total = (0.5 * mean + 0.5 * torch.eye(site.n_query)) @ total
+        layers.append(total)
+    return torch.stack(layers)
+
+
+def value_zeroing(scope: TraceRunner, trace: Trace, site_name: str) -> Float[Tensor, "query key"]:
+    """Return 1 − cos(x_i, x_i without the value of token j) (Mohebbi et al. 2023, eq. 5).
+
+    x is the residual stream after the layer of this attention. All tokens are left out in one
+    batch, one a row.
+
+    Raises:
+        ValueError: no layer of the model is known to hold this attention.
+    """
+    site, model = trace.attention[site_name], scope.model
+    attention = next((part for part in model.sublayers if part.path == site_name), None)
+    if attention is None:
+        raise ValueError(f"the layer of {site_name} is not known")
+    after = [
+        part.after
+        for part in model.sublayers
+        if part.layer == attention.layer
+        and part.stack == attention.stack
+        and part.row == attention.row
+        and part.after
+    ][-1]
+    keys = range(site.n_key)
+    zeroed = [ZeroValue(Where(site=site_name, rows=(key,)), token=key) for key in keys]
+    values = _values(trace.streams, model, trace)
+    traces = scope.run_batch([values] * len(keys), edits=[*trace.edits, *zeroed])
+    own = trace.activations[after].value[0]
+    apart = [1 - F.cosine_similarity(own, t.activations[after].value[0], dim=-1) for t in traces]
+    return torch.stack(apart, dim=1)
+
+
+def _values(
+    streams: Mapping[str, Encoding], model: Model, trace: Trace
+) -> tuple[str | Encoding | Sequence[int] | None, ...]:
+    """Return what the run read, a written text as tokens."""
+    if model.translates:
+        return tuple(streams[field.stream] for field in model.fields)
+    return tuple(trace.fields.values())

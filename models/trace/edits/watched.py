@@ -1,0 +1,59 @@
+"""Edits that change nothing, but through which gradients of a run are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.trace.edits.base import ActivationPart, AttentionPart, Edit
+
+
+@dataclass(frozen=True)
+class Gated(Edit, stored=False):
+    """Multiply each weight by a gate where it takes its value: Σ_j g(i,j)·a(i,j)·v_j.
+
+    `gates` (row, head, query, key) by site; at 1 the run is unchanged, and the derivative by a gate
+    is a(i,j)·∂f/∂a(i,j).
+    """
+
+    gates: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_differentiated(self) -> bool:
+        return True
+
+    def value_weights(
+        self, weights: Float[Tensor, "row head query key"], part: AttentionPart
+    ) -> Float[Tensor, "row head query key"]:
+        """Multiply by the gates of these queries."""
+        if part.site not in self.gates:
+            return weights
+        return weights * self.gates[part.site][:, :, part.queries[0] : part.queries[-1] + 1]
+
+
+@dataclass(frozen=True)
+class Nudged(Edit, stored=False):
+    """Add zeros to head outputs and intermediates, by which the run can be differentiated."""
+
+    head_zeros: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
+    activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    def head_out(
+        self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
+    ) -> Float[Tensor, "row head query d_head"]:
+        """Add zeros; a recurrent decoder asks for those of one query after the other."""
+        zeros = torch.zeros_like(head_out, requires_grad=True)
+        self.head_zeros.setdefault(part.site, []).append(zeros)
+        return head_out + zeros
+
+    def activation(
+        self, value: Float[Tensor, "row token feature"], part: ActivationPart
+    ) -> Float[Tensor, "row token feature"]:
+        """Add zeros."""
+        zeros = torch.zeros_like(value, requires_grad=True)
+        self.activation_zeros[part.name] = zeros
+        return value + zeros

@@ -1,0 +1,144 @@
+"""Attributions and the identity that each must keep."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_scopes import MAKERS, fields, scope_of
+
+from models.analysis import (
+    LogitDifference,
+    attention_gradients,
+    attribution_patching,
+    effects_of,
+    integrated_gradients,
+    logit_parts,
+    positive_mean,
+    rollout,
+    value_zeroing,
+)
+from models.analysis.metrics import logits_of
+from models.runs.scope import Scope
+from models.trace.edits import HeadOff, Where, ZeroValue
+from models.trace.edits.watched import Gated
+
+TEXT, OTHER, METRIC = "ab cd ef", "ab ga ef", LogitDifference(5, 6)
+WRITERS = ["transformer", "gpt"]
+
+
+@pytest.fixture(scope="module")
+def scopes() -> dict[str, Scope]:
+    return {family: scope_of(family) for family in MAKERS if family != "bert"}
+
+
+@pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt", "xlnet"])
+def test_gradient_times_attention_is_a_finite_difference_in_one_weight(scopes, family):
+    scope = scopes[family]
+    scope.model.double()
+    try:
+        run = scope.run(*fields(scope, TEXT))
+        found = attention_gradients(scope, run, METRIC)
+        before = logits_of(scope.outputs_batch([run.streams])[0])
+        for name, site in run.attention.items():
+            assert found[name].shape == (site.n_heads, site.n_query, site.n_key)
+            head, query, key = (
+                int(i) for i in (found[name].abs() == found[name].abs().max()).nonzero()[0]
+            )
+            sides = []
+            for step in (1e-3, -1e-3):
+                gate = torch.ones(1, *found[name].shape)
+                gate[0, head, query, key] += step
+                moved = scope.outputs_batch([run.streams], [Gated(gates={name: gate})])[0]
+                sides.append(float(METRIC(before, logits_of(moved))))
+            slope = (sides[0] - sides[1]) / 2e-3
+            assert slope == pytest.approx(float(found[name][head, query, key]), rel=0.02, abs=1e-3)
+            assert not found[name][~site.allowed(0, None)].any()
+        means = positive_mean(found)
+        assert all((mean >= 0).all() for mean in means.values())
+    finally:
+        scope.model.float()
+
+
+@pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt"])
+def test_integrated_gradients_sum_to_the_difference_from_their_baseline(scopes, family):
+    scope = scopes[family]
+    run = scope.run(*fields(scope, TEXT))
+    name = list(run.attention)[-1]
+    found = integrated_gradients(scope, run, METRIC, [name], steps=64)
+    off = effects_of(scope, run, [(HeadOff(name),)], METRIC)[0]
+    assert found.total == pytest.approx(-float(off), rel=1e-3, abs=1e-3)
+    assert found.error < 0.02 or abs(found.sum - found.total) < 1e-2
+    assert found.parts[name].abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+def test_attribution_patching_beside_exact_patching(scopes, family):
+    scope = scopes[family]
+    run = scope.run(*fields(scope, TEXT))
+    other = scope.run(*fields(scope, OTHER))
+    both = attribution_patching(scope, run, other, METRIC)
+    assert {kind: t.shape for kind, t in both.guessed.items()} == {
+        k: t.shape for k, t in both.exact.items()
+    }
+    assert -1 <= both.r <= 1
+    itself = attribution_patching(scope, run, run, METRIC)
+    assert all(not t.any() for found in (itself.guessed, itself.exact) for t in found.values())
+    if family == "gpt":  # what reads the last layer's head outputs is all but linear near the run
+        last = both.exact["self"][-1]
+        assert torch.sign(last[last.abs().argmax()]) == torch.sign(
+            both.guessed["self"][-1][last.abs().argmax()]
+        )
+
+
+@pytest.mark.parametrize("family", WRITERS)
+def test_the_parts_of_a_logit_difference_sum_to_it(scopes, family):
+    scope = scopes[family]
+    run = scope.run(*fields(scope, TEXT))
+    for position in (0, 3, -1):
+        parts = logit_parts(scope.model, run, 5, 6, position)
+        logits = run.next_token.logits[position]
+        assert parts.total == pytest.approx(float(logits[5] - logits[6]), abs=1e-5)
+        assert parts.sum == pytest.approx(parts.total, abs=1e-3)
+        assert all(len(values) == 3 for values in parts.heads.values())
+        stream = scope.model.writes
+        assert set(parts.heads) == {n for n, s in run.attention.items() if s.query_stream == stream}
+
+
+@pytest.mark.parametrize("family", ["seq2seq", "attention only", "xlnet"])
+def test_a_model_without_a_residual_stream_to_sum_over(scopes, family):
+    scope = scopes[family]
+    with pytest.raises(ValueError, match="no sum over a residual stream"):
+        logit_parts(scope.model, scope.run(*fields(scope, TEXT)), 5, 6, 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gpt", "self"), ("transformer", "decoder_self"), ("transformer", "encoder_self")],
+)
+def test_the_rows_of_a_rollout_sum_to_1(scopes, family, kind):
+    run = scopes[family].run(*fields(scopes[family], TEXT))
+    found = rollout(run, kind)
+    torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:2]))
+    first, *_ = (site for site in run.attention.values() if site.kind == kind)
+    mean = first.weights().mean(0)
+    torch.testing.assert_close(found[0], 0.5 * mean + 0.5 * torch.eye(len(mean)))
+    if len(found) > 1 and kind != "encoder_self":
+        assert not found.triu(1).any()
+    with pytest.raises(ValueError, match="no self-attention of kind 'cross'"):
+        rollout(run, "cross")
+
+
+@pytest.mark.parametrize("family", ["gpt", "transformer"])
+def test_value_zeroing_token_by_token(scopes, family):
+    scope, texts = scopes[family], fields(scopes[family], TEXT)
+    run = scope.run(*texts)
+    name = [n for n in run.attention if "decoder.layers.0" in n][-1]
+    found = value_zeroing(scope, run, name)
+    after = "decoder.layers.0.resid_post"
+    for key in range(run.attention[name].n_key):
+        alone = scope.run(*texts, edits=[ZeroValue(Where(site=name), token=key)])
+        pair = (run.activations[after].value[0], alone.activations[after].value[0])
+        torch.testing.assert_close(
+            found[:, key], 1 - F.cosine_similarity(*pair, dim=-1), atol=1e-5, rtol=1e-3
+        )
+    assert found.max() > 1e-3
+    assert found[~run.attention[name].allowed()].abs().max() < 1e-6 if family == "gpt" else True
