@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
+from served_app import PATIENCE
 
 from viz_app.components import stamped
 from viz_app.components.catalogue import COMPONENTS
@@ -366,7 +367,7 @@ def stage_page(browser: Browser) -> Iterator[Stage]:
     context = browser.new_context(
         viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     yield Stage(context.new_page())
     context.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import app_at, prose
+from app_parts import PATIENCE, app_at, prose
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -226,7 +226,7 @@ def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
 
 
 def test_a_typed_target_is_the_reference_and_what_is_missing_is_said(shipped):
-    at = AppTest.from_file(str(APP), default_timeout=120)
+    at = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     at._page_hash = calc_hash("from-rnn")
     at.query_params.update({"checkpoint": "eng-fra", "source": TEXT, "target": "edc"})
     at.run()
@@ -532,7 +532,7 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
 def test_in_a_presentation_a_chart_has_larger_letters(shipped):
     specs = []
     for present in ("", "1"):
-        at = AppTest.from_file(str(APP), default_timeout=120)
+        at = AppTest.from_file(str(APP), default_timeout=PATIENCE)
         at._page_hash = calc_hash("from-rnn")
         at.query_params.update(
             {
@@ -586,7 +586,7 @@ def test_two_alignments_of_one_pair(shipped, name):
 
 
 def test_a_link_names_a_head_and_a_target_is_forced_on_both(shipped):
-    at = AppTest.from_file(str(APP), default_timeout=120)
+    at = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     at._page_hash = calc_hash("from-rnn")
     link = {"checkpoint": "eng-fra", "source": TEXT, "target": "edc", "from-rnn-section": "Two alignments",
             "from-rnn-layer": "2", "from-rnn-head": "3"}  # fmt: skip

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import component, prose, said
+from app_parts import PATIENCE, component, prose, said
 from PIL import Image
 from small import reversal_trainer
 from streamlit.testing.v1 import AppTest
@@ -140,7 +140,7 @@ def test_the_last_snapshot_is_the_shipped_checkpoint_and_the_first_has_learned_n
 
 @pytest.fixture
 def page() -> AppTest:
-    app = AppTest.from_file(APP, default_timeout=60)
+    app = AppTest.from_file(APP, default_timeout=PATIENCE)
     app.query_params["checkpoint"] = "dates"
     app.query_params["source"] = "3 May 2019"
     app.query_params["growth"] = "true"

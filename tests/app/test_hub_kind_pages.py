@@ -17,12 +17,6 @@ from viz_app.session import cache, url_state
 VECTORS = ("T5EncoderModel", "BartModel")  # without a picture on the page Task
 
 
-def page(name: str) -> None:
-    from viz_app.navigation import _page
-
-    _page(name, {})
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("kinds")
@@ -66,9 +60,8 @@ def test_task_shows_the_class_of_each_token(folders: dict[str, Path]) -> None:
 
 def test_a_chosen_token_shows_its_own_classes(folders: dict[str, Path]) -> None:
     folder = folders["BertForTokenClassification"]
-    app = AppTest.from_function(page, args=("task",), default_timeout=60)
-    app.query_params |= {"checkpoint": str(folder), "text": TEXT, "task-position": "3"}
-    header, arrays = picture(app.run(), "answers")
+    app = page_at("task", checkpoint=str(folder), text=TEXT, task_position="3")
+    header, arrays = picture(app, "answers")
     assert (header["position"], header["answer"]["title"]) == (3, "The class of “dog”")
     assert arrays["p"][0] == arrays["probability"][3]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import app_at, component, pick_model, picker, picture, prose, said
+from app_parts import PATIENCE, app_at, component, pick_model, picker, picture, prose, said
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
@@ -364,7 +364,7 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(checkpoints, "open_scope", hold)
     others = [opening.ask(f"other {n}", "s") for n in range(opening.AT_ONCE)]
     for _ in others:
-        assert entered.acquire(timeout=60)
+        assert entered.acquire(timeout=PATIENCE)
     last = opening.ask("last", "s")
     while last.progress == "Opening the model …":
         time.sleep(0.01)
@@ -397,7 +397,7 @@ def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
     monkeypatch.setattr(checkpoints, "open_scope", hold)
     stuck = [opening.ask(f"stuck {n}", "s") for n in range(3 * opening.AT_ONCE)]
     for _ in stuck:
-        assert entered.acquire(timeout=60)
+        assert entered.acquire(timeout=PATIENCE)
     other = opening.ask("other", "t")
     assert other.ready(60)
     assert opening.result(other).name == "dates"

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import picture, said
-from streamlit.testing.v1 import AppTest
+from app_parts import page_at, picture, said
 
 from viz_app import checkpoints
 from viz_app.navigation import PAGES
@@ -32,12 +31,6 @@ def make_scope():
 """
 
 
-def page(name: str) -> None:
-    from viz_app.navigation import _page
-
-    _page(name, {})
-
-
 WRITER = """
 import torch
 from torch import nn
@@ -63,11 +56,11 @@ def make_scope():
 
 
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of one's own that is shown."""
     file = tmp_path / "mine.py"
     file.write_text(MODULE, "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
-    return AppTest.from_function(page, args=("attention",), default_timeout=60)
 
 
 @pytest.mark.parametrize("module", [MODULE, WRITER], ids=["shown", "writes"])
@@ -78,21 +71,21 @@ def test_every_page_opens(
     file = tmp_path / "mine.py"
     file.write_text(module, "utf-8")
     monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
-    app = AppTest.from_function(page, args=(view,), default_timeout=60).run()
-    assert not app.exception
+    page_at(view)
 
 
-def test_attention_names_what_is_not_shown(app: AppTest) -> None:
-    app.run()
+@pytest.mark.usefixtures("own")
+def test_attention_names_what_is_not_shown() -> None:
+    app = page_at("attention")
     [[_, line]] = said(app, "unrecorded")["rows"]
     assert line == "Not shown: latent, it is not known which text its queries come from."
     blocks = picture(app, "overview")[0]["blocks"]
     assert [len(block["sites"]) for block in blocks] == [2, 2, 2]
 
 
-def test_both_texts_are_typed_and_stand_on_the_axes_of_cross_attention(app: AppTest) -> None:
-    app.query_params["site"] = "net.decoder.layers.0.multihead_attn"
-    app.run()
+@pytest.mark.usefixtures("own")
+def test_both_texts_are_typed_and_stand_on_the_axes_of_cross_attention() -> None:
+    app = page_at("attention", site="net.decoder.layers.0.multihead_attn")
     boxes = {box.label.removesuffix(" (type here)"): box for box in app.text_area}
     next(
         box for label, box in boxes.items() if label.startswith(("Target", "Translation"))

@@ -8,7 +8,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from app_parts import component, picture, prose, said
+from app_parts import PATIENCE, component, picture, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -35,7 +35,7 @@ def page(name: str) -> None:
 
 
 def opened(name: str, **asked: str) -> AppTest:
-    app = AppTest.from_function(page, args=(name,), default_timeout=120)
+    app = AppTest.from_function(page, args=(name,), default_timeout=PATIENCE)
     for parameter, value in ({"checkpoint": "eng-fra", "source": "I like cats."} | asked).items():
         app.query_params[parameter] = value
     app.run()
@@ -116,7 +116,7 @@ def test_pin_and_unpin_go_by_the_address() -> None:
 
     address = said_address(app)
     assert not any(name.startswith("pin.") for name in address)
-    again = AppTest.from_function(pin, default_timeout=120)
+    again = AppTest.from_function(pin, default_timeout=PATIENCE)
     for parameter, value in {"checkpoint": "eng-fra", "similarity": "cosine"}.items():
         again.query_params[parameter] = value
     again.run()  # nothing to pin before the first run

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import heatmap, picture, prose
+from app_parts import PATIENCE, heatmap, picture, prose
 from small import Reversal, random_model, random_seq2seq
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -53,7 +53,7 @@ def page(
     folder: Path | str, source: str = TEXT, at: AppTest | None = None, **params: str
 ) -> AppTest:
     """The page after a first run, with its controls set as a link would set them."""
-    at = AppTest.from_file(str(APP), default_timeout=60) if at is None else at
+    at = AppTest.from_file(str(APP), default_timeout=PATIENCE) if at is None else at
     at._page_hash = calc_hash("positions")
     at.query_params["checkpoint"], at.query_params["source"] = str(folder), source
     for name, value in params.items():
@@ -187,7 +187,7 @@ def test_the_comparison_says_what_was_measured(folders):
 
 @pytest.mark.parametrize("head", [0, 2])
 def test_the_query_is_the_models_own(folders, head):
-    at = AppTest.from_file(str(APP), default_timeout=60)
+    at = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     at.query_params["site"], at.query_params["head"] = "encoder.layers.0.self_attn", str(head)
     at = page(folders["learned"], section="Added or concatenated", token="2", at=at)
     trace = models.load(folders["learned"]).run(TEXT)

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from app_parts import app_at, component, of_key
+from app_parts import PATIENCE, app_at, component, of_key
 from streamlit.testing.v1 import AppTest
 
 import viz_app
@@ -67,7 +67,7 @@ def test_many_layers_and_heads_are_lists() -> None:
                 lambda site, head: st.session_state.update(picked=(site, head)),
             )
 
-    app = AppTest.from_function(many, default_timeout=60).run()
+    app = AppTest.from_function(many, default_timeout=PATIENCE).run()
     layer, head = (app.selectbox(key=f"which-{part}") for part in ("layer", "head"))
     assert (len(layer.options), layer.value, len(head.options), head.value) == (32, 31, 32, 30)
     assert len(app.button_group) == 0

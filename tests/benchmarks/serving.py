@@ -91,7 +91,7 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
-def _wait_for(server: Server, seconds: float = 120) -> None:
+def _wait_for(server: Server, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and server.process.poll() is None:
         try:

@@ -115,7 +115,7 @@ def test_the_first_start_on_a_machine_asks_nothing_and_opens_a_browser(tmp_path)
             assert app.poll() is None
             time.sleep(0.1)
         assert opened.read_text().strip() == f"http://localhost:{port}"
-        with urllib.request.urlopen(f"http://localhost:{port}", timeout=60) as page:
+        with urllib.request.urlopen(f"http://localhost:{port}", timeout=240) as page:
             assert page.status == 200
     finally:
         app.terminate()

@@ -17,6 +17,7 @@ from tests.robustness import load
 from viz_app.drawing.payload import unpack
 from viz_app.session.live import PROTOCOL, SOCKETS
 
+PATIENCE = 240  # s, on a busy machine
 # Loaded by the server's Python before anything else: writes down every call to another machine, and lets none through.
 WATCH = """
 import os, socket
@@ -59,7 +60,7 @@ def address(calls: Path) -> Iterator[str]:
 
 
 def status(address: str, path: str, **headers: str) -> int:
-    connection = http.client.HTTPConnection(address, timeout=60)
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     connection.request("GET", path, headers=headers)
     return connection.getresponse().status
 
@@ -159,7 +160,7 @@ async def ends(socket: object, message: str | bytes) -> bool:
     """Whether the server ends this socket at this message, without an answer."""
     await socket.send(message)
     try:
-        await asyncio.wait_for(socket.recv(), 60)
+        await asyncio.wait_for(socket.recv(), PATIENCE)
     except ConnectionClosed:
         return True
     return False
