@@ -1,4 +1,4 @@
-"""The `attnscope` command: open the app, train, decode, evaluate, inspect, seal, card."""
+"""The `attnscope` command: open the app, train, decode, evaluate, ablate, inspect, seal, card."""
 
 import argparse
 import shlex
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from models import evaluate_command, model_card, train_command
+from models import ablate_command, evaluate_command, model_card, train_command
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_app_flags(parser)
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
+    ablate = _add_ablate(commands)
     inspect = commands.add_parser(
         "inspect", help="print configuration, parameters and training record"
     )
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     card.add_argument("checkpoint", nargs="+")
     card.set_defaults(run=model_card.write_cards)
-    for command in (train, decode, evaluate, inspect):
+    for command in (train, decode, evaluate, ablate, inspect):
         command.add_argument(
             "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first available)"
         )
@@ -218,6 +219,36 @@ def _add_evaluate(commands: Any) -> argparse.ArgumentParser:
     )
     evaluate.set_defaults(run=evaluate_command.evaluate)
     return evaluate
+
+
+def _add_ablate(commands: Any) -> argparse.ArgumentParser:
+    ablate = commands.add_parser(
+        "ablate", help="print what each head off does to the loss on held-out texts"
+    )
+    ablate.add_argument("checkpoint")
+    ablate.add_argument(
+        "--data",
+        type=Path,
+        help="the pairs trained on, which are split again, or any file of held-out pairs or lines",
+    )
+    ablate.add_argument(
+        "--limit", type=_positive, default=400, help="maximum number of texts (400)"
+    )
+    ablate.add_argument(
+        "--baseline",
+        choices=ablate_command.BASELINES,
+        default="zero",
+        help="what a head that is off passes on: zero, or uniform weights",
+    )
+    ablate.add_argument(
+        "--orders", type=_positive, default=20, help="number of random orders of heads (20)"
+    )
+    ablate.add_argument("--seed", type=int, default=0, help="of orders and intervals (0)")
+    ablate.add_argument(
+        "--out", type=Path, help="where losses are kept, to stop and continue (ablate-NAME.json)"
+    )
+    ablate.set_defaults(run=ablate_command.ablate)
+    return ablate
 
 
 def _positive(text: str) -> int:

@@ -26,7 +26,7 @@ LEVELS = [
     {"tasks"},  # a task makes the batches of `training`
     {"hub"},  # gives a scope of any module
     {"opening"},
-    {"train_command", "evaluate_command", "model_card"},
+    {"train_command", "evaluate_command", "ablate_command", "model_card"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -40,6 +40,7 @@ class Nudged(Edit, stored=False):
     """Add zeros to head outputs and intermediates, by which the run can be differentiated."""
 
     head_zeros: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
+    head_outs: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
     activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def head_out(
@@ -48,6 +49,7 @@ class Nudged(Edit, stored=False):
         """Add zeros; a recurrent decoder asks for those of one query after the other."""
         zeros = torch.zeros_like(head_out, requires_grad=True)
         self.head_zeros.setdefault(part.site, []).append(zeros)
+        self.head_outs.setdefault(part.site, []).append(head_out.detach())
         return head_out + zeros
 
     def activation(

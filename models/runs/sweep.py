@@ -1,0 +1,237 @@
+"""A sweep over held-out texts: every head off in turn, then heads off in order of importance."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.paired import Interval, bootstrap, holm
+from models.checkpoint_files import write_bytes
+from models.runs.scope import Scope
+from models.tokenizers.base import Encoding
+from models.trace import Trace
+from models.trace.edits import Edit, HeadOff, Where
+from models.trace.edits.watched import Nudged
+from models.trace.outputs import NextToken, TokenInOrder
+
+BATCH = 32  # texts in one pass
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the heads of a kind that are off
+CURVE_TEXTS = 100  # of the reported half, for the curves
+OWN = "own"
+
+Head = tuple[str, int]
+Streams = Mapping[str, Encoding]
+
+
+@dataclass(frozen=True)
+class HeadResult:
+    """The effect of a head on the loss, in nats a token; positive: the model needs it.
+
+    The interval is that of the reported half of the texts. `is_marked` says that the effect on the
+    other half is significant after Holm's correction over all heads.
+    """
+
+    kind: str
+    layer: int
+    head: int
+    effect: Interval
+    is_marked: bool
+
+
+@dataclass
+class Sweep:
+    """A sweep that can be stopped and continued.
+
+    `losses` holds the loss of each text by what is off, and is written to `path` after every pass.
+    Even texts select and rank heads, odd ones report their effects.
+    """
+
+    scope: Scope
+    texts: Sequence[Streams]
+    path: Path
+    baseline: str = "zero"
+    n_orders: int = 20
+    seed: int = 0
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    _example: Trace = field(init=False, repr=False)
+    _ranked: dict[Head, float] | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        fields = {field.stream for field in self.scope.model.text_fields}
+        values = [row for stream, row in self.texts[0].items() if stream in fields]
+        self._example = self.scope.run_batch([values])[0]
+        if not isinstance(next(iter(self._example.outputs.values())), NextToken | TokenInOrder):
+            raise ValueError(f"{self.scope.name} predicts no tokens, so texts have no loss")
+        self._continue()
+
+    @property
+    def heads(self) -> dict[Head, tuple[str, int]]:
+        """Kind and layer of each (site, head)."""
+        trace = self._example
+        return {
+            (site.name, head): (site.kind, site.layer)
+            for site in trace.attention.values()
+            if site.has_causes
+            for head in range(site.n_heads)
+        }
+
+    def passes(self) -> Iterator[tuple[str, tuple[Edit, ...], Sequence[Streams]]]:
+        """Yield (name, edits, texts) of every pass, those of the curves after all others."""
+        yield OWN, (), self.texts
+        for site, head in self.heads:
+            yield f"{site} {head}", (self._off([(site, head)]),), self.texts
+        reported = self.texts[1::2][:CURVE_TEXTS]
+        for kind, orders in self.orders().items():
+            for name, order in orders.items():
+                for share in SHARES if name == "importance" else SHARES[:-1]:
+                    off = order[: max(1, round(share * len(order)))]
+                    edits = tuple(self._off([one]) for one in off)
+                    yield f"{kind} {name} {share:g}", edits, reported
+
+    @property
+    def n_passes(self) -> int:
+        kinds = len({kind for kind, _ in self.heads.values()})
+        per_kind = len(SHARES) + self.n_orders * (len(SHARES) - 1)
+        return 1 + len(self.heads) + kinds * per_kind
+
+    def run(self, progress: Callable[[int, int], object]) -> None:
+        """Make the passes that are missing, and write the losses after each."""
+        n = self.n_passes
+        for done, (name, edits, texts) in enumerate(self.passes(), 1):
+            if name not in self.losses:
+                self.losses[name] = self._losses(texts, edits).tolist()
+                self._write()
+            progress(done, n)
+
+    def results(self) -> list[HeadResult]:
+        """Return the effect of each head, largest first."""
+        own = torch.tensor(self.losses[OWN])
+        heads = list(self.heads.items())
+        changes = [torch.tensor(self.losses[f"{site} {head}"]) - own for (site, head), _ in heads]
+        marks = holm([bootstrap(change[::2], self.seed).p for change in changes])
+        found = [
+            HeadResult(kind, layer, head, bootstrap(change[1::2], self.seed), mark)
+            for ((_, head), (kind, layer)), change, mark in zip(heads, changes, marks, strict=True)
+        ]
+        return sorted(found, key=lambda one: -one.effect.mean)
+
+    def curves(self) -> dict[str, dict[float, tuple[float, float, float, float]]]:
+        """Return for each kind and share of heads off (in order of importance, random orders).
+
+        The least important are off first. The four numbers are the change of the loss in that
+        order, and the lowest, median and highest of the random orders.
+        """
+        own = torch.tensor(self.losses[OWN])[1::2][:CURVE_TEXTS]
+        found: dict[str, dict[float, tuple[float, float, float, float]]] = {}
+        for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
+            for share in SHARES:
+                orders = ["importance", *(f"random {i}" for i in range(self.n_orders))]
+                names = [f"{kind} {order} {share:g}" for order in orders]
+                changes = [
+                    float((torch.tensor(self.losses[name]) - own).mean())
+                    for name in names
+                    if name in self.losses
+                ]
+                drawn = sorted(changes[1:]) or changes
+                median = drawn[len(drawn) // 2]
+                found.setdefault(kind, {})[share] = (changes[0], drawn[0], median, drawn[-1])
+        return found
+
+    def orders(self) -> dict[str, dict[str, list[Head]]]:
+        """Return the orders in which the heads of each kind go off."""
+        importance, found = self._importance(), {}
+        for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
+            heads = [head for head, (of, _) in self.heads.items() if of == kind]
+            orders = {"importance": sorted(heads, key=lambda head: importance[head])}
+            for i in range(self.n_orders):
+                rng = Random(f"{self.seed} {kind} {i}")
+                orders[f"random {i}"] = rng.sample(heads, len(heads))
+            found[kind] = orders
+        return found
+
+    def _importance(self) -> dict[Head, float]:
+        """Return E|zᵀ ∂L/∂z| of each head over the selecting half, in units of its layer's length.
+
+        z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1).
+        """
+        if self._ranked is not None:
+            return self._ranked
+        sums: dict[str, Tensor] = {}
+        selecting = self.texts[::2]
+        for first in range(0, len(selecting), BATCH):
+            texts, nudged = selecting[first : first + BATCH], Nudged()
+            outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
+            loss = torch.stack([_loss(one) for one in outputs]).sum()
+            for site, zeros in nudged.head_zeros.items():
+                grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
+                parts = [
+                    (grad * out).sum((-1, -2))
+                    for grad, out in zip(grads, nudged.head_outs[site], strict=True)
+                    if grad is not None
+                ]
+                rows = torch.stack(parts).sum(0).abs().sum(0) if parts else torch.zeros(1)
+                sums[site] = sums.get(site, torch.zeros(1)) + rows.cpu()
+        self._ranked = {
+            (site, head): float(values[head] / values.norm().clamp(min=1e-12))
+            for site, values in sums.items()
+            for head in range(len(values))
+        }
+        return self._ranked
+
+    def _off(self, heads: Sequence[Head]) -> Edit:
+        (site, head), *_ = heads
+        return HeadOff(Where(site=site, heads=(head,)), baseline=self.baseline)
+
+    def _losses(self, texts: Sequence[Streams], edits: Sequence[Edit]) -> Float[Tensor, "text"]:
+        by_length = sorted(range(len(texts)), key=lambda i: [len(r.ids) for r in texts[i].values()])
+        losses = torch.zeros(len(texts))
+        for first in range(0, len(texts), BATCH):  # of like lengths, with little padding
+            part = by_length[first : first + BATCH]
+            outputs = self.scope.outputs_batch([texts[i] for i in part], edits)
+            losses[part] = torch.stack([_loss(one) for one in outputs])
+        return losses
+
+    def _of(self) -> dict[str, Any]:
+        """Return what the losses on file must belong to."""
+        ids = [[list(row.ids) for row in text.values()] for text in self.texts]
+        return {
+            "fingerprint": self.scope.fingerprint,
+            "texts": ids,
+            "baseline": self.baseline,
+            "orders": self.n_orders,
+            "seed": self.seed,
+        }
+
+    def _continue(self) -> None:
+        """Read the losses of a sweep that was stopped.
+
+        Raises:
+            ValueError: the file belongs to another sweep.
+        """
+        if not self.path.exists():
+            return
+        try:
+            stored = json.loads(self.path.read_text("utf-8"))
+            belongs = stored["of"] == json.loads(json.dumps(self._of()))
+        except (ValueError, KeyError, TypeError):
+            belongs = False
+        if not belongs:
+            raise ValueError(f"{self.path} holds another sweep; remove it, or choose another --out")
+        self.losses = stored["losses"]
+
+    def _write(self) -> None:
+        content = json.dumps({"of": self._of(), "losses": self.losses})
+        write_bytes(self.path, content.encode())
+
+
+def _loss(outputs: Mapping[str, Any]) -> Float[Tensor, ""]:
+    """Return the mean negative log-probability of a text's labels, in nats a token."""
+    output = next(iter(outputs.values()))
+    rows, labels = range(len(output.labels)), list(output.labels)
+    return -output.logits.float().log_softmax(-1)[rows, labels].mean()
