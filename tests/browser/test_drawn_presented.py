@@ -18,7 +18,7 @@ from . import test_drawn_shuffle as shuffle
 from . import test_drawn_states as states
 from . import test_drawn_tables as tables
 
-SCALE = 1.3
+SCALE = 1.34
 
 
 @pytest.fixture(autouse=True)

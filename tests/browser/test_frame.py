@@ -151,6 +151,44 @@ def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Brows
     context.close()
 
 
+def test_a_presenters_remote_turns_the_pages(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "inside", ".walk", checkpoint="eng-fra")
+    shared_page.evaluate("document.activeElement?.blur()")
+    shared_page.keyboard.press("PageDown")  # not presented: it scrolls
+    rested(shared_page)
+    assert "/inside?" in shared_page.url
+    go(shared_page, "inside", ".walk", checkpoint="eng-fra", present="1")
+    shared_page.evaluate("document.activeElement?.blur()")
+    for key, path in (("PageDown", "layer"), ("PageUp", "inside"), ("PageUp", "task")):
+        shared_page.keyboard.press(key)
+        shared_page.wait_for_url(f"**/{path}?*present=1*")
+        rested(shared_page)
+    box = shared_page.locator(".st-key-source textarea")
+    box.press("PageDown")  # where one types it moves in the text
+    rested(shared_page)
+    assert "/task?" in shared_page.url
+
+
+def test_on_a_phone_one_presents_too_and_no_control_lies_over_a_label(shared_page: Page) -> None:
+    resized(shared_page, 420, 900)
+    go(shared_page, "", ".head[data-painted]", checkpoint="eng-fra")
+    labels = shared_page.locator(".st-key-input-bar label[data-testid=stWidgetLabel] p")
+    edit, *texts = boxes(shared_page, shared_page.locator(".st-key-edit button"), *labels.all())
+    for text in texts:
+        beside = edit["right"] <= text["x"] or edit["x"] >= text["right"]
+        assert beside or edit["bottom"] <= text["y"] or edit["y"] >= text["bottom"]
+    tools = shared_page.locator(".tools > button")
+    for box in boxes(shared_page, *tools.all()):
+        assert box["x"] >= 0
+        assert box["right"] <= 420
+    shared_page.get_by_role("button", name="Present").click()
+    expect(shared_page.locator("html[data-present]")).to_have_count(1)
+    shared_page.get_by_role("button", name="End").click()
+    expect(shared_page.locator("html[data-present]")).to_have_count(0)
+    resized(shared_page, 1280, 720)
+
+
 def test_each_page_has_a_title_of_its_own_in_the_browser(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", **START)
     expect(shared_page).to_have_title("Attention · Attnscope")

@@ -22,7 +22,9 @@ class Tools {
     Object.assign(this, { presents, fields, pinned, tell });
     document.documentElement.toggleAttribute("data-present", presents);
     this.button.textContent = presents ? "End" : "Present";
-    this.button.title = presents ? "Back to the normal size (key P)" : "Larger type, for a projector (key P)";
+    this.button.title = presents
+      ? "Back to the normal size (key P). Page Down and Page Up, as on a presenter's remote, turn to the next and the previous page"
+      : "Larger type, for a projector (key P)";
     this.button.setAttribute("aria-pressed", presents);
     this.pin.textContent = pinned ? "Unpin" : "Pin";
     this.pin.title = pinned ? "Show the current run alone (key K)" : "Keep this run beside the next ones, on every page (key K)";
@@ -55,6 +57,7 @@ class Tools {
       "textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])",
     );
     if (held || typed) return;
+    if (this.presents && Object.hasOwn(PAGES_ON, event.key) && turn(PAGES_ON[event.key])) event.preventDefault();
     if (event.key === "p") this.toggle();
     if (event.key === "k") this.togglePin();
   }
@@ -78,6 +81,18 @@ class Tools {
     this.copy.textContent = text;
     this.copy.setAttribute("aria-live", "polite");
   }
+}
+
+// What a presenter's remote sends, and by how many pages it turns.
+const PAGES_ON = { PageDown: 1, PageUp: -1 };
+
+// To the page so many after this one in the navigation; false where there is none.
+function turn(by) {
+  const links = [...document.querySelectorAll("[data-testid=stTopNavLink]")].filter((link) => link.checkVisibility());
+  const at = links.findIndex((link) => link.getAttribute("aria-current") === "page"), next = links[at + by];
+  if (at < 0 || !next) return false;
+  next.click();
+  return true;
 }
 
 function mount({ data, parentElement, setTriggerValue }) {
