@@ -86,3 +86,12 @@ def test_the_picture_and_its_controls_end_within_the_window(
     ends = [box["bottom"] for box in boxes(shared_page, *drawn.all())]
     assert max(ends) <= height, ends
     assert shared_page.locator("[data-testid=stMain]").evaluate("e => e.scrollTop") == 0
+
+
+def test_the_words_on_the_shuffle_test_are_in_sight_with_it(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "positions", ".st-key-positions-shuffle .shuffle .place", checkpoint="eng-fra")
+    rested(shared_page)
+    (words,) = boxes(shared_page, ".st-key-positions-explained .plain p")
+    assert words["height"] > 15
+    assert words["bottom"] <= 720

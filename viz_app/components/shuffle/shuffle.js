@@ -1,7 +1,7 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
 // The parts stand side by side where there is room, else one under the other.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
-const ROW = { most: 40, all: 460, fewest: 220, least: 4, around: 475 }; // px: of one row and of all, so that no text needs more
+const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more
 // The height of all rows: what the window leaves below the controls.
 const roomForRows = () => Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around));
 const BAR = { height: 190, left: 46 };
