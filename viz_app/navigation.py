@@ -28,6 +28,7 @@ from viz_app.views.decoding.page import DECODING
 from viz_app.views.frame import Draw, show_page
 from viz_app.views.from_rnn.page import FROM_RNN
 from viz_app.views.inside.page import INSIDE
+from viz_app.views.interventions.page import INTERVENTIONS
 from viz_app.views.layer.page import LAYER
 from viz_app.views.masks.page import MASKS
 from viz_app.views.models.page import MODELS
@@ -44,6 +45,7 @@ PAGES: dict[str, Page] = {
     "layer": LAYER,
     "positions": POSITIONS,
     "masks": MASKS,
+    "interventions": INTERVENTIONS,
     "decoding": DECODING,
     "from-rnn": FROM_RNN,
     "models": MODELS,

@@ -1,295 +1,202 @@
-"""Masks changed by hand, against truth tables written by hand: x = blocked, . = may attend; rows are queries; and what a
-model says under them."""
+"""The page Interventions: its numbers are those of edited runs, and its sentences say which way they point."""
 
 from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pytest
-import torch
-from small import forbidding
 
-from models.decoding import greedy
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, SiteKind, look_ahead, padding
-from models.runs.masked_comparison import run_masked
-from models.tokenizers.base import END, START
-from models.trace.attend import Attending
-from models.trace.edits import (
-    READY_MADE,
-    MaskChange,
-    Where,
-    editing,
-    for_kinds,
-    mask_change,
-    ready_made,
-)
+import models
+from models.trace import Trace
+from models.trace.edits import Edit, HeadOff, HeadScale, Patch
+from viz_app.input_bar.examples import readable_examples
+from viz_app.session import run_changes
+from viz_app.session.cache import changed_run
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import text
+from viz_app.views.interventions.decisions import decisions, usual
+from viz_app.views.interventions.payloads import Choices, asked, payloads
+
+MODELS = ["eng-fra", "gpt", "bert", "xlnet", "dates", "eng-fra-bahdanau", "gpt-sentiment"]
+USUAL = Choices(None, "log-probability", "zero")
 
 
-def table(text: str) -> list[list[bool]]:
-    return [[sign == "." for sign in row] for row in text.split()]
+@cache
+def run_of(name: str) -> CurrentRun:
+    scope = models.load(name, device="cpu")
+    return CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
 
 
-@pytest.mark.parametrize(
-    ("name", "k", "wanted"),
-    [
-        ("none", 0, ".....  .....  .....  ....."),
-        ("causal", 0, ".xxxx  ..xxx  ...xx  ....x"),
-        ("previous", 0, "xxxxx  .xxxx  x.xxx  xx.xx"),
-        ("window", 0, ".xxxx  x.xxx  xx.xx  xxx.x"),
-        ("window", 1, "..xxx  ...xx  x...x  xx..."),
-        ("window", 2, "...xx  ....x  .....  x...."),
-        ("block-diagonal", 1, ".xxxx  x.xxx  xx.xx  xxx.x"),
-        ("block-diagonal", 2, "..xxx  ..xxx  xx..x  xx..x"),
-        ("block-diagonal", 3, "...xx  ...xx  ...xx  xxx.."),
-    ],
-)
-def test_a_ready_made_mask(name, k, wanted):
-    assert ready_made(name, k, 4, 5).tolist() == table(wanted)
+def with_edits(run: CurrentRun, *edits: Edit) -> CurrentRun:
+    return changed_run(run, replace(run.spec, edits=edits))
 
 
-def test_a_ready_made_mask_that_cannot_be():
-    assert READY_MADE == ("none", "causal", "window", "previous", "block-diagonal")
-    for name, k, message in (
-        (
-            "diagonal",
-            1,
-            "a ready-made mask is one of none, causal, window, previous, block-diagonal, got 'diagonal'",
-        ),
-        ("window", -1, "k of a window mask must be at least 0, got -1"),
-        ("block-diagonal", 0, "k of a block-diagonal mask must be at least 1, got 0"),
-    ):
-        with pytest.raises(ValueError, match=f"^{message}$"):
-            ready_made(name, k, 3, 3)
-    assert ready_made("causal", -7, 2, 2).tolist() == table(".x  ..")  # has no k
+def log_prob(trace: Trace, row: int, option: int) -> float:
+    """The log-probability by hand, in float64."""
+    logits = next(iter(trace.outputs.values())).logits
+    numbers = np.atleast_2d(logits.double().numpy())[row]
+    peak = numbers.max()
+    return float(numbers[option] - peak - np.log(np.exp(numbers - peak).sum()))
 
 
-@pytest.mark.parametrize(
-    ("ready", "name"),
-    [
-        ("none", ""),
-        ("causal", LOOK_AHEAD),
-        ("window", "window of 3"),
-        ("previous", "only the previous"),
-        ("block-diagonal", "blocks of 3"),
-    ],
-)
-def test_the_names_of_the_layers(ready, name):
-    change = MaskChange(preset=ready, k=3)
-    assert change.preset_name == name
-    assert [layer.name for layer in change.apply(Mask(), 4, 5).layers] == ([name] if name else [])
-    assert change.is_none == (ready == "none")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
+    run = run_of(name)
+    what = asked(run, USUAL).decision
+    before = log_prob(run.trace, what.row, what.option)
+    board = payloads(run, USUAL)["board"]
+    largest = 0.0
+    for kind in board["kinds"]:
+        for site, effects in zip(kind["sites"], kind["effects"], strict=True):
+            largest = max(largest, *map(abs, effects))
+            for head in {0, len(effects) - 1}:
+                after = with_edits(run, HeadOff(site, head=head)).trace
+                change = log_prob(after, what.row, what.option) - before
+                assert effects[head] == pytest.approx(change, abs=1e-4), (site, head)
+    assert board["largest"] == pytest.approx(largest)
+    assert sum(len(kind["sites"]) for kind in board["kinds"]) == len(run.trace.attention)
 
 
-@pytest.mark.parametrize(
-    ("change", "wanted"),
-    [
-        (MaskChange(), False),
-        (MaskChange(removed_layers=(PADDING,)), False),
-        (MaskChange(removed_layers=(LOOK_AHEAD,)), True),
-        (
-            MaskChange(removed_layers=(LOOK_AHEAD,), preset="causal"),
-            False,
-        ),  # another mask in its place still hides what is ahead
-        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="previous"), False),
-        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="window"), True),
-        (MaskChange(removed_layers=(LOOK_AHEAD,), preset="block-diagonal"), True),
-        (MaskChange(allow=((2, 2), (2, 1))), False),
-        (MaskChange(allow=((2, 1), (2, 3))), True),
-        (MaskChange(preset="previous", allow=((0, 1),)), True),
-        (MaskChange(block=((0, 1),)), False),
-    ],
-)
-def test_what_may_let_a_position_see_ahead(change, wanted):
-    assert change.opens_ahead is wanted
-
-
-def base() -> Mask:
-    return Mask([padding(torch.tensor([[5, 6, 7, 0], [5, 0, 0, 0]]), 0), look_ahead(4, 4)])
-
-
-def test_nothing_changed_is_the_very_mask():
-    mask = base()
-    assert MaskChange(k=9).apply(mask, 4, 4) is mask
-    for what in (
-        {"removed_layers": (PADDING,)},
-        {"preset": "causal"},
-        {"block": ((9, 9),)},
-        {"allow": ((9, 9),)},
-    ):
-        change = MaskChange(**what)
-        assert not change.is_none
-        assert change.apply(mask, 4, 4) is not mask
-
-
-@pytest.mark.parametrize(
-    ("change", "names", "first", "second"),
-    [
-        (
-            MaskChange(removed_layers=(PADDING,)),
-            [LOOK_AHEAD],
-            ".xxx ..xx ...x ....",
-            ".xxx ..xx ...x ....",
-        ),
-        (
-            MaskChange(removed_layers=(LOOK_AHEAD,)),
-            [PADDING],
-            "...x ...x ...x ...x",
-            ".xxx .xxx .xxx .xxx",
-        ),
-        (
-            MaskChange(preset="window", k=1),
-            [PADDING, LOOK_AHEAD, "window of 1"],
-            ".xxx ..xx x..x xx.x",
-            ".xxx .xxx xxxx xxxx",
-        ),
-        (
-            MaskChange(block=((2, 0), (3, 1))),
-            [PADDING, LOOK_AHEAD, DRAWN],
-            ".xxx ..xx x..x .x.x",
-            ".xxx .xxx xxxx .xxx",
-        ),
-        (
-            MaskChange(allow=((0, 3), (1, 2))),
-            [PADDING, LOOK_AHEAD],
-            ".xx. ...x ...x ...x",
-            ".xx. .x.x .xxx .xxx",
-        ),
-        (
-            MaskChange(preset="previous", allow=((0, 0),)),
-            [PADDING, LOOK_AHEAD, "only the previous"],
-            ".xxx .xxx x.xx xx.x",
-            ".xxx .xxx xxxx xxxx",
-        ),
-        (
-            MaskChange(allow=((1, 3),), block=((1, 3),)),
-            [PADDING, LOOK_AHEAD, DRAWN],
-            ".xxx ..xx ...x ...x",
-            ".xxx .xxx .xxx .xxx",
-        ),
-    ],
-)
-def test_a_changed_mask_cell_by_cell(change, names, first, second):
-    """In both rows of a batch; a forbidden cell stays forbidden where it is opened too."""
-    changed = change.apply(base(), 4, 4)
-    assert [layer.name for layer in changed.layers] == names
-    assert changed.expanded(0, 0, 4, 4).tolist() == table(first)
-    assert changed.expanded(1, 0, 4, 4).tolist() == table(second)
-
-
-def test_cells_beyond_the_mask_do_nothing():
-    change = MaskChange(block=((4, 0), (0, 4)), allow=((4, 0), (0, 4)))
-    assert (
-        change.apply(base(), 4, 4).expanded(0, 0, 4, 4).tolist()
-        == base().expanded(0, 0, 4, 4).tolist()
+@pytest.mark.parametrize("name", MODELS)
+def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> None:
+    board = payloads(run_of(name), USUAL)["board"]
+    every = [
+        (effect, kind["title"], layer, head + 1)
+        for kind in board["kinds"]
+        for layer, effects in zip(kind["layers"], kind["effects"], strict=True)
+        for head, effect in enumerate(effects)
+    ]
+    effect, title, layer, head = max(every, key=lambda one: abs(one[0]))
+    place = f"{title}, layer {layer}" + f", head {head}" * (
+        len(board["kinds"][0]["effects"][0]) > 1
     )
+    assert board["sentence"].startswith(f"{place} {'lowers' if effect < 0 else 'raises'} it most")
+    raised = sum(one[0] > 0 for one in every)
+    assert f"{raised} of {len(every)} heads raise it" in board["sentence"]
 
 
-def mask_at(kind: str, mask: Mask, n_query: int, n_key: int) -> Mask:
-    """The mask of an attention under the edits in force."""
-    site_kind = SiteKind(kind, "decoder", "self", "text", "text")
-    size = (1, 1, n_query, n_key)
-    return Attending(site_kind, "layers.0", mask, size, torch.device("cpu")).mask
-
-
-def test_each_kind_of_attention_has_its_own_change_and_size():
-    changes = for_kinds(
-        encoder_self=MaskChange(preset="causal"),
-        decoder_self=MaskChange(preset="previous"),
-        cross=MaskChange(preset="window", k=0),
+def test_a_direction_turned_round_is_said_turned_round() -> None:
+    assert "lowers" in text.sentence("Here", "−1.00", 0, 4, -1.0, True)
+    assert "raises" in text.sentence("Here", "+1.00", 3, 4, 1.0, True)
+    assert text.sentence("Here", "0", 0, 4, 0.0, True) == text.sentence(
+        "Here", "0", 0, 4, 0.0, False
     )
-    sizes = {"encoder_self": (2, 2), "decoder_self": (3, 3), "cross": (3, 2)}
-    with editing(changes):
-        changed = {kind: mask_at(kind, Mask(), *size) for kind, size in sizes.items()}
-    assert {kind: mask.layers[0].allowed[0, 0].tolist() for kind, mask in changed.items()} == {
-        "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
-    }  # fmt: skip
-    assert mask_change(changes, "cross").k == 0
-    some, whole = (
-        MaskChange(Where(kind="cross", heads=heads), preset=ready)
-        for ready, heads in (("causal", (1,)), ("previous", None))
+    raising = text.sentence("Here", "+1.00", 0, 4, 1.0, False)
+    assert "raises" not in raising
+    assert "lowers" not in raising
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert", "eng-fra-bahdanau"])
+def test_the_distribution_is_that_of_both_runs(name: str) -> None:
+    run = run_of(name)
+    strongest = max(
+        (abs(effect), site, head)
+        for kind in payloads(run, USUAL)["board"]["kinds"]
+        for site, effects in zip(kind["sites"], kind["effects"], strict=True)
+        for head, effect in enumerate(effects)
     )
-    assert mask_change((some,), "cross") == MaskChange()  # of all heads
-    assert mask_change((some, whole), "cross") == MaskChange(preset="previous")
-    assert mask_at("cross", own := Mask(), 3, 2) is own  # outside the block nothing holds
+    edited = with_edits(run, HeadOff(strongest[1], head=strongest[2]))
+    drawn, what = payloads(edited, USUAL)["outcome"], asked(edited, USUAL)
+    (followed,) = [row for row in drawn["rows"] if row["chosen"]]
+    for side, trace in (("before", run.trace), ("after", edited.trace)):
+        p = np.exp(log_prob(trace, what.decision.row, what.decision.option))
+        assert followed[side] == pytest.approx(p, abs=1e-5)
+    for shown, one in zip(drawn["decisions"], what.all, strict=True):
+        before, after = (log_prob(t, one.row, one.option) for t in (run.trace, edited.trace))
+        assert shown["change"] == pytest.approx(after - before, abs=1e-4)
+    assert [shown["chosen"] for shown in drawn["decisions"]].index(True) == what.chosen
 
 
-def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
-    """Two layers of three heads: one head of the second layer is shut, and only what lies behind it moves."""
-    shut = MaskChange(block=((2, 0),))
-    plain = scope.run("abc", "cba")
-    edits = (replace(shut, where=Where(kind="cross", layers=(0,), heads=(2,))),)
-    trace = scope.run("abc", "cba", edits=edits)
-    own, site = (run.attention["decoder.layers.0.cross_attn"] for run in (plain, trace))
-    assert trace.edits == edits
-    for head in range(3):
-        assert site.allowed(head=head)[2, 0] == (head != 2)
-        assert torch.equal(site.weights(head)[:2], own.weights(head)[:2])
-    assert torch.equal(site.weights(1), own.weights(1))
-    left = own.weights(2)[2, 1:]
-    torch.testing.assert_close(site.weights(2)[2], torch.cat([torch.zeros(1), left / left.sum()]))
-    assert site.blocked_by(2, 0, head=2) == [DRAWN]
-    assert site.blocked_by(2, 0, head=1) == []
-    torch.testing.assert_close(site.head_out()[None], site.out, atol=1e-5, rtol=1e-4)
-    beyond = scope.run(
-        "abc", "cba", edits=(replace(shut, where=Where(kind="cross", layers=(1,))),)
-    )  # the model has one layer
-    assert torch.equal(beyond.next_token.logits, plain.next_token.logits)
+def test_the_first_difference_is_the_first() -> None:
+    run = run_of("eng-fra-bahdanau")
+    drawn = payloads(with_edits(run, HeadOff(next(iter(run.trace.attention)), head=0)), USUAL)[
+        "outcome"
+    ]
+    before, after = (answer["words"] for answer in drawn["answers"])
+    first = drawn["answers"][1]["from"]
+    assert before[:first] == after[:first]
+    assert before[first] != after[first]
+    assert f"word {first + 1}, “{before[first]}” became “{after[first]}”" in drawn["verdict"]
+    assert text.verdict(["a"], ["a", "b"], 1) == "First difference: word 2, “nothing” became “b”."
+    assert text.verdict(["a"], ["a"], -1) == "The same answer."
 
 
-def test_a_change_meets_a_cached_step_where_it_stands(scope):
-    """Position by position from the cache, and all at once: the same numbers under the same edits."""
-    edits = (
-        MaskChange(Where(kind="cross", heads=(0, 1)), block=((1, 0), (2, 3)), allow=((0, 1),)),
-        MaskChange(Where(kind="decoder_self"), preset="window", k=1),
+def test_nothing_is_said_to_have_changed_before_anything_is() -> None:
+    drawn = payloads(run_of("eng-fra"), USUAL)["outcome"]
+    assert drawn["verdict"] == text.NOTHING_YET
+    assert {decision["change"] for decision in drawn["decisions"]} == {None}
+    assert all(row["before"] == row["after"] for row in drawn["rows"])
+
+
+def test_a_head_that_is_off_or_scaled_is_shown_so_and_has_no_effect_of_its_own() -> None:
+    run = run_of("eng-fra")
+    site = "decoder.layers.2.cross_attn"
+    edited = with_edits(run, HeadOff(site, head=5), HeadScale(site, head=1, factor=-0.5))
+    kinds = payloads(edited, USUAL)["board"]["kinds"]
+    states, effects = next(
+        (kind["states"][kind["sites"].index(site)], kind["effects"][kind["sites"].index(site)])
+        for kind in kinds
+        if site in kind["sites"]
     )
-    steps = list(greedy(scope.model, scope.given_ids("abc"), edits=edits))
-    given, row = (
-        torch.tensor([ids])
-        for ids in (scope.given_ids("abc"), (START, *(step.token for step in steps[:-1])))
-    )
-    with torch.no_grad(), editing(edits):
-        logits = scope.model(given, row)[0]
-    torch.testing.assert_close(
-        torch.stack([step.log_probs for step in steps]),
-        logits.log_softmax(-1),
-        atol=1e-4,
-        rtol=1e-4,
-    )
+    assert [state["label"] for state in states] == ["", "×−0.5", "", "", "", "off"]
+    assert effects[5] == pytest.approx(0, abs=1e-5)
 
 
-def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
-    """Of two sources in one padded batch: the log-probability of each given token, their sum, and the model's own text."""
-    runs = run_masked(scope, [("abd", "ce"), ("e", None)])
-    assert [run.trace.streams["source"].text for run in runs] == ["abd", "e"]
-    assert runs[1].trace.streams["target"].text == "e"
-    for run, own in zip(runs, ("dba", "e"), strict=True):
-        target = run.trace.streams["target"].ids
-        with torch.no_grad():
-            logits = scope.model(
-                torch.tensor([run.trace.streams["source"].ids]), torch.tensor([target])
-            )[0].double()
-        assert run.labels == (*target[1:], END)
-        wanted = [
-            float(row[label] - row.logsumexp(0))
-            for row, label in zip(logits, run.labels, strict=True)
+@pytest.mark.parametrize("metric", ["log-probability", "divergence"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_check_passes(name: str, metric: str) -> None:
+    checks = payloads(run_of(name), Choices(None, metric, "uniform"))["checks"]["rows"]
+    passed = [line for look, line in checks if look == "passed"]
+    assert len(passed) >= 4
+    assert not [line for look, line in checks if look == "failed"]
+    assert any("patched with itself" in line for line in passed)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_begins_with_a_word_that_is_open_to_change(name: str) -> None:
+    run = run_of(name)
+    every = decisions(run.trace)
+    chosen = every[usual(run.trace, every)]
+    assert any(c.isalnum() for c in chosen.label.text)
+    if name in ("eng-fra", "eng-fra-bahdanau", "dates"):
+        words = [
+            one
+            for one in every
+            if any(c.isalnum() for c in one.label.text) and not one.label.special
         ]
-        assert run.log_probs == pytest.approx(wanted, abs=1e-4)
-        assert run.log_prob == pytest.approx(sum(wanted), abs=1e-4)
-        assert run.output == own
-        assert run.output_ids == (*scope.tokenizer.encode(own).ids, END)
+        assert log_prob(run.trace, chosen.row, chosen.option) == min(
+            log_prob(run.trace, one.row, one.option) for one in words
+        )
+    if name == "gpt":
+        assert chosen.row == len(run.trace.streams["text"].ids) - 1
 
 
-def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
-    """No target position may read the source's first letter: the run and the writing both go without it."""
-    pairs = [("abc", "cba")]
-    changes = for_kinds(cross=MaskChange(block=tuple((query, 0) for query in range(13))))
-    (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
-    site = after.trace.attention["decoder.layers.0.cross_attn"]
-    assert site.weights()[:, :, 0].abs().max() == 0
-    allowed = torch.ones(4, 4, dtype=torch.bool)
-    allowed[:, 0] = False
-    drawn = scope.run("abc", "cba", edits=forbidding({"cross": allowed}))
-    wanted = drawn.next_token.logits.log_softmax(-1)[range(4), after.labels]
-    torch.testing.assert_close(torch.tensor(after.log_probs), wanted, rtol=1e-4, atol=1e-4)
-    assert before.output == "cba" != after.output
-    assert after.log_prob < before.log_prob - 1
-    first = drawn.next_token.logits[0].argmax()
-    assert after.output_ids[0] == int(first)
+def test_edits_of_heads_that_a_model_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = HeadOff("decoder.layers.2.cross_attn", head=5)
+    asked_for = (
+        there, HeadOff("decoder.layers.2.cross_attn", head=6), HeadOff("no.such.site", head=0),
+        HeadScale("encoder.layers.0.self_attn", head=99),
+        Patch("decoder.layers.9.resid_post", from_run=run_of("eng-fra").trace),
+    )  # fmt: skip
+    monkeypatch.setattr(
+        run_changes.url_state, "get", lambda p: asked_for if p is run_changes.EDITS else p.default
+    )
+    assert run_changes.chosen(run_of("eng-fra")).edits == (there,)
+    assert run_changes.chosen(run_of("gpt")).edits == ()
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["[[[[" * 20_000, '[{"type":"HeadOff"}' * 5_000, "{}", "[1]", "nothing", '[{"type":"MaskChange"}]',
+     '[{"type":"HeadOff","where":{"site":7}}]', '[{"type":"HeadScale","factor":9}]', "9" * 49_999],
+)  # fmt: skip
+def test_an_address_that_holds_no_edits_has_none(written: str) -> None:
+    assert run_changes.EDITS.read(written) == ()
+
+
+def test_edits_come_back_from_the_address() -> None:
+    edits = (
+        HeadOff("a.layers.0.b", head=3, baseline="offset", offset=-1),
+        HeadScale("c", head=0, factor=1.5),
+    )
+    assert run_changes.EDITS.parse(run_changes.EDITS.format(edits)) == edits

@@ -88,6 +88,29 @@ HEAD = Component(
     },
 )
 
+# What one edit of each head does to the answer; `on_switch(site, head, off)`, `on_scale(site, head, factor)`.
+BOARD = Component(
+    "board",
+    (SIGNED, "board.js"),
+    events={
+        "on_switch": Event(
+            "pick", lambda pick: (str(pick["site"]), int(pick["head"]), bool(pick["off"])), "off"
+        ),
+        "on_scale": Event(
+            "pick",
+            lambda pick: (str(pick["site"]), int(pick["head"]), float(pick["factor"])),
+            "factor",
+        ),
+    },
+)
+
+# The answer before and after a change; `on_choose(decision)`.
+OUTCOME = Component(
+    "outcome",
+    (SIGNED, BARS, "outcome.js"),
+    events={"on_choose": Event("pick", _whole("position"))},
+)
+
 # The states of an RNN: a row for each token, a column for each dimension; the part passed on is framed.
 STATES = Component("states", (SIGNED, "states.js"))
 

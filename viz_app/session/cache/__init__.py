@@ -2,6 +2,7 @@
 
 from viz_app.session.cache.findings import (
     formula_measures,
+    head_effects,
     reach,
     rewritten,
     shuffle,
@@ -37,6 +38,7 @@ __all__ = [
     "description",
     "formula_measures",
     "given_trace",
+    "head_effects",
     "is_open",
     "masked_runs",
     "opened_as",

@@ -5,17 +5,22 @@ from collections.abc import Callable, Hashable
 import torch
 
 from models import Scope, Trace
+from models.analysis.effects import HeadEffects
+from models.analysis.effects import head_effects as head_effects_of
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
 from models.analysis.jacobian_reach import CHECKED, LayerChoice, Reach, autograd_gap
 from models.analysis.jacobian_reach import reach as reach_of
+from models.analysis.metrics import Metric
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
 from models.decoding.greedy_sample import greedy_batch
 from models.tokenizers.base import Encoding
+from models.trace.edits import Edit, Where
 from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Value, cached
+from viz_app.session.current_run import CurrentRun
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
@@ -87,6 +92,20 @@ def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Va
         return make()
     return store.kept.get(
         (trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make
+    )
+
+
+def head_effects(
+    run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], named: str
+) -> HeadEffects:
+    """Return the effect of the edit that `make` makes of each head; `named` says which edit it is."""
+    streams = tuple(run.trace.streams.values())
+    what = (streams, run.trace.edits, metric, named)
+    return cached(
+        run.scope,
+        "effects",
+        *what,
+        make=lambda: head_effects_of(run.scope, run.trace, metric, make),
     )
 
 

@@ -85,6 +85,6 @@ MASKS = Page(
     text.QUESTION,
     lambda run: text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
     {"": _find},
-    lambda run, choices: onward.how_it_writes(run),
+    lambda run, choices: onward.what_if(run),
     names=("masks",),
 )

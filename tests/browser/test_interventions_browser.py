@@ -1,0 +1,131 @@
+"""Interventions in a real browser: a click, a drag and keys change the run, and what stands beside is the run of `models`."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from served_app import boxes, go, in_url, resized, rested
+
+import models
+from models.runs.scope import Scope
+from models.trace.edits import HeadOff, HeadScale, to_text
+
+SOURCE, SITE, HEAD = "She is reading a book.", "decoder.layers.2.cross_attn", 5
+READY = ".outcome[data-painted]"
+PARTS = [".st-key-input-bar", ".board .kinds", ".board .legend", ".outcome .answers", ".outcome .fact"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return models.load("eng-fra", device="cpu")
+
+
+@pytest.fixture
+def opened(shared_page: Page) -> Page:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "interventions", READY, checkpoint="eng-fra", source=SOURCE)
+    return shared_page
+
+
+def cell(page: Page, head: int = HEAD) -> Locator:
+    return page.locator(f'.board button[data-site="{SITE}"][data-head="{head}"]')
+
+
+def probability(scope: Scope, *edits: object) -> float:
+    """The probability of ·lit, the second word, under these edits of the model's own translation."""
+    own = scope.run(SOURCE)
+    trace = scope.run(SOURCE, own.streams["target"], edits=edits)
+    output = own.next_token
+    return float(trace.next_token.log_probs[1, output.labels[1]].exp())
+
+
+def follows(page: Page, p: float) -> None:
+    """What stands after the change is this probability of the followed token."""
+    page.wait_for_function(
+        """(p) => {
+          const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
+          const after = all(document).filter((e) => e.matches(".outcome tr.chosen td.share"))[1];
+          return after && Math.abs(Number(after.dataset.p) - p) < 1e-4;
+        }""",
+        arg=p,
+    )
+
+
+def test_a_click_switches_a_head_off_and_another_lets_it_be(opened: Page, scope: Scope) -> None:
+    off = HeadOff(SITE, head=HEAD)
+    cell(opened).click()
+    in_url(opened, "edits", to_text([off]))
+    expect(cell(opened)).to_have_attribute("aria-pressed", "true")
+    follows(opened, probability(scope, off))
+    cell(opened).click()
+    expect(cell(opened)).to_have_attribute("aria-pressed", "false")
+    follows(opened, probability(scope))
+
+
+def test_keys_switch_and_scale_a_head(opened: Page, scope: Scope) -> None:
+    cell(opened).focus()
+    opened.keyboard.press("-")
+    expect(cell(opened)).to_have_text("×0.75")
+    follows(opened, probability(scope, HeadScale(SITE, head=HEAD, factor=0.75)))
+    expect(cell(opened)).to_be_focused()
+    opened.keyboard.press("Enter")
+    expect(cell(opened)).to_have_attribute("data-factor", "1")
+    opened.keyboard.press("Enter")
+    expect(cell(opened)).to_have_text("off")
+
+
+def test_a_drag_scales_a_head_and_switches_nothing(opened: Page) -> None:
+    box = cell(opened).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    opened.mouse.move(x, y)
+    opened.mouse.down()
+    opened.mouse.move(x - 15, y)
+    opened.mouse.move(x - 30, y)
+    expect(cell(opened)).to_have_text("×0.50")
+    opened.mouse.up()
+    in_url(opened, "edits", to_text([HeadScale(SITE, head=HEAD, factor=0.5)]))
+    expect(cell(opened)).to_have_text("×0.5")
+
+
+def test_a_button_undoes_each_edit(opened: Page) -> None:
+    cell(opened).click()
+    expect(cell(opened)).to_have_text("off")
+    cell(opened, 0).click()
+    expect(cell(opened, 0)).to_have_text("off")
+    opened.locator(".st-key-undo-edit-0 button").click()
+    expect(cell(opened)).to_have_attribute("data-factor", "1")
+    expect(cell(opened, 0)).to_have_text("off")
+
+
+def test_the_board_follows_what_is_typed_with_the_edit(opened: Page, scope: Scope) -> None:
+    cell(opened).click()
+    expect(cell(opened)).to_have_text("off")
+    rested(opened)
+    opened.get_by_label("English sentence").fill("He is reading a newspaper.")
+    own = scope.run("He is reading a newspaper.")
+    expect(opened.locator(".outcome .answers .text").first).to_have_text(own.output)
+    expect(cell(opened)).to_have_text("off")
+
+
+def test_another_token_is_followed_after_a_click_on_it(opened: Page) -> None:
+    opened.locator(".outcome .decisions button").nth(3).click()
+    expect(opened.locator(".board .title")).to_contain_text("·livre")
+    in_url(opened, "if-position", "3")
+
+
+@pytest.mark.parametrize(
+    ("model", "screen"),
+    [
+        ("eng-fra", (1280, 720, "")), ("gpt", (1920, 1080, "")), ("bert", (1280, 720, "1")), ("eng-fra", (1920, 1080, "1")),
+        ("xlnet", (1280, 720, "")), ("eng-fra-bahdanau", (1280, 720, "")),
+    ],
+)  # fmt: skip
+def test_the_board_and_the_answer_end_within_the_viewport(
+    shared_page: Page, model: str, screen: tuple[int, int, str]
+) -> None:
+    width, height, present = screen
+    resized(shared_page, width, height)
+    shown = {"present": present} if present else {}
+    go(shared_page, "interventions", READY, checkpoint=model, **shown)
+    found = dict(zip(PARTS, boxes(shared_page, *PARTS), strict=True))
+    ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
+    assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,1 @@
+"""The page Interventions: heads switched off or scaled, and what that does to the answer."""

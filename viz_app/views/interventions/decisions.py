@@ -1,0 +1,136 @@
+"""The decisions in a model's answer: each row of its logits, and the option whose probability is followed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from models.analysis.metrics import logits_of
+from models.trace import Trace
+from models.trace.outputs import (
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    Span,
+    TokenClasses,
+    TokenInOrder,
+    first_choices,
+)
+from viz_app.drawing.labels import Label, labels, token_text, written_labels
+from viz_app.drawing.notes import first_output
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One row of the logits of an answer, and the option that is followed there."""
+
+    row: int
+    option: int
+    label: Label
+
+
+def decisions(trace: Trace) -> list[Decision]:
+    """Return the decisions of the model's main answer; none if it has no probabilities."""
+    output = first_output(trace)
+    make = next((make for kind, make in _DECISIONS.items() if isinstance(output, kind)), None)
+    return make(trace, output) if make else []
+
+
+def usual(trace: Trace, offered: list[Decision]) -> int:
+    """Return the decision to begin with, as an index.
+
+    It is the token that goes on a text; else the word that the model is least sure of, since
+    changes show there first.
+    """
+    output = first_output(trace)
+    if isinstance(output, NextToken) and not output.is_closed:
+        return len(offered) - 1
+    log_probs = logits_of(trace.outputs).log_softmax(-1)
+    sure = [float(log_probs[one.row, one.option]) for one in offered]
+    ordinary = [
+        i
+        for i, one in enumerate(offered)
+        if not one.label.special and any(c.isalnum() for c in one.label.text)
+    ]
+    return min(ordinary or range(len(offered)), key=sure.__getitem__)
+
+
+def predicted(trace: Trace) -> list[str]:
+    """Return the words of the main answer of a model that does not write."""
+    output = first_output(trace)
+    if isinstance(output, Span):
+        return output.text.split(" ")
+    names = getattr(output, "predicted", ())
+    return [names] if isinstance(names, str) else [token_text(name) for name in names]
+
+
+def option_label(trace: Trace, option: int) -> Label:
+    """Return the label of an option of the main answer."""
+    output = first_output(trace)
+    if isinstance(output, Span):
+        return labels(trace.streams[output.stream])[option]
+    names = getattr(output, "names", None)
+    return Label(names[option]) if names else Label(_token(trace, option))
+
+
+def _token(trace: Trace, token: int) -> str:
+    return token_text(trace.model.tokenizer.token(token))
+
+
+def _next_tokens(trace: Trace, output: NextToken) -> list[Decision]:
+    names = written_labels(trace.streams[output.stream], output.is_closed)
+    written = [
+        Decision(i, token, label)
+        for i, (token, label) in enumerate(zip(output.labels, names, strict=False))
+    ]
+    if output.is_closed:
+        return written
+    best = int(output.logits[-1].argmax())
+    return [*written, Decision(len(output.logits) - 1, best, Label(_token(trace, best)))]
+
+
+def _masked(trace: Trace, output: MaskedToken) -> list[Decision]:
+    best = first_choices(output.logits) if output.positions else []
+    tokens = [
+        guess if label is None else label for label, guess in zip(output.labels, best, strict=True)
+    ]
+    return [Decision(i, token, Label(_token(trace, token))) for i, token in enumerate(tokens)]
+
+
+def _in_order(trace: Trace, output: TokenInOrder) -> list[Decision]:
+    names = labels(trace.streams[output.stream])
+    return [
+        Decision(i, token, label)
+        for i, (token, label) in enumerate(zip(output.labels, names, strict=True))
+    ]
+
+
+def _class(trace: Trace, output: ClassProbabilities) -> list[Decision]:
+    return [Decision(0, int(output.logits.argmax()), Label(output.predicted))]
+
+
+def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:
+    names = labels(trace.streams[output.stream])
+    return [
+        Decision(i, best, Label(f"{label.text}: {output.names[best]}"))
+        for i, (best, label) in enumerate(zip(first_choices(output.logits), names, strict=True))
+    ]
+
+
+def _span(trace: Trace, output: Span) -> list[Decision]:
+    names = labels(trace.streams[output.stream])
+    return [
+        Decision(row, best, Label(f"{end} at {names[best].text}"))
+        for row, (end, best) in enumerate(
+            zip(("start", "end"), first_choices(logits_of(trace.outputs)), strict=True)
+        )
+    ]
+
+
+_DECISIONS: dict[type[Output], Callable[..., list[Decision]]] = {
+    NextToken: _next_tokens,
+    MaskedToken: _masked,
+    TokenInOrder: _in_order,
+    ClassProbabilities: _class,
+    TokenClasses: _classes,
+    Span: _span,
+}

@@ -1,0 +1,298 @@
+"""The payloads of the page Interventions: the board of all heads, and the answer before and after."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from models.analysis.checks import Check, check_site
+from models.analysis.effects import HeadEffects, effects_of
+from models.analysis.metrics import Divergence, LogProbability, Metric, logits_of
+from models.runs.masked_comparison import MaskedRun
+from models.trace import Trace
+from models.trace.edits import Edit, HeadScale, Patch, Where
+from viz_app import words
+from viz_app.drawing.notes import check_rows
+from viz_app.drawing.sites import by_kind
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.interventions import state, text
+from viz_app.views.interventions.decisions import (
+    Decision,
+    decisions,
+    option_label,
+    predicted,
+    usual,
+)
+
+MOST_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
+MOST_WRITTEN = 40  # tokens that a model generates to continue a text
+N_OPTIONS = 5  # of a distribution, before and after
+LEAST = 1e-4  # nats; smaller effects are named by this bound
+ALONE = 1e-4  # nats between an effect in the batch of all heads and alone
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices on the page: the decision asked about (None: the usual one), the metric and the baseline."""
+
+    position: int | None
+    metric: str
+    baseline: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run without and with its edits, and the decision asked about."""
+
+    before: CurrentRun
+    after: CurrentRun
+    all: list[Decision]
+    chosen: int
+
+    @property
+    def decision(self) -> Decision:
+        return self.all[self.chosen]
+
+    @property
+    def token(self) -> str:
+        """The name of the option that is followed."""
+        return self.decision.label.text
+
+
+def asked(run: CurrentRun, choices: Choices) -> Asked:
+    """Return the run with and without its edits, and the decision asked about."""
+    before = cache.changed_run(run.unchanged, run.spec.without("edits"))
+    every = decisions(before.trace)
+    chosen = usual(before.trace, every)
+    if choices.position is not None and choices.position < len(every):
+        chosen = choices.position
+    return Asked(before, run, every, chosen)
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Return the payloads of all components of the page."""
+    what = asked(run, choices)
+    effects = measured(what, choices)
+    return {
+        "board": board(what, choices, effects),
+        "outcome": outcome(what),
+        "checks": check_rows(_checks(what, choices, effects)),
+    }
+
+
+def measured(what: Asked, choices: Choices) -> HeadEffects | None:
+    """Return the effect of switching off each head; None if the text is too long to try them all."""
+    trace = what.after.trace
+    n_heads = sum(site.n_heads for site in trace.attention.values())
+    if n_heads * max(len(row.ids) for row in trace.streams.values()) > MOST_WORK:
+        return None
+    make = partial(state.off, trace, choices.baseline)
+    return cache.head_effects(what.after, _metric(what, choices), make, choices.baseline)
+
+
+def _metric(what: Asked, choices: Choices) -> Metric:
+    if choices.metric == "divergence":
+        return Divergence(what.decision.row)
+    return LogProbability(what.decision.option, what.decision.row)
+
+
+def board(what: Asked, choices: Choices, effects: HeadEffects | None) -> dict[str, Any]:
+    """Return the payload of the board of all heads."""
+    trace, edited = what.after.trace, state.head_edits(what.after.spec.edits)
+    values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
+    finite = torch.cat(values) if values else torch.zeros(0)
+    finite = finite[finite.isfinite()]
+    kinds = []
+    for kind, sites in by_kind(trace):
+        sites = [site for site in sites if site.has_causes]
+        if not sites:
+            continue
+        n_heads = max(site.n_heads for site in sites)
+        grid = None if effects is None else effects.values[kind]
+        kinds.append(
+            {
+                "title": words.kind_title(sites[0]),
+                "sites": [site.name for site in sites],
+                "layers": [site.layer + 1 for site in sites],
+                "heads": n_heads,
+                "effects": [
+                    [_finite(None if grid is None else grid[row, head]) for head in range(n_heads)]
+                    for row in range(len(sites))
+                ],
+                "states": [
+                    [
+                        _state(edited.get((site.name, head))) if head < site.n_heads else None
+                        for head in range(n_heads)
+                    ]
+                    for site in sites
+                ],
+            }
+        )
+    signed = choices.metric == "log-probability"
+    return {
+        "title": text.title(choices.metric, what.token),
+        "sentence": text.TOO_LONG if effects is None else _sentence(what, effects, signed),
+        "legend": "" if effects is None else text.LEGEND[choices.metric],
+        "largest": float(finite.abs().max()) if len(finite) else 0.0,
+        "unit": "nats",
+        "kinds": kinds,
+    }
+
+
+def _finite(value: torch.Tensor | None) -> float | None:
+    return None if value is None or not math.isfinite(float(value)) else float(value)
+
+
+def _state(edit: Edit | None) -> dict[str, Any]:
+    if edit is None:
+        return {"factor": 1, "label": "", "says": ""}
+    factor = edit.factor if isinstance(edit, HeadScale) else 0
+    label = f"×{factor:g}".replace("-", "−") if factor else "off"
+    return {"factor": factor, "label": label, "says": text.state(edit)}
+
+
+def strongest(effects: HeadEffects) -> tuple[str, int, float]:
+    """Return the site, the head and the value of the largest effect, whatever its sign."""
+    found = [
+        (float(value.abs()), site, head, float(value))
+        for kind, grid in effects.values.items()
+        for site, row in zip(effects.sites[kind], grid, strict=True)
+        for head, value in enumerate(row)
+        if value.isfinite()
+    ]
+    _, site, head, value = max(found)
+    return site, head, value
+
+
+def _sentence(what: Asked, effects: HeadEffects, signed: bool) -> str:
+    name, head, value = strongest(effects)
+    every = torch.cat([grid.flatten() for grid in effects.values.values()])
+    place = text.place(what.after.trace.attention[name], head)
+    n_raise = int((every > 0).sum()) if signed else 0
+    return text.sentence(place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed)
+
+
+def _nats(value: float) -> str:
+    if abs(value) < LEAST:
+        return f"less than {LEAST:g}"
+    digits = 2 if abs(value) >= 0.1 else 4
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def outcome(what: Asked) -> dict[str, Any]:
+    """Return the payload of the answer before and after, with one distribution."""
+    before, after = _words(what.before), _words(what.after)
+    first = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
+        -1 if len(before) == len(after) else min(len(before), len(after)),
+    )
+    was, now = (_log_probs(run.trace) for run in (what.before, what.after))
+    row, option = what.decision.row, what.decision.option
+    best = torch.cat([t[row].topk(min(N_OPTIONS, t.shape[1])).indices for t in (was, now)])
+    options = dict.fromkeys([option, *best.tolist()])
+    listed = sorted(options, key=lambda i: -float(was[row, i]))
+    is_edited = bool(what.after.trace.edits != what.before.trace.edits)
+    return {
+        "answers": [
+            {"whose": "Before", "words": before, "from": -1},
+            {"whose": "After", "words": after, "from": first},
+        ],
+        "verdict": text.verdict(before, after, first) if is_edited else text.NOTHING_YET,
+        "which": text.WHICH,
+        "decisions": [
+            {
+                "label": one.label.as_json(),
+                "change": float(now[one.row, one.option] - was[one.row, one.option])
+                if is_edited
+                else None,
+                "chosen": i == what.chosen,
+            }
+            for i, one in enumerate(what.all)
+        ],
+        "asked": text.asked(what.token, row),
+        "rows": [
+            {
+                "label": option_label(what.before.trace, i).as_json(),
+                "before": float(was[row, i].exp()),
+                "after": float(now[row, i].exp()),
+                "chosen": i == option,
+            }
+            for i in listed
+        ],
+        "fact": text.fact(what.token, float(was[row, option]), float(now[row, option])),
+    }
+
+
+def _log_probs(trace: Trace) -> torch.Tensor:
+    return logits_of(trace.outputs).float().log_softmax(-1)
+
+
+def _words(run: CurrentRun) -> list[str]:
+    """Return the words of what the model answers under the run's edits."""
+    if not run.scope.model.can_write:
+        return predicted(run.trace)
+    return (_written(run).output or "").split(" ")
+
+
+def _written(run: CurrentRun) -> MaskedRun:
+    most = None if run.scope.model.translates else MOST_WRITTEN
+    return cache.unmasked_run(run.scope, run.trace, most)
+
+
+def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[Check]:
+    """Check the strongest head's effect by a pass of its own, and that a head patched with itself changes nothing."""
+    trace = what.after.trace
+    if effects is None:
+        return check_site(next(iter(trace.attention.values())))
+    site, head, value = strongest(effects)
+    scope, where = what.after.scope, Where(site=site, heads=(head,))
+    alone = effects_of(scope, trace, [(effects.edits[site, head],)], effects.metric)
+    checks = [
+        Check(
+            "the strongest head alone",
+            abs(float(alone[0]) - value),
+            ALONE * max(1.0, abs(value)),
+            "Its effect in a pass of its own, against that in the batch of all heads; difference in nats",
+        )
+    ]
+    if not trace.edits:
+        same = effects_of(
+            scope, trace, [(Patch(where, from_run=trace),)], Divergence(what.decision.row)
+        )
+        checks.append(
+            Check(
+                "patched with itself: 0",
+                float(same[0]),
+                0.0,
+                "The strongest head's output put in its own place; KL divergence of the two distributions in nats",
+            )
+        )
+    return [*checks, *check_site(trace.attention[site])]
+
+
+def table(run: CurrentRun, choices: Choices) -> list[list[object]]:
+    """Return the rows of the table of all effects, with its head."""
+    what = asked(run, choices)
+    effects = measured(what, choices)
+    rows: list[list[object]] = [["attention", "layer", "head", "effect in nats", "edit"]]
+    if effects is None:
+        return rows
+    for kind, grid in effects.values.items():
+        for name, values in zip(effects.sites[kind], grid, strict=True):
+            site = run.trace.attention[name]
+            rows += [
+                [
+                    words.kind_title(site),
+                    site.layer + 1,
+                    head + 1,
+                    float(value),
+                    ", ".join(effects.edits[name, head].effects()),
+                ]
+                for head, value in enumerate(values)
+                if value.isfinite()
+            ]
+    return rows

@@ -1,0 +1,62 @@
+"""The edits of the page Interventions, kept in the session and in the URL."""
+
+from collections.abc import Callable
+from functools import partial
+
+from models.analysis.best_offset import best_offset
+from models.trace import Trace
+from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Where
+from viz_app.session import live, url_state
+from viz_app.session.parameters import Choice, Whole
+from viz_app.session.run_changes import EDITS
+
+POSITION = Whole("if-position")
+METRIC = Choice(
+    "if-metric", "log-probability", options=("log-probability", "divergence"), is_step=False
+)
+BASELINE = Choice("if-baseline", "zero", options=BASELINES, is_step=False)
+
+
+def off(trace: Trace, baseline: str, where: Where) -> Edit:
+    """Return the edit that switches one head off."""
+    if baseline != "offset":
+        return HeadOff(where, baseline=baseline)
+    site, (head,) = trace.attention[where.site or ""], where.heads or ()
+    return HeadOff(where, baseline=baseline, offset=best_offset(site, head).offset)
+
+
+def head_edits(edits: Edits) -> dict[tuple[str, int], Edit]:
+    """Return the edit that switches off or scales each head, by site and head."""
+    return {
+        (edit.where.site or "", head): edit
+        for edit in edits
+        if isinstance(edit, HeadOff | HeadScale)
+        for head in edit.where.heads or ()
+    }
+
+
+def switch(site: str, head: int, is_off: bool) -> None:
+    """Switch a head of the shown run off, or leave it to the model again."""
+    trace = live.session().shown.trace
+    where = Where(site=site, heads=(head,))
+    _replace(where, partial(off, trace, url_state.get(BASELINE), where) if is_off else None)
+
+
+def scale(site: str, head: int, factor: float) -> None:
+    """Multiply what a head passes on; 1 leaves it to the model."""
+    where = Where(site=site, heads=(head,))
+    _replace(where, None if factor == 1 else partial(HeadScale, where, factor=factor))
+
+
+def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
+    """Keep this edit of a head in place of an earlier one; heads that the run lacks are ignored."""
+    sites = live.session().shown.trace.attention
+    if (site := sites.get(where.site or "")) is None or max(where.heads or ()) >= site.n_heads:
+        return
+    kept = [edit for edit in url_state.get(EDITS) if edit.where != where]
+    url_state.keep(EDITS, (*kept, *([make()] if make else [])))
+
+
+def undo(edit: Edit) -> None:
+    """Undo one edit."""
+    url_state.keep(EDITS, tuple(one for one in url_state.get(EDITS) if one != edit))

@@ -1,0 +1,92 @@
+"""The wording of the page Interventions."""
+
+from models.trace import AttentionSite
+from models.trace.edits import Edit
+from viz_app import words
+
+QUESTION = "What happens if…?"
+ANSWER = (
+    "Click a head to switch it off, or drag it sideways to scale it: the answer changes beside it."
+)
+NONE = "This run has no attention head whose output can be changed."
+NO_ANSWER = (
+    "This model gives no probabilities for this text, so there is nothing to compare. "
+    "A model that fills in words needs a [MASK] in its text."
+)
+TOO_LONG = "This text is too long to try every head at once. Click a head to see what it does."
+BASELINES = {
+    "zero": "nothing",
+    "uniform": "equal weights",
+    "offset": "its best fixed offset",
+    "mean": "its mean",
+    "resample": "another text's",
+}
+METRICS = {"log-probability": "Log-probability", "divergence": "KL divergence"}
+BASELINE_HELP = (
+    "What a head that is switched off passes on instead of its own output: zeros, the plain average of all tokens that it may "
+    "attend to, the token at the distance where it usually looks, its mean output over held-out texts, or its output in another "
+    "held-out text. Later layers have never seen zeros there."
+)
+LEGEND = {
+    "log-probability": "change when the head is off. Below 0: the head makes the token more likely.",
+    "divergence": "KL divergence from the distribution before, never below 0",
+}
+NOTHING_YET = "Nothing is changed yet: click a head."
+WHICH = "Followed token, with the change of its log-probability in nats"
+METRIC_HELP = (
+    "The log-probability of the chosen token says which way a head pushes. The KL divergence of the two distributions says "
+    "how much the head matters, not which way."
+)
+EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced, on top of what is switched off
+already. Its number is the change of the chosen token's log-probability in nats (or the KL divergence between the two
+distributions): after minus before. Below 0 the head had raised the token's probability; above 0 it had lowered it.
+
+A head that can be removed without effect may still matter: later heads can take its place (Michel et al. 2019; Heimersheim
+and Nanda 2024). One sentence is one sentence: the same head may matter elsewhere."""
+
+
+def title(metric: str, token: str) -> str:
+    """Return the title of the board."""
+    what = f"log p({token})" if metric == "log-probability" else f"the distribution at {token}"
+    return f"What switching off each head does to {what}"
+
+
+def sentence(strongest: str, effect: str, n_raise: int, n: int, value: float, signed: bool) -> str:
+    """Say which head matters most, and how many of n raise the log-probability when off."""
+    if not value:
+        return "No head changes it when it is switched off."
+    if not signed:
+        return f"Most of all does {strongest}: {effect} nats."
+    way = "lowers" if value < 0 else "raises"
+    return f"{strongest} {way} it most when off: {effect} nats. {n_raise} of {n} heads raise it when off."
+
+
+def place(site: AttentionSite, head: int) -> str:
+    """Return the attention, the layer and the head, counted from 1."""
+    layer = f"{words.kind_title(site)}, layer {site.layer + 1}"
+    return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
+
+
+def asked(token: str, row: int) -> str:
+    """Return the title of the distribution."""
+    return f"Probabilities at “{token}”, decision {row + 1}"
+
+
+def fact(token: str, before: float, after: float) -> str:
+    """Give the followed token's log-probability before and after."""
+    change = f"{after - before:+.3f}" if after != before else "0"
+    line = f"log p({token}): {before:.3f} before, {after:.3f} after, {change} nats"
+    return line.replace("-", "−")
+
+
+def state(edit: Edit) -> str:
+    """Say what an edit does to its head."""
+    return ", ".join(edit.effects())
+
+
+def verdict(before: list[str], after: list[str], first: int) -> str:
+    """Say where two answers part."""
+    if first < 0:
+        return "The same answer."
+    was, now = (words[first] if first < len(words) else "nothing" for words in (before, after))
+    return f"First difference: word {first + 1}, “{was}” became “{now}”."
