@@ -134,10 +134,13 @@ class _Maker:
                 values[i] = row.get(model.writes)
         if len(values) == 1 and model.translates and len(model.fields) > 1:
             values.append(row.get(model.writes))
-        key = tuple(values)
-        if key not in self.others:
-            kept = Kept(wants_weights=True, wants_activations=True)
-            self.others[key] = self.scope.run_batch([key], edits=[kept])[0], kept
+        key = (edit.of, *values)
+        if key not in self.others:  # a model may have nothing of a kind that nobody takes
+            kept = Kept(
+                wants_weights=edit.of == "attention row",
+                wants_activations=edit.of == "activation",
+            )
+            self.others[key] = self.scope.run_batch([values], edits=[kept])[0], kept
         return self.others[key]
 
     def _index(self, edit: Patch, row: Row, trace: Trace, stream: str) -> list[tuple[int, int]]:

@@ -97,7 +97,7 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
     )
     edited = with_edits(run, HeadOff(strongest[1], head=strongest[2]))
     drawn, what = payloads(edited, USUAL)["outcome"], asked(edited, USUAL)
-    (followed,) = [row for row in drawn["rows"] if row["chosen"]]
+    (followed,) = [row for row in drawn["options"] if row["chosen"]]
     for side, trace in (("before", run.trace), ("after", edited.trace)):
         p = np.exp(log_prob(trace, what.decision.row, what.decision.option))
         assert followed[side] == pytest.approx(p, abs=1e-5)
@@ -125,7 +125,7 @@ def test_nothing_is_said_to_have_changed_before_anything_is() -> None:
     drawn = payloads(run_of("eng-fra"), USUAL)["outcome"]
     assert drawn["verdict"] == text.NOTHING_YET
     assert {decision["change"] for decision in drawn["decisions"]} == {None}
-    assert all(row["before"] == row["after"] for row in drawn["rows"])
+    assert all(row["before"] == row["after"] for row in drawn["options"])
 
 
 def test_a_head_that_is_off_or_scaled_is_shown_so_and_has_no_effect_of_its_own() -> None:

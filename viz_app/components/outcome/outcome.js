@@ -59,11 +59,11 @@ class Outcome {
     });
   }
 
-  distribution({ asked, rows }) {
+  distribution({ asked, options }) {
     const table = this.part("distribution"), body = table.tBodies[0];
     table.caption.textContent = asked;
     body.replaceChildren();
-    for (const { label, before, after, chosen } of rows) {
+    for (const { label, before, after, chosen } of options) {
       const row = put(body, "tr", chosen ? "chosen" : "");
       put(row, "td", "", shorten(label[0], 18));
       for (const p of [before, after]) {

@@ -214,7 +214,7 @@ def outcome(what: Asked) -> dict[str, Any]:
             for i, one in enumerate(what.all)
         ],
         "asked": text.asked(what.token, row),
-        "rows": [
+        "options": [
             {
                 "label": option_label(what.before.trace, i).as_json(),
                 "before": float(was[row, i].exp()),
