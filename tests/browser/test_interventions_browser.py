@@ -90,7 +90,8 @@ def test_a_button_undoes_each_edit(opened: Page) -> None:
     expect(cell(opened)).to_have_text("off")
     cell(opened, 0).click()
     expect(cell(opened, 0)).to_have_text("off")
-    opened.locator(".st-key-undo-edit-0 button").click()
+    rested(opened)
+    opened.locator(".st-key-undo-edit-0 button", has_text="layer 3, head 6").first.click()
     expect(cell(opened)).to_have_attribute("data-factor", "1")
     expect(cell(opened, 0)).to_have_text("off")
 

@@ -102,6 +102,7 @@ BOARD_OF_HEADS = View(
     choose=_choose,
     text=lambda run, choices: text.EXPLANATION,
     files=_files,
+    has_strip=False,
 )
 INTERVENTIONS = Page(
     "Interventions",
