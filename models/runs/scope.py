@@ -259,6 +259,11 @@ class Scope:
             texts = tuple((t,) if isinstance(t, str) else tuple(t) for t in self.examples)
         if not texts:
             raise ValueError(f"too little held-out text: {self.name} comes with none")
+        if too_many := [text for text in texts if len(text) > len(self.model.fields)]:
+            raise ValueError(
+                f"a held-out text of {self.name} has at most {len(self.model.fields)} fields, got "
+                f"{len(too_many[0])}"
+            )
         if (outputs := self._held_out.get(texts)) is None:
             batches = [texts] if self.model.pads else [[text] for text in texts]
             outputs = HeldOut.of([trace for batch in batches for trace in self.run_batch(batch)])

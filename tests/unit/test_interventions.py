@@ -8,7 +8,7 @@ import pytest
 
 import models
 from models.trace import Trace
-from models.trace.edits import Edit, HeadOff, HeadScale, Patch
+from models.trace.edits import Edit, HeadOff, HeadScale, Patch, ZeroValue, to_text
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
@@ -192,6 +192,29 @@ def test_edits_of_heads_that_a_model_lacks_are_left_out(monkeypatch: pytest.Monk
 )  # fmt: skip
 def test_an_address_that_holds_no_edits_has_none(written: str) -> None:
     assert run_changes.EDITS.read(written) == ()
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [HeadOff("a", baseline="mean", texts=("a",) * (run_changes.MOST_TEXTS + 1))],
+        [HeadOff("a", head=n) for n in range(run_changes.MOST_EDITS + 1)],
+        [Patch("a", fields=(str(n),)) for n in range(run_changes.MOST_TEXTS + 1)],
+    ],
+    ids=["texts", "edits", "patches"],
+)
+def test_an_address_does_not_ask_for_too_much_work(edits: list[Edit]) -> None:
+    assert run_changes.EDITS.read(to_text(edits[:1])) == (() if len(edits) == 1 else (edits[0],))
+    assert run_changes.EDITS.read(to_text(edits)) == ()
+
+
+def test_a_number_or_a_text_that_no_model_has_is_an_error_of_the_change() -> None:
+    run = run_of("gpt")
+    with pytest.raises(ValueError, match="tokens are counted"):
+        ZeroValue(token=2**64)
+    many = HeadOff("decoder.layers.0.self_attn", baseline="resample", texts=(("a", "b", "c"),))
+    with pytest.raises(models.CheckpointError, match="at most 2 fields, got 3"):
+        with_edits(run, many)
 
 
 def test_edits_come_back_from_the_address() -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from models import Scope, Trace
 from models.layers.similarity import SIMILARITIES
 from models.runs.spec import Forced, RunSpec
-from models.trace.edits import Edit, Edits, MaskChange, for_kinds, from_text, to_text
+from models.trace.edits import Edit, Edits, MaskChange, Patch, for_kinds, from_text, to_text
 from viz_app.drawing.sites import by_kind
 from viz_app.session import mask_notation, url_state
 from viz_app.session.current_run import CurrentRun
@@ -55,7 +55,8 @@ MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query
 MASK_CHANGES = {kind: mask_change(kind) for kind in MASK_KINDS}
 
 
-LONGEST_EDITS, MOST_EDITS = 50_000, 500  # characters of the notation, and edits in it
+LONGEST_EDITS, MOST_EDITS = 50_000, 200  # characters of the notation, and edits in it
+MOST_TEXTS = 32  # other texts that the edits of an address may have run
 
 
 def _read_edits(text: str) -> Edits:
@@ -64,7 +65,10 @@ def _read_edits(text: str) -> Edits:
         edits = from_text(text if len(text) <= LONGEST_EDITS else "")
     except ValueError:
         return ()
-    return tuple(edit for edit in edits[:MOST_EDITS] if not isinstance(edit, MaskChange))
+    n_texts = sum(len(getattr(edit, "texts", ())) + isinstance(edit, Patch) for edit in edits)
+    if len(edits) > MOST_EDITS or n_texts > MOST_TEXTS:
+        return ()
+    return tuple(edit for edit in edits if not isinstance(edit, MaskChange))
 
 
 EDITS = Notation("edits", (), True, read=_read_edits, write=to_text)

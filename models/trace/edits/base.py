@@ -12,6 +12,8 @@ from torch import Tensor
 
 from models.layers.masks import Mask
 
+FARTHEST = 10**6  # tokens: the largest position or offset of an edit
+
 Numbers = tuple[int, ...] | None  # None for all of them
 
 

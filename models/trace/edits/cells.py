@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.edits.base import AttentionPart, Edit
+from models.trace.edits.base import FARTHEST, AttentionPart, Edit
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class ZeroValue(Edit):
 
     def __post_init__(self, head: int | None) -> None:
         super().__post_init__(head)
-        if self.token < 0:
-            raise ValueError(f"tokens are counted from 0, got {self.token}")
+        if not 0 <= self.token <= FARTHEST:
+            raise ValueError(f"tokens are counted from 0 to {FARTHEST}, got {self.token}")
 
     def value_weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart

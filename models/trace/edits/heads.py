@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.edits.base import AttentionPart, Edit
+from models.trace.edits.base import FARTHEST, AttentionPart, Edit
 from models.trace.edits.material import Material, put_in, table_of
 
 BASELINES = ("zero", "uniform", "offset", "mean", "resample")
 FROM_TEXTS = ("mean", "resample")  # baselines that need held-out texts
 LARGEST_FACTOR = 2.0
-FARTHEST = 10**6  # tokens
 
 Example = tuple[str | None, ...]  # texts of the model's fields, in their order
 
