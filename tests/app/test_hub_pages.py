@@ -73,7 +73,8 @@ GIVEN = {
     "attention": "hands out these weights and not the queries, keys and values", "task": "", "inside": "returns finished weights",
     "layer": "not known through which of its modules the stream goes", 
     "positions": "no shuffle test for a model that somebody else",
-    "masks": "cannot be painted", "decoding": "This model does not write", "from-rnn": "", "models": "",
+    "masks": "cannot be painted", "interventions": "no attention head whose output can be changed",
+    "decoding": "This model does not write", "from-rnn": "", "models": "",
 }  # fmt: skip
 
 

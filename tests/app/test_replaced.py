@@ -25,6 +25,7 @@ from models.checkpoint_files import snapshot_path
 from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
 from models.runs.masked_comparison import run_masked
+from models.trace.edits import HeadOff
 from viz_app.drawing.payload import unpack
 from viz_app.navigation import PAGES
 from viz_app.session import cache
@@ -119,6 +120,20 @@ def masked(scope: models.Scope) -> np.ndarray:
     return run.trace.attention[CROSS].weights(1).numpy()
 
 
+def shown_effects(app: AppTest) -> np.ndarray:
+    return np.array(said(app, "board")["kinds"][0]["effects"][0])
+
+
+def effects(scope: models.Scope) -> np.ndarray:
+    def log_prob(*edits: HeadOff) -> float:
+        output = scope.run(SOURCE, TARGET, edits=edits).next_token
+        return float(output.log_probs[1, output.labels[1]])
+
+    site = "encoder.layers.0.self_attn"
+    n_heads = scope.run(SOURCE, TARGET).attention[site].n_heads
+    return np.array([log_prob(HeadOff(site, head=h)) - log_prob() for h in range(n_heads)])
+
+
 def shown_decoding(app: AppTest) -> np.ndarray:
     return picture(app, "stepper")[1]["serial_p"]
 
@@ -199,6 +214,7 @@ VIEWS = {
     "inside": View("inside", {"lock": "q0", "inside-key": "0"}, shown_walk, first_row),
     "positions": View("positions", {"positions-order": "reversed"}, shown_shuffle, shuffled),
     "masks": View("masks", {"mask": "cross", "masks-second": ""}, shown_masks, masked),
+    "interventions": View("interventions", {"if-position": "1"}, shown_effects, effects),
     "decoding": View("decoding", {}, shown_decoding, decoded),
     "task": View("task", {}, shown_task, expected_tokens),
     "layer": View("layer", {}, shown_layer, streams),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import PATIENCE, app_address, lead, open_details
+from served_app import PATIENCE, app_address, lead, open_details, take
 
 from viz_app.navigation import PAGES
 
@@ -62,7 +62,7 @@ def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str
     lead(page, f"{app_address()}/attention")
     page.wait_for_selector(".head[data-painted]")
     with page.expect_download() as picture:
-        page.get_by_text("PNG", exact=False).first.click()
+        take(page, ".st-key-overview", "PNG")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
     open_details(page)
     with page.expect_download() as table:

@@ -26,7 +26,8 @@ CLIPPED = """() => {
       range.selectNodeContents(text);
       for (const box of range.getClientRects()) {
         const under = Math.min(box.bottom, line.bottom) - Math.max(box.top, line.top);
-        if (box.width > 2 && under > box.height * 0.3 && under < box.height * 0.7) found.push(text.data);
+        const beside = Math.min(box.right, line.right) - Math.max(box.left, line.left);
+        if (box.width > 2 && beside > 0 && under > box.height * 0.3 && under < box.height * 0.7) found.push(text.data);
       }
     }
   }

@@ -25,7 +25,7 @@ class Table:
     repeats: bool = False
 
     def at(
-        self, positions: Sequence[int], like: Tensor
+        self, positions: Sequence[int], like: Float[Tensor, ...]
     ) -> tuple[Float[Tensor, "*head query feature"], Bool[Tensor, "query 1"]]:
         """Return the vectors at these positions and where they apply, as `like` in dtype."""
         n = self.vectors.shape[-2]
