@@ -62,7 +62,7 @@ def test_a_click_switches_a_head_off_and_another_lets_it_be(opened: Page, scope:
 
 def test_keys_switch_and_scale_a_head(opened: Page, scope: Scope) -> None:
     cell(opened).focus()
-    opened.keyboard.press("-")
+    opened.keyboard.press("ArrowLeft")
     expect(cell(opened)).to_have_text("×0.75")
     follows(opened, probability(scope, HeadScale(SITE, head=HEAD, factor=0.75)))
     expect(cell(opened)).to_be_focused()

@@ -1,5 +1,5 @@
 // All heads of a model as a table for each kind of attention: a cell says what one edit of that head does to the answer.
-// A click switches the head off or on again; a drag to the side, or the keys + and −, scale what it passes on.
+// A click switches the head off or on again; a drag to the side, or the keys ← and →, scale what it passes on.
 const PER_FACTOR = 60; // px of a drag that change the factor by 1
 const MOST_FACTOR = 2, KEY_STEP = 0.25, DRAG_STEP = 0.1;
 
@@ -49,12 +49,8 @@ class Board {
     button.type = "button";
     Object.assign(button.dataset, { site, head });
     button.onclick = () => (this.dragged ? (this.dragged = false) : this.switched(site, head));
-    button.onkeydown = (event) => {
-      const by = { "+": KEY_STEP, "-": -KEY_STEP, "−": -KEY_STEP }[event.key];
-      if (by === undefined) return;
-      event.preventDefault();
-      this.scaled(site, head, this.factorOf(site, head) + by);
-    };
+    const scale = (by) => () => this.scaled(site, head, this.factorOf(site, head) + by);
+    useKeys(button, { ArrowRight: scale(KEY_STEP), ArrowLeft: scale(-KEY_STEP) });
     button.onpointerdown = (event) => this.drag(button, site, head, event);
     return button;
   }
@@ -72,8 +68,8 @@ class Board {
       const about = `${title}, layer ${layers[row]}, head ${head + 1}`,
         told = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}`;
       const how = state.factor === 1
-        ? "Click to switch it off; drag, or + and −, to scale it."
-        : `Now: ${state.says}. Click to undo; + and − scale it.`;
+        ? "Click to switch it off; drag, or ← and →, to scale it."
+        : `Now: ${state.says}. Click to undo; ← and → scale it.`;
       button.title = `${about}${told}. ${how}`;
       button.setAttribute("aria-label", `${about}${told}${state.factor === 1 ? "" : `. ${state.says}`}`);
       button.dataset.effect = effect === null ? "" : exact(effect);
