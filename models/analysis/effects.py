@@ -21,7 +21,7 @@ LARGEST_BATCH = 2**25  # logits of one pass (128 MB in float32)
 
 @runtime_checkable
 class Runner(Protocol):
-    """What runs a batch: a Scope."""
+    """A runner of batches, such as a Scope."""
 
     def outputs_batch(
         self,

@@ -1,4 +1,4 @@
-"""What an edit does to an answer: one number, or one a position; changes are after − before."""
+"""Metrics of an edit: one number, or one for each position; a change is after − before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of each token is mixed into each other one: rollout and value zeroing."""
+"""Mixing of tokens into each other: attention rollout and value zeroing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.trace.edits import Edit, Where, ZeroValue
 
 @runtime_checkable
 class TraceRunner(Protocol):
-    """What runs a batch with all its intermediates: a Scope."""
+    """A runner of batches that records all intermediates, such as a Scope."""
 
     model: Model
 

@@ -23,7 +23,7 @@ Row = Mapping[str, Encoding]  # the streams of one input
 
 @runtime_checkable
 class Runner(Protocol):
-    """What can make the other runs: a Scope."""
+    """A maker of the other runs, such as a Scope."""
 
     model: Model
 

@@ -13,9 +13,10 @@ from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import payloads as page_payloads
 from viz_app.views.interventions import text
 from viz_app.views.interventions.decisions import decisions, usual
-from viz_app.views.interventions.payloads import Choices, asked, payloads
+from viz_app.views.interventions.payloads import Choices, asked, measured, payloads
 
 MODELS = ["eng-fra", "gpt", "bert", "xlnet", "dates", "eng-fra-bahdanau", "gpt-sentiment"]
 USUAL = Choices(None, "log-probability", "zero")
@@ -72,7 +73,7 @@ def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> N
     )
     assert board["sentence"].startswith(f"{place} {'lowers' if effect < 0 else 'raises'} it most")
     raised = sum(one[0] > 0 for one in every)
-    assert f"{raised} of {len(every)} heads raise it" in board["sentence"]
+    assert len(every) == 1 or f"{raised} of {len(every)} heads raise it" in board["sentence"]
 
 
 def test_a_direction_turned_round_is_said_turned_round() -> None:
@@ -150,6 +151,17 @@ def test_every_check_passes(name: str, metric: str) -> None:
     assert len(passed) >= 4
     assert not [line for look, line in checks if look == "failed"]
     assert any("patched with itself" in line for line in passed)
+
+
+def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of("gpt")
+    effects = measured(asked(run, USUAL), USUAL)
+    for wrong in (lambda grid: -grid, lambda grid: grid * 1.01 + 0.01):
+        turned = {kind: wrong(grid) for kind, grid in effects.values.items()}
+        told = replace(effects, values=turned)
+        monkeypatch.setattr(page_payloads, "measured", lambda what, choices, told=told: told)
+        lines = payloads(run, USUAL)["checks"]["rows"]
+        assert [line for look, line in lines if look == "failed"] == ["✗ the strongest head alone"]
 
 
 @pytest.mark.parametrize("name", MODELS)

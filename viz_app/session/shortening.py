@@ -1,4 +1,4 @@
-"""How much of a text that is too long a model can read."""
+"""Shortening of a text to the tokens that a model can read."""
 
 from collections.abc import Sequence
 from typing import Any

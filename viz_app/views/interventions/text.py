@@ -54,9 +54,10 @@ def sentence(strongest: str, effect: str, n_raise: int, n: int, value: float, si
     if not value:
         return "No head changes it when it is switched off."
     if not signed:
-        return f"Most of all does {strongest}: {effect} nats."
+        return f"{strongest} changes it most when off: {effect} nats."
     way = "lowers" if value < 0 else "raises"
-    return f"{strongest} {way} it most when off: {effect} nats. {n_raise} of {n} heads raise it when off."
+    most = f"{strongest} {way} it most when off: {effect} nats."
+    return most if n == 1 else f"{most} {n_raise} of {n} heads raise it when off."
 
 
 def place(site: AttentionSite, head: int) -> str:
