@@ -1,0 +1,105 @@
+"""The section Heads: what happens if a head is switched off or scaled?"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from models.runs.held_out import FEWEST_TEXTS
+from models.trace.edits import Edit, MaskChange
+from viz_app.components.catalogue import BOARD, OUTCOME
+from viz_app.controls import pick
+from viz_app.drawing import provenance
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.stamp import FileContent
+from viz_app.session import run_changes, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.interventions import state, text
+from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.payloads import Choices, payloads, table
+from viz_app.views.page import Cell, Columns, File, Shown, View, Widget
+
+MOST_LISTED = 6  # edits with a button of their own
+
+
+def _choose(run: CurrentRun) -> Choices:
+    """Draw the row of controls and return the choices."""
+    with pick.row("interventions", "small"):
+        baseline = pick.one(
+            "A head that is off passes on",
+            state.BASELINE,
+            _baselines(run),
+            text.BASELINES.__getitem__,
+            help=text.BASELINE_HELP,
+        )
+        metric = pick.one(
+            "Measured by",
+            state.METRIC,
+            state.METRIC.options,
+            text.METRICS.__getitem__,
+            help=text.METRIC_HELP,
+        )
+    return Choices(url_state.get(state.POSITION), metric, baseline)
+
+
+def _list_edits(run: CurrentRun) -> None:
+    """Draw a button for each edit, which undoes it, and one for all."""
+    edits = [edit for edit in run.spec.edits if not isinstance(edit, MaskChange)]
+    if not edits:
+        return
+    with pick.row("changes", "small"):
+        for i, edit in enumerate(edits[:MOST_LISTED]):
+            _undo(_named(run, edit), f"undo-edit-{i}", partial(state.undo, edit))
+        if len(edits) > 1:
+            _undo(f"Undo all {len(edits)}", "undo-edits", partial(run_changes.undo, "edits"))
+
+
+def _undo(label: str, key: str, action: Callable[[], None]) -> None:
+    pick.button(label, key, action, icon=":material/undo:", help="Click to undo.")
+
+
+def _baselines(run: CurrentRun) -> list[str]:
+    """Return the baselines that this checkpoint has the texts for."""
+    needed = {"mean": FEWEST_TEXTS, "resample": 1}
+    n_texts = len(run.scope.examples)
+    return [name for name in state.BASELINE.options if n_texts >= needed.get(name, 0)]
+
+
+def _named(run: CurrentRun, edit: Edit) -> str:
+    """Name an edit on its button, which undoes it."""
+    site = run.trace.attention.get(edit.where.site or "")
+    if site is None:
+        return edit.describe(1)
+    return f"{text.place(site, min(edit.where.heads or (0,)))}: {text.state(edit)}"
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of this run, or why none of its heads can be changed."""
+    sites = run.trace.attention.values()
+    if not run.scope.model.masks_can_change or not any(site.has_causes for site in sites):
+        return text.NONE
+    return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.NO_ANSWER
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    board = Shown(BOARD, change={"on_switch": state.switch, "on_scale": state.scale})
+    outcome = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
+    return [Columns((1.5, 1), ([board], [outcome, Widget(partial(_list_edits, run))]))]
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def make(now: CurrentRun) -> FileContent:
+        head, *rows = table(now, choices)
+        return csv_table(head, rows)
+
+    name = provenance.file_name(run.trace, "head-effects")
+    return [File("All effects, CSV", make, f"{name}.csv", "text/csv")]
+
+
+BOARD_OF_HEADS = View(
+    payloads,
+    _layout,
+    choose=_choose,
+    text=lambda run, choices: text.EXPLANATION,
+    files=_files,
+    has_strip=False,
+)
