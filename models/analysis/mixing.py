@@ -1,10 +1,11 @@
-"""Mixing of tokens into each other: attention rollout and value zeroing."""
+"""Mixing of tokens into each other: attention rollout, attention flow and value zeroing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+import networkx as nx
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -38,6 +39,47 @@ def rollout(trace: Trace, kind: str) -> Float[Tensor, "layer query key"]:
     Raises:
         ValueError: the run has no self-attention of this kind.
     """
+    steps = _mixing(trace, kind)
+    total = torch.eye(steps.shape[1])
+    layers = []
+    for step in steps:
+        total = step @ total
+        layers.append(total)
+    return torch.stack(layers)
+
+
+def flow(
+    trace: Trace, kind: str, queries: Sequence[int] | None = None
+) -> Float[Tensor, "query key"]:
+    """Return the maximum flow from the last layer to each input token (Abnar and Zuidema 2020, §3).
+
+    The edges between two layers have the capacities ½·Ā + ½·I of the rollout. A flow takes the
+    narrowest edge of each way where the rollout multiplies them. `queries` are those asked for, all
+    by default; each takes a maximum flow for every key.
+
+    Raises:
+        ValueError: the run has no self-attention of this kind.
+    """
+    steps = _mixing(trace, kind).double()
+    n_layers, n, _ = steps.shape
+    graph = nx.DiGraph()
+    graph.add_nodes_from((layer, i) for layer in range(n_layers + 1) for i in range(n))
+    for layer, step in enumerate(steps.tolist()):
+        for i, row in enumerate(step):
+            edges = ((j, w) for j, w in enumerate(row) if w > 0)
+            graph.add_edges_from(((layer + 1, i), (layer, j), {"capacity": w}) for j, w in edges)
+    asked = range(n) if queries is None else queries
+    return torch.tensor(
+        [[nx.maximum_flow_value(graph, (n_layers, i), (0, j)) for j in range(n)] for i in asked]
+    )
+
+
+def _mixing(trace: Trace, kind: str) -> Float[Tensor, "layer query key"]:
+    """Return ½·Ā + ½·I of each layer, from the first.
+
+    Raises:
+        ValueError: the run has no self-attention of this kind.
+    """
     sites = [
         site
         for site in trace.attention.values()
@@ -45,13 +87,13 @@ def rollout(trace: Trace, kind: str) -> Float[Tensor, "layer query key"]:
     ]
     if not sites:
         raise ValueError(f"this run has no self-attention of kind {kind!r}")
-    total = torch.eye(sites[0].n_query)
-    layers = []
-    for site in sorted(sites, key=lambda site: site.layer):
-        mean = torch.stack([site.weights(head) for head in range(site.n_heads)]).mean(0)
-        total = (0.5 * mean + 0.5 * torch.eye(site.n_query)) @ total
-        layers.append(total)
-    return torch.stack(layers)
+    own = 0.5 * torch.eye(sites[0].n_query)
+    return torch.stack(
+        [
+            0.5 * torch.stack([site.weights(head) for head in range(site.n_heads)]).mean(0) + own
+            for site in sorted(sites, key=lambda site: site.layer)
+        ]
+    )
 
 
 def value_zeroing(scope: TraceRunner, trace: Trace, site_name: str) -> Float[Tensor, "query key"]:

@@ -10,6 +10,7 @@ from models.analysis import (
     attention_gradients,
     attribution_patching,
     effects_of,
+    flow,
     integrated_gradients,
     logit_parts,
     positive_mean,
@@ -125,6 +126,36 @@ def test_the_rows_of_a_rollout_sum_to_1(scopes, family, kind):
         assert not found.triu(1).any()
     with pytest.raises(ValueError, match="no self-attention of kind 'cross'"):
         rollout(run, "cross")
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gpt", "self"), ("transformer", "decoder_self"), ("transformer", "encoder_self")],
+)
+def test_a_flow_is_within_every_cut_and_reaches_what_a_rollout_reaches(scopes, family, kind):
+    run = scopes[family].run(*fields(scopes[family], TEXT))
+    found, mixed = flow(run, kind), rollout(run, kind)
+    sites = sorted((s for s in run.attention.values() if s.kind == kind), key=lambda s: s.layer)
+    steps = [
+        0.5 * site.weights().mean(0).double() + 0.5 * torch.eye(site.n_query) for site in sites
+    ]
+    n = len(found)
+    for query in range(n):
+        for key in range(n):
+            # cuts: all that leaves the query, all that reaches the key, and between two layers
+            assert found[query, key] <= min(1, float(steps[0][:, key].sum())) + 1e-9
+            reach = (mixed[-1][query] > 0) if len(steps) == 1 else (mixed[-2][:, key] > 0)
+            assert found[query, key] <= float(steps[-1][query, reach].sum()) + 1e-9
+    assert ((found > 0) == (mixed[-1] > 0)).all()
+    assert (found >= mixed[-1].double() - 1e-6).all()  # what a rollout mixes is one flow
+    if len(steps) == 2:  # the way over each token in between takes the narrower of its two edges
+        ways = torch.minimum(steps[1][:, :, None], steps[0][None]).sum(1)
+        torch.testing.assert_close(found.double(), ways, atol=1e-6, rtol=0)
+    if len(steps) == 1:
+        torch.testing.assert_close(found.double(), steps[0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(flow(run, kind, [2]), found[2:3])
+    with pytest.raises(ValueError, match="no self-attention of kind 'cross'"):
+        flow(run, "cross")
 
 
 @pytest.mark.parametrize("family", ["gpt", "transformer"])

@@ -59,3 +59,29 @@ class Nudged(Edit, stored=False):
         zeros = torch.zeros_like(value, requires_grad=True)
         self.activation_zeros[part.name] = zeros
         return value + zeros
+
+
+@dataclass(frozen=True)
+class GivenWeights(Edit, stored=False):
+    """Put these weights in place of the model's; they can be differentiated.
+
+    `tensors` (row, head, query, key) by site, or with one entry where all rows, heads or queries
+    share it. The mask is applied after it, as after any edit of weights.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_differentiated(self) -> bool:
+        return any(tensor.requires_grad for tensor in self.tensors.values())
+
+    def weights(
+        self, weights: Float[Tensor, "row head query key"], part: AttentionPart
+    ) -> Float[Tensor, "row head query key"]:
+        """Put in the rows of these queries, as far as their keys exist yet."""
+        if part.site not in self.tensors:
+            return weights
+        given = self.tensors[part.site].to(weights)[..., : part.n_key]
+        if given.shape[2] > 1:
+            given = given[:, :, part.queries[0] : part.queries[-1] + 1]
+        return torch.where(part.chosen(self.where), given, weights)

@@ -1,0 +1,194 @@
+"""One row of attention weights, and the answer that the model gives when it is replaced."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from models.analysis.effects import LARGEST_BATCH
+from models.analysis.metrics import logits_of
+from models.architectures import Model
+from models.architectures.base import Architecture
+from models.decoding.incremental import Incremental, row_of, sees_ahead
+from models.tokenizers.base import Encoding
+from models.trace import AttentionSite, Trace
+from models.trace.edits import Edit, Edits, SetWeights, Where
+from models.trace.edits.watched import GivenWeights
+from models.trace.outputs import (
+    ChoiceProbabilities,
+    ClassProbabilities,
+    MaskedToken,
+    NextToken,
+    Output,
+    TokenClasses,
+    TokenInOrder,
+)
+
+DIGITS = 6  # of a weight that is set by hand, so that an edit is short
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """A runner of batches and of edits that need other runs, such as a Scope."""
+
+    model: Model
+
+    def outputs_batch(
+        self,
+        rows: Sequence[Mapping[str, Encoding]],
+        edits: Sequence[Edit] = (),
+        *,
+        gradients: bool = False,
+    ) -> list[dict[str, Output]]: ...
+    def with_material(self, edits: Sequence[Edit], streams: Mapping[str, Encoding]) -> Edits: ...
+
+
+def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
+    """Return the query at whose position the answer's row of logits `decision` is read.
+
+    Raises:
+        ValueError: no row of this attention belongs to that decision alone.
+    """
+    if not site.has_causes:
+        raise ValueError(f"{site.name}: its library returns finished weights, which cannot be set")
+    output = next(
+        (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
+    )
+    if output is None or isinstance(output, ChoiceProbabilities):
+        raise ValueError("this answer is read from several tokens at once, not from one row")
+    if output.stream != site.query_stream:
+        raise ValueError(
+            f"the queries of {site.name} are {site.query_stream} tokens, and the answer is read from "
+            f"{output.stream} tokens: none of its rows belongs to one word"
+        )
+    if isinstance(output, MaskedToken):
+        places: Sequence[int] = output.positions
+    elif isinstance(output, ClassProbabilities):
+        places = (output.position,)
+    elif isinstance(output, NextToken | TokenInOrder | TokenClasses):
+        places = range(len(output.logits))
+    else:
+        raise ValueError(f"the answer of type {type(output).__name__} has no row of its own")
+    if not 0 <= decision < len(places):
+        raise ValueError(f"decisions are 0 to {len(places) - 1}, got {decision}")
+    if not 0 <= (query := places[decision]) < site.n_query:
+        raise ValueError(f"{site.name} has {site.n_query} queries, got {query}")
+    return query
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRow:
+    """The weights of one head at one query, in a run, and the row of logits that they lead to.
+
+    The run's own edits stay in force, before the row is replaced.
+    """
+
+    scope: Runner
+    trace: Trace
+    site: str
+    head: int
+    decision: int
+
+    def __post_init__(self) -> None:
+        if self.site not in self.trace.attention:
+            raise ValueError(f"the attentions are {', '.join(self.trace.attention)}")
+        site = self.trace.attention[self.site]
+        if not 0 <= self.head < site.n_heads:
+            raise ValueError(f"{self.site}: heads are 0 to {site.n_heads - 1}, got {self.head}")
+        query_of(self.trace, site, self.decision)
+
+    @cached_property
+    def query(self) -> int:
+        return query_of(self.trace, self.trace.attention[self.site], self.decision)
+
+    @cached_property
+    def where(self) -> Where:
+        return Where(site=self.site, heads=(self.head,), queries=(self.query,))
+
+    @cached_property
+    def weights(self) -> Float[Tensor, "key"]:
+        """The model's own weights, in double precision."""
+        row = slice(self.query, self.query + 1)
+        return self.trace.attention[self.site].weights(self.head, 0, row)[0].detach().double()
+
+    @cached_property
+    def allowed(self) -> Bool[Tensor, "key"]:
+        """The keys that the mask allows."""
+        row = slice(self.query, self.query + 1)
+        return self.trace.attention[self.site].allowed(0, self.head, row)[0]
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "option"]:
+        """The answer of the run itself."""
+        return logits_of(self.trace.outputs)[self.decision].detach().float()
+
+    def edit(self, weights: Float[Tensor, "key"]) -> SetWeights:
+        """Return the edit that sets the row; its weights are rounded and sum to 1."""
+        row = rounded(weights)
+        cells = tuple((key, float(w)) for key, w in enumerate(row.tolist()) if w)
+        return SetWeights(self.where, cells=cells)
+
+    def answers(
+        self, rows: Float[Tensor, "n key"], gradients: bool = False
+    ) -> Float[Tensor, "n option"]:
+        """Return the logits of the decision under each of these rows of weights."""
+        n_most = max(1, LARGEST_BATCH // (len(self.logits) * (1 if self._start else self._longest)))
+        with torch.set_grad_enabled(gradients):
+            return torch.cat([self._answers(part) for part in rows.split(n_most)])
+
+    @property
+    def _longest(self) -> int:
+        return max(len(row.ids) for row in self.trace.streams.values())
+
+    def _answers(self, rows: Float[Tensor, "n key"]) -> Float[Tensor, "n option"]:
+        edit = GivenWeights(self.where, tensors={self.site: rows[:, None, None].float()})
+        if self._start is None:
+            outputs = self.scope.outputs_batch(
+                [self.trace.streams] * len(rows),
+                [*self.trace.edits, edit],
+                gradients=torch.is_grad_enabled(),
+            )
+            return torch.stack([logits_of(one)[self.decision].float() for one in outputs])
+        run, ids = copy.copy(self._start), self.trace.streams[self.scope.model.writes].ids
+        run.cache = copy.deepcopy(run.cache)  # which is written into
+        run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.given.device))
+        run.edits, run.one_token = (*run.edits, edit), run.model
+        row = row_of(ids[: self.query + 1], run.model).expand(len(rows), -1)
+        return run.new_log_probs(row)[:, -1].cpu()
+
+    @cached_property
+    def _start(self) -> Incremental | None:
+        """The run up to the query, so that only one position is computed anew; None if all are.
+
+        Earlier positions do not depend on this row where no token sees a later one.
+        """
+        model, edits = self.scope.model, self.trace.edits
+        if (
+            not (isinstance(model, Architecture) and model.can_write and model.can_cache)
+            or self.trace.attention[self.site].query_stream != model.writes
+            or sees_ahead(model, edits)
+        ):
+            return None
+        streams = self.trace.streams
+        edits = self.scope.with_material(edits, streams)
+        with torch.no_grad():
+            run = Incremental(
+                model, row_of(streams[model.fields[0].stream].ids, model), edits=edits
+            )
+            if self.query:
+                run.new_log_probs(row_of(streams[model.writes].ids[: self.query], model))
+        return run
+
+
+def rounded(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
+    """Return weights with DIGITS digits that still sum to 1: the largest takes what is left."""
+    unit = 10**DIGITS
+    counts = [int(w * unit) for w in weights.detach().double().tolist()]
+    largest = max(range(len(counts)), key=counts.__getitem__)
+    counts[largest] += unit - sum(counts)
+    return torch.tensor([count / unit for count in counts], dtype=torch.float64)

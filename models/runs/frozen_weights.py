@@ -1,0 +1,110 @@
+"""The weights of one model given to another that reads the same tokens (Wiegreffe and Pinter 2019).
+
+Heads of two models have no common order. Where the attentions have the same paths and shapes, head
+h of one goes to head h of the other; elsewhere the mean over heads and layers goes to every head.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.metrics import logits_of
+from models.runs.scope import Scope
+from models.runs.spec import reading
+from models.trace import AttentionSite, Trace
+from models.trace.edits import Where
+from models.trace.edits.watched import GivenWeights
+
+
+@dataclass(frozen=True, eq=False)
+class Transplant:
+    """The run of a model with its own weights, and its logits with those of another."""
+
+    own: Trace
+    logits: Float[Tensor, "row option"]  # of the main answer, under the weights it was given
+    is_by_head: bool  # head to head; False: the mean over heads to every head
+
+    @property
+    def before(self) -> Float[Tensor, "row option"]:
+        """The logits under its own weights."""
+        return logits_of(self.own.outputs)
+
+    @property
+    def n_kept(self) -> int:
+        """The number of decisions whose most probable option is the same."""
+        return int((self.before.argmax(-1) == self.logits.argmax(-1)).sum())
+
+
+def read_by(other: Scope, trace: Trace) -> Trace:
+    """Return the run of another model on the same tokens, written ones included.
+
+    Raises:
+        ValueError: it splits the texts into other tokens.
+    """
+    values = tuple(
+        value if isinstance(value, str) or value is None else getattr(value, "text", value)
+        for value in reading(other, trace)
+    )
+    if len(trace.streams) != len(other.model.streams):
+        raise ValueError(f"{other.name} reads other fields")
+    rows = other.model.completed(other.encode(*values), other.tokenizer)
+    same = rows.keys() == trace.streams.keys() and all(
+        row.ids == trace.streams[name].ids and row.tokens == trace.streams[name].tokens
+        for name, row in rows.items()
+    )
+    if not same:
+        raise ValueError(f"{other.name} splits the texts into other tokens")
+    return other.run_batch([values])[0]
+
+
+def mean_weights(trace: Trace, kind: str) -> Float[Tensor, "query key"]:
+    """Return the mean over all heads and layers of a kind of attention.
+
+    Raises:
+        ValueError: the run has no such attention.
+    """
+    sites = _sites(trace, kind)
+    if not sites:
+        raise ValueError(f"{trace.model.name} has no attention of kind {kind!r}")
+    return torch.cat([site.weights().float() for site in sites]).mean(0)
+
+
+def transplant(other: Scope, trace: Trace, kind: str) -> Transplant:
+    """Give another model the weights of this run, on the same tokens.
+
+    Raises:
+        ValueError: it reads other tokens, or has no such attention.
+    """
+    own = read_by(other, trace)
+    there, here = _sites(own, kind), _sites(trace, kind)
+    if not there or not here:
+        raise ValueError(f"{other.name} and {trace.model.name} share no {kind} attention")
+    by_head = [(one.name, one.n_heads) for one in there] == [
+        (one.name, one.n_heads) for one in here
+    ]
+    mean = mean_weights(trace, kind)[None]
+    tensors = {
+        one.name: (trace.attention[one.name].weights() if by_head else mean)[None] for one in there
+    }
+    edit = GivenWeights(Where(kind=kind), tensors=tensors)
+    outputs = other.outputs_batch([own.streams], [edit])[0]
+    return Transplant(own, logits_of(outputs), by_head)
+
+
+def is_other_seed(scope: Scope, other: Scope) -> bool:
+    """Return True if two checkpoints are of one recipe, model and data, and of different seeds."""
+    mine, others = (one.training.get("recipe") for one in (scope, other))
+    if not isinstance(mine, dict) or not isinstance(others, dict):
+        return False
+    return (
+        scope.config == other.config
+        and scope.training.get("data") == other.training.get("data")
+        and mine.get("seed") != others.get("seed")
+        and {**mine, "seed": None} == {**others, "seed": None}
+    )
+
+
+def _sites(trace: Trace, kind: str) -> list[AttentionSite]:
+    return [site for site in trace.attention.values() if site.kind == kind]
