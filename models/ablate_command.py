@@ -47,7 +47,7 @@ def held_out(scope: Scope, path: Path | None, limit: int) -> list[dict[str, Enco
         ValueError: there are too few.
     """
     texts: list[dict[str, Encoding]] = []
-    for values in _read(scope, path, limit):
+    for values in texts_of(scope, path, limit):
         if len(texts) == limit:
             break
         try:
@@ -61,8 +61,12 @@ def held_out(scope: Scope, path: Path | None, limit: int) -> list[dict[str, Enco
     return texts
 
 
-def _read(scope: Scope, path: Path | None, limit: int) -> Iterator[tuple[str, ...]]:
-    """Yield the texts of the model's fields."""
+def texts_of(scope: Scope, path: Path | None, limit: int) -> Iterator[tuple[str, ...]]:
+    """Yield held-out texts for the model's fields; `limit` is how many are needed.
+
+    Raises:
+        ValueError: a file must be named.
+    """
     trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
     if scope.task in SPLIT and (path is not None or scope.task == DatesTask.name):
         settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}

@@ -1,4 +1,4 @@
-"""The `attnscope` command: open the app, train, decode, evaluate, ablate, inspect, seal, card."""
+"""The `attnscope` command: app, train, decode, evaluate, ablate, compare, inspect, seal, card."""
 
 import argparse
 import shlex
@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from models import ablate_command, evaluate_command, model_card, train_command
+from models import ablate_command, compare_command, evaluate_command, model_card, train_command
+from models.analysis.head_matching import ADVISED
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_app_flags(parser)
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
-    ablate = _add_ablate(commands)
+    ablate, compare = _add_ablate(commands), _add_compare(commands)
     inspect = commands.add_parser(
         "inspect", help="print configuration, parameters and training record"
     )
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     card.add_argument("checkpoint", nargs="+")
     card.set_defaults(run=model_card.write_cards)
-    for command in (train, decode, evaluate, ablate, inspect):
+    for command in (train, decode, evaluate, ablate, compare, inspect):
         command.add_argument(
             "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first available)"
         )
@@ -249,6 +250,35 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     )
     ablate.set_defaults(run=ablate_command.ablate)
     return ablate
+
+
+def _add_compare(commands: Any) -> argparse.ArgumentParser:
+    compare = commands.add_parser(
+        "compare", help="print how far apart the heads of two checkpoints are, and match them"
+    )
+    compare.add_argument("first", metavar="A")
+    compare.add_argument("second", metavar="B")
+    compare.add_argument(
+        "--data",
+        type=Path,
+        help="the pairs A was trained on, which are split again, or any file of pairs or lines",
+    )
+    compare.add_argument(
+        "--limit", type=_positive, default=ADVISED, help=f"maximum number of texts ({ADVISED})"
+    )
+    compare.add_argument(
+        "--null",
+        nargs="+",
+        default=[],
+        metavar="CHECKPOINT",
+        help="two or more other checkpoints of the same recipe: how far apart their heads are",
+    )
+    compare.add_argument("--seed", type=int, default=0, help="of the intervals (0)")
+    compare.add_argument(
+        "--out", type=Path, help="where everything is saved as JSON (compare-A-B.json)"
+    )
+    compare.set_defaults(run=compare_command.compare)
+    return compare
 
 
 def _positive(text: str) -> int:

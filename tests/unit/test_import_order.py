@@ -27,6 +27,7 @@ LEVELS = [
     {"hub"},  # gives a scope of any module
     {"opening"},
     {"train_command", "evaluate_command", "ablate_command", "model_card"},
+    {"compare_command"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

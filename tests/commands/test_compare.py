@@ -1,0 +1,116 @@
+"""`attnscope compare`: two checkpoints over held-out texts, printed and saved."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from small import Reversal
+
+import models
+from models import cli, compare_command
+from models.analysis.comparison import compare
+
+NUMBER = r"([+-]?\d\.\d{3})"
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{word}\t{word[::-1]}\n" for word in Reversal().held_out_words))
+    return file
+
+
+def command(first: object, second: object, out: Path, *more: object) -> int:
+    flags = ["--out", str(out), "--device", "cpu", *map(str, more)]
+    return cli.main(["compare", str(first), str(second), *flags])
+
+
+def test_a_checkpoint_beside_itself(trained_folder, pairs, tmp_path, capsys):
+    out = tmp_path / "found.json"
+    assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 20) == 0
+    printed, saved = capsys.readouterr().out, json.loads(out.read_text())
+    assert f"saved to {out}" in printed
+    assert "on 20 texts" in printed
+    assert "only 20 texts; 200 or more are advised" in printed
+    assert len(saved["texts"]) == 20
+    assert [kind["kind"] for kind in saved["kinds"]] == ["encoder_self", "decoder_self", "cross"]
+    matched = re.findall(
+        rf"(layer \d head \d) → (layer \d head \d)  {NUMBER}  margin {NUMBER}", printed
+    )
+    assert len(matched) == 9
+    assert {(a == b, distance) for a, b, distance, _ in matched} == {(True, "0.000")}
+    for kind in saved["kinds"]:
+        assert kind["same head"][0][0] == {"mean": 0, "low": 0, "high": 0}
+        assert (
+            kind["every head of A from every head of B"]
+            == kind["every head of A from every head of A"]
+        )
+
+
+def test_the_numbers_are_means_over_runs_one_by_one(tmp_path):
+    out = tmp_path / "found.json"
+    assert command("dates", "dates-stacked", out, "--limit", 8) == 0
+    saved = json.loads(out.read_text())
+    scopes = [models.load(name, device="cpu") for name in ("dates", "dates-stacked")]
+    each = []
+    for text in saved["texts"]:
+        found = compare(*(scope.run(*text) for scope in scopes))
+        each.append({pair.kind: pair.distances for pair in found.kinds})
+    for kind in saved["kinds"]:
+        mean = torch.stack([one[kind["kind"]] for one in each]).mean(0)
+        means = torch.tensor([[one["mean"] for one in layer] for layer in kind["same head"]])
+        torch.testing.assert_close(means, mean, atol=1e-5, rtol=1e-4)
+        assert all(
+            one["low"] <= one["mean"] <= one["high"] for layer in kind["same head"] for one in layer
+        )
+        for match in kind["matches"]:
+            row = kind["heads of A"].index(match["first"])
+            column = kind["heads of B"].index(match["second"])
+            assert match["distance"] == kind["every head of A from every head of B"][row][column]
+
+
+def test_other_checkpoints_of_the_recipe_are_the_null(trained_folder, pairs, tmp_path, capsys):
+    out = tmp_path / "found.json"
+    null = ["--null", trained_folder, trained_folder, trained_folder]
+    assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 8, *null) == 0
+    saved, printed = json.loads(out.read_text()), capsys.readouterr().out
+    for kind in saved["kinds"]:
+        assert kind["matches of other checkpoints"] == [0.0] * (3 * len(kind["heads of A"]))
+        assert {match["p"] for match in kind["matches"]} == {1.0}
+    assert "p: share of matches" in printed
+
+
+def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("She is reading a book.\nThe cat sat on the mat.\n" * 5)
+    assert command("gpt", "gpt-char", tmp_path / "found.json", "--data", lines) == 0
+    assert "compared by words" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["dates", "dates-rnn", "--limit", "8"], "dates-rnn has no attention"),
+        (["dates", "nosuch"], "neither a folder nor a shipped checkpoint"),
+        (["gpt", "gpt"], "name a file with --data"),
+        (["dates", "dates", "--null", "dates"], "at least two checkpoints"),
+        (["dates", "dates", "--limit", "3"], "holds 3 texts"),
+    ],
+)
+def test_what_cannot_be_compared(flags, why, tmp_path, capsys):
+    out = tmp_path / "found.json"
+    assert cli.main(["compare", *flags, "--out", str(out), "--device", "cpu"]) == 1
+    assert why in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_stopped_comparison_saves_nothing(tmp_path, capsys, monkeypatch):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare_command, "runs", stopped)
+    assert command("dates", "dates", tmp_path / "found.json", "--limit", 8) == 130
+    assert "stopped" in capsys.readouterr().err
+    assert not (tmp_path / "found.json").exists()
