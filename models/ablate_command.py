@@ -1,32 +1,32 @@
 """`attnscope ablate`: the effect of every head on held-out texts, with intervals."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
+from models.checkpoint import add_to_record
+from models.checkpoint_files import RECORD
 from models.devices import chosen_device
 from models.errors import InputError
 from models.opening import load
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep
-from models.tasks import reopen_task
-from models.tasks.dates import DatesTask
-from models.tasks.pair_files import lines, read_pairs
-from models.tasks.translation import TranslationTask
+from models.tasks import NAMES, DataError, Task, reopen_task
+from models.tasks.pair_files import lines, names, read_pairs
 from models.tokenizers.base import Encoding
-from models.training.task import Case
 
 FEWEST = 8  # texts in a sweep
 BASELINES = ("zero", "uniform")
-SPLIT = (TranslationTask.name, DatesTask.name)  # tasks with pairs held out from training
 
 
 def ablate(options: argparse.Namespace) -> int:
     """Run `attnscope ablate`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     texts = held_out(scope, options.data, options.limit)
+    if options.record and not (scope.path / RECORD).is_file():
+        raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
     path = options.out or Path(f"ablate-{scope.name}.json")
     sweep = Sweep(scope, texts, path, options.baseline, options.orders, options.seed)
     if sweep.losses:
@@ -34,20 +34,24 @@ def ablate(options: argparse.Namespace) -> int:
     with tqdm(total=sweep.n_passes, unit="pass", leave=False) as bar:
         sweep.run(lambda done, of: bar.update(done - bar.n))
     _report(sweep)
+    if options.record:
+        entry = sweep.swept().record() | {"measured_on": scope.weights_digest}
+        add_to_record(scope.path, ablation=entry)
     return 0
 
 
-def held_out(scope: Scope, path: Path | None, limit: int) -> list[dict[str, Encoding]]:
+def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dict[str, Encoding]]:
     """Return the first held-out texts that the model can read.
 
-    Data that the model was trained on is split as in training; any other file is read whole: pairs,
-    or one text a line.
+    Without a file they are those that the checkpoint's record holds, or are generated. Data that
+    the model was trained on is split as in training; any other file is read whole: pairs, or one
+    text a line.
 
     Raises:
         ValueError: there are too few.
     """
     texts: list[dict[str, Encoding]] = []
-    for values in texts_of(scope, path, limit):
+    for values in texts_of(scope, paths, limit):
         if len(texts) == limit:
             break
         try:
@@ -56,35 +60,41 @@ def held_out(scope: Scope, path: Path | None, limit: int) -> list[dict[str, Enco
             continue
     if len(texts) < FEWEST:
         raise ValueError(
-            f"{path} holds {len(texts)} texts that {scope.name} can read; at least {FEWEST} are needed"
+            f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that {scope.name} can read; "
+            f"at least {FEWEST} are needed"
         )
     return texts
 
 
-def texts_of(scope: Scope, path: Path | None, limit: int) -> Iterator[tuple[str, ...]]:
-    """Yield held-out texts for the model's fields; `limit` is how many are needed.
+def texts_of(scope: Scope, paths: Sequence[Path] | None, limit: int) -> Iterator[Sequence[str]]:
+    """Yield held-out texts for the model's fields, at least `limit` if there are as many.
 
     Raises:
-        ValueError: a file must be named.
+        ValueError: files must be named.
     """
-    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
-    if scope.task in SPLIT and (path is not None or scope.task == DatesTask.name):
-        settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
-        task = reopen_task(scope.task, path, trained_on, **settings)
-        if task.data() == trained_on:
-            yield from (_fields(case) for case in task.held_out(limit))
-            return
-    if path is None:
-        raise ValueError(f"{scope.name} needs held-out texts: name a file with --data")
-    if scope.model.translates:
-        yield from read_pairs([path])
+    if task := _trained_on(scope, paths):
+        yield from (case.fields for case in task.held_out(2 * limit))
+    elif paths is None:
+        if not scope.held_out:
+            raise ValueError(f"{scope.name} needs held-out texts: name files with --data")
+        yield from scope.held_out
+    elif scope.model.translates:
+        yield from read_pairs(paths)
     else:
-        yield from ((line,) for line in lines(path) if line.strip())
+        yield from ([line] for path in paths for line in lines(path) if line.strip())
 
 
-def _fields(case: Case) -> tuple[str, ...]:
-    sources = (case.source,) if isinstance(case.source, str) else case.source
-    return (*sources, case.references[0])
+def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
+    """Return the task that the model was trained on, if this is its data."""
+    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    if scope.task not in NAMES or (paths is None and "generator" not in trained_on):
+        return None
+    settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
+    try:
+        task = reopen_task(scope.task, paths, trained_on, **settings)
+    except DataError:  # files of another form
+        return None
+    return task if task.data() == trained_on else None
 
 
 def _report(sweep: Sweep) -> None:
@@ -107,5 +117,5 @@ def _report(sweep: Sweep) -> None:
     for kind, curve in sweep.curves().items():
         for share, (ordered, low, median, high) in curve.items():
             print(
-                f"{kind:<20} {share:>4.0%} {ordered:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
+                f"{kind:<20} {float(share):>4.0%} {ordered:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
             )

@@ -230,7 +230,9 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     ablate.add_argument(
         "--data",
         type=Path,
-        help="the pairs trained on, which are split again, or any file of held-out pairs or lines",
+        **PAIRS,
+        help="the files trained on, which are split again, or any of held-out pairs or lines "
+        "(default: the texts in the checkpoint's record)",
     )
     ablate.add_argument(
         "--limit", type=_positive, default=400, help="maximum number of texts (400)"
@@ -248,6 +250,11 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     ablate.add_argument(
         "--out", type=Path, help="where losses are kept, to stop and continue (ablate-NAME.json)"
     )
+    ablate.add_argument(
+        "--record",
+        action="store_true",
+        help="write the results into the checkpoint's training.json",
+    )
     ablate.set_defaults(run=ablate_command.ablate)
     return ablate
 
@@ -261,7 +268,9 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     compare.add_argument(
         "--data",
         type=Path,
-        help="the pairs A was trained on, which are split again, or any file of pairs or lines",
+        **PAIRS,
+        help="the files A was trained on, which are split again, or any of pairs or lines "
+        "(default: the texts in A's record)",
     )
     compare.add_argument(
         "--limit", type=_positive, default=ADVISED, help=f"maximum number of texts ({ADVISED})"

@@ -28,6 +28,7 @@ from models.devices import chosen_device
 from models.errors import InputError
 from models.opening import load
 from models.runs.scope import Scope
+from models.tasks.pair_files import names as names_of
 from models.trace import Trace
 
 BATCH = 32  # texts in one pass
@@ -62,7 +63,7 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def common_texts(scopes: Sequence[Scope], path: Path | None, limit: int) -> list[Fields]:
+def common_texts(scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: int) -> list[Fields]:
     """Return the first held-out texts of the first checkpoint that all can read.
 
     A model that does not translate reads the first text of a pair.
@@ -71,7 +72,7 @@ def common_texts(scopes: Sequence[Scope], path: Path | None, limit: int) -> list
         ValueError: there are too few.
     """
     texts: list[Fields] = []
-    for values in texts_of(scopes[0], path, limit):
+    for values in map(tuple, texts_of(scopes[0], paths, limit)):
         if len(texts) == limit:
             break
         try:
@@ -83,7 +84,7 @@ def common_texts(scopes: Sequence[Scope], path: Path | None, limit: int) -> list
     if len(texts) < FEWEST:
         names = ", ".join(dict.fromkeys(scope.name for scope in scopes))
         raise ValueError(
-            f"{path or 'the held-out data'} holds {len(texts)} texts that all of {names} can read; "
+            f"{names_of(paths) if paths else 'the record'} holds {len(texts)} texts that all of {names} can read; "
             f"at least {FEWEST} are needed"
         )
     return texts

@@ -17,7 +17,7 @@ from models.tasks import reopen_task
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, TextCases, by_length, signature
-from models.training.task import Evaluated, Evaluation, Progress, Task
+from models.training.task import Evaluated, Evaluation, Progress, Task, held_out_texts
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -25,7 +25,7 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
     scope = load(out, device=device)
     evaluation = _with_baselines(_evaluate(task, scope))
     _report(task.metric, evaluation)
-    _record(scope, task.metric, evaluation)
+    _record(scope, task, evaluation)
     print(f"checkpoint in {out}")
 
 
@@ -41,7 +41,7 @@ def evaluate(options: argparse.Namespace) -> int:
     evaluation = _with_baselines(_evaluate(cases, scope, options.limit))
     _report(cases.metric, evaluation, lengths=options.by_length)
     if options.record:
-        _record(scope, cases.metric, evaluation)
+        _record(scope, cases, evaluation)
     return 0
 
 
@@ -121,9 +121,12 @@ def _report(metric: str, evaluation: Evaluation, *, lengths: bool = False) -> No
             )
 
 
-def _record(scope: Scope, metric: str, evaluation: Evaluation) -> None:
-    """Add an evaluation to a checkpoint's record."""
+def _record(scope: Scope, cases: Evaluated, evaluation: Evaluation) -> None:
+    """Add an evaluation to a checkpoint's record, and a sample of the held-out texts."""
+    metric = cases.metric
     entry = _entry(scope, metric, evaluation)
+    if isinstance(cases, Task):
+        entry["held_out"] = held_out_texts(cases, scope.n_ctx)
     if metric in METRICS:
         groups = by_length(evaluation.texts, evaluation.cases, metric)
         entry["by_length"] = [

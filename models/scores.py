@@ -12,9 +12,8 @@ Record = dict[str, Any]
 
 def unmeasured(record: Record) -> Record:
     """Return the record without scores, for weights or a similarity that were never measured."""
-    return {
-        name: entry for name, entry in record.items() if name not in ("by_length", "measured_on")
-    } | {"scores": {}}
+    measures = ("by_length", "measured_on", "ablation")
+    return {name: entry for name, entry in record.items() if name not in measures} | {"scores": {}}
 
 
 def at_snapshot(record: Record, step: int) -> Record:
@@ -30,4 +29,7 @@ def of_weights(record: Record, digest: str) -> Record:
 
     Older records do not name the weights; their scores are kept.
     """
-    return record if record.get("measured_on", digest) == digest else unmeasured(record)
+    if record.get("measured_on", digest) != digest:
+        return unmeasured(record)
+    swept = record.get("ablation", {}).get("measured_on", digest) == digest
+    return record if swept else {name: record[name] for name in record if name != "ablation"}

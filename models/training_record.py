@@ -15,10 +15,13 @@ by_length                                  [{"least", "most", "cases": counts, "
 measured_on                                digest of the weights of scores and by_length
                                            (models/fingerprint.py)
 snapshot_scores                            {step: {"scores", "measured_on"}}, each of that form
+ablation                                   results of `attnscope ablate --record`
+                                           (models.runs.sweep.Swept), and "measured_on"
 runs                                       [{"name", "command", "accuracy": [percent]}], several
                                            variants of the same training
 curve                                      [{"step": count, name: number}]
 examples                                   strings, or lists of strings for several inputs
+held_out                                   lists of strings: texts of the validation split, by field
 checksums                                  {file: SHA-256}; a file without an entry is not checked
 """
 
@@ -127,6 +130,42 @@ def _is_example(value: Any) -> bool:
     )
 
 
+def _is_ablation(value: Any) -> bool:
+    entries = {"baseline": _is_text, "n_texts": _is_count, "n_orders": _is_count}
+    return (
+        isinstance(value, dict)
+        and all(fits(value.get(name)) for name, fits in entries.items())
+        and _is_checksum(value.get("measured_on"))
+        and _list_of(_is_head)(value.get("heads"))
+        and isinstance(value.get("curves"), dict)
+        and all(map(_is_curve, value["curves"].values()))
+    )
+
+
+def _is_head(value: Any) -> bool:
+    effect = value.get("effect") if isinstance(value, dict) else None
+    return (
+        isinstance(effect, dict)
+        and set(value) == {"kind", "layer", "head", "effect", "is_marked"}
+        and set(effect) == {"mean", "low", "high", "p"}
+        and all(map(_is_number, effect.values()))
+        and _is_text(value["kind"])
+        and _is_count(value["layer"])
+        and _is_count(value["head"])
+        and isinstance(value["is_marked"], bool)
+    )
+
+
+def _is_curve(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        re.fullmatch("0\\.[0-9]{1,4}|1", share) is not None
+        and isinstance(numbers, list)
+        and len(numbers) == 4
+        and all(map(_is_number, numbers))
+        for share, numbers in value.items()
+    )
+
+
 def _is_run(value: Any) -> bool:
     accuracy = value.get("accuracy") if isinstance(value, dict) else None
     if not isinstance(accuracy, list) or not all(map(_is_percent, accuracy)):
@@ -165,12 +204,14 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         _are_snapshot_scores,
     ),
     "by_length": ("a list of objects with least, most, cases and score", _list_of(_is_group)),
+    "ablation": ("the results of `attnscope ablate`", _is_ablation),
     "runs": (
         "a list of objects with name, command and accuracy, a list of percentages",
         _list_of(_is_run),
     ),
     "curve": ("a list of objects with a step and numbers", _list_of(_is_row)),
     "examples": ("a list of strings, or of lists of strings", _list_of(_is_example)),
+    "held_out": ("a list of lists of strings", _list_of(_list_of(_is_text))),
     "checksums": (
         "an object of SHA-256 sums",
         lambda value: isinstance(value, dict) and all(map(_is_checksum, value.values())),

@@ -185,7 +185,10 @@ class Reversal:
         return [self.pair(w) for w in self.held_out_words[::2]]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        return [Case(w, (w[::-1],)) for w in self.held_out_words[0 if validation else 1 :: 2][:n]]
+        return [
+            Case(w, (w[::-1],), (w, w[::-1]))
+            for w in self.held_out_words[0 if validation else 1 :: 2][:n]
+        ]
 
     def evaluate(
         self,

@@ -41,7 +41,7 @@ def scope_of(family: str, **training: object) -> Scope:
 def as_scope(model: Model, tokenizer: Tokenizer, name: str, **training: object) -> Scope:
     """A model as a scope."""
     texts = [as_text(text, tokenizer) for text in HELD_OUT]
-    record = {"examples": texts, **training}
+    record = {"examples": texts, "held_out": [[text] for text in texts], **training}
     return Scope(Checkpoint(Path(name), model, tokenizer, record), torch.device("cpu"))
 
 

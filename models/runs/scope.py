@@ -29,6 +29,9 @@ from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edit, Edits, editing, effective, of_row
 from models.trace.outputs import Output
 
+MOST_HELD_OUT = 256  # texts of a record that are read
+HELD_OUT_BATCH = 16  # of them in one recorded pass
+
 __all__ = ["InputError", "Scope", "Texts", "Written"]
 
 
@@ -73,6 +76,11 @@ class Scope:
         An input of several texts is a list.
         """
         return self.training.get("examples", [])
+
+    @property
+    def held_out(self) -> list[list[str]]:
+        """Texts held out of its training, field by field, empty if the checkpoint has none."""
+        return self.training.get("held_out", [])[:MOST_HELD_OUT]
 
     @property
     def n_ctx(self) -> int:
@@ -255,8 +263,7 @@ class Scope:
             InputError: a text cannot be read.
             ValueError: there is no held-out text.
         """
-        if not texts:
-            texts = tuple((t,) if isinstance(t, str) else tuple(t) for t in self.examples)
+        texts = texts or tuple(map(tuple, self.held_out))
         if not texts:
             raise ValueError(f"too little held-out text: {self.name} comes with none")
         if too_many := [text for text in texts if len(text) > len(self.model.fields)]:
@@ -265,7 +272,8 @@ class Scope:
                 f"{len(too_many[0])}"
             )
         if (outputs := self._held_out.get(texts)) is None:
-            batches = [texts] if self.model.pads else [[text] for text in texts]
+            n = HELD_OUT_BATCH if self.model.pads else 1
+            batches = [texts[first : first + n] for first in range(0, len(texts), n)]
             outputs = HeldOut.of([trace for batch in batches for trace in self.run_batch(batch)])
             self._held_out = {texts: outputs}  # replaced, not changed: threads share it
         return outputs

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,17 +44,49 @@ class HeadResult:
     is_marked: bool
 
 
+@dataclass(frozen=True)
+class Swept:
+    """The results of a sweep: the effect of each head, largest first, and of heads off together.
+
+    `curves` are by kind and share of heads off, the least important first: the change of the loss
+    in nats a token in that order, and the lowest, median and highest of `n_orders` random orders.
+    """
+
+    baseline: str
+    n_texts: int
+    n_orders: int
+    heads: tuple[HeadResult, ...]
+    curves: Mapping[str, Mapping[str, tuple[float, float, float, float]]]
+
+    def record(self) -> dict[str, Any]:
+        """Return the results as a training record stores them."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "Swept":
+        """Return the results from a training record."""
+        heads = (
+            HeadResult(**{**one, "effect": Interval(**one["effect"])}) for one in record["heads"]
+        )
+        curves = {
+            kind: {share: tuple(numbers) for share, numbers in curve.items()}
+            for kind, curve in record["curves"].items()
+        }
+        settings = record["baseline"], record["n_texts"], record["n_orders"]
+        return cls(*settings, tuple(heads), curves)
+
+
 @dataclass
 class Sweep:
     """A sweep that can be stopped and continued.
 
-    `losses` holds the loss of each text by what is off, and is written to `path` after every pass.
-    Even texts select and rank heads, odd ones report their effects.
+    `losses` holds the loss of each text by what is off, and is written to `path`, if there is one,
+    after every pass. Even texts select and rank heads, odd ones report their effects.
     """
 
     scope: Scope
     texts: Sequence[Streams]
-    path: Path
+    path: Path | None = None
     baseline: str = "zero"
     n_orders: int = 20
     seed: int = 0
@@ -103,11 +135,26 @@ class Sweep:
     def run(self, progress: Callable[[int, int], object]) -> None:
         """Make the passes that are missing, and write the losses after each."""
         n = self.n_passes
-        for done, (name, edits, texts) in enumerate(self.passes(), 1):
-            if name not in self.losses:
-                self.losses[name] = self._losses(texts, edits).tolist()
-                self._write()
+        for done in self.steps():
             progress(done, n)
+
+    def steps(self) -> Iterator[int]:
+        """Make the passes that are missing; yield the number of passes done, after each batch."""
+        for done, (name, edits, texts) in enumerate(self.passes()):
+            if name not in self.losses:
+                losses = torch.zeros(len(texts))
+                for part in self._batches(texts):
+                    losses[part] = self._losses([texts[i] for i in part], edits)
+                    yield done
+                self.losses[name] = losses.tolist()
+                self._write()
+            yield done + 1
+
+    def swept(self) -> Swept:
+        """Return the results, all passes made."""
+        return Swept(
+            self.baseline, len(self.texts), self.n_orders, tuple(self.results()), self.curves()
+        )
 
     def results(self) -> list[HeadResult]:
         """Return the effect of each head, largest first."""
@@ -121,14 +168,14 @@ class Sweep:
         ]
         return sorted(found, key=lambda one: -one.effect.mean)
 
-    def curves(self) -> dict[str, dict[float, tuple[float, float, float, float]]]:
+    def curves(self) -> dict[str, dict[str, tuple[float, float, float, float]]]:
         """Return for each kind and share of heads off (in order of importance, random orders).
 
         The least important are off first. The four numbers are the change of the loss in that
         order, and the lowest, median and highest of the random orders.
         """
         own = torch.tensor(self.losses[OWN])[1::2][:CURVE_TEXTS]
-        found: dict[str, dict[float, tuple[float, float, float, float]]] = {}
+        found: dict[str, dict[str, tuple[float, float, float, float]]] = {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
             for share in SHARES:
                 orders = ["importance", *(f"random {i}" for i in range(self.n_orders))]
@@ -140,7 +187,7 @@ class Sweep:
                 ]
                 drawn = sorted(changes[1:]) or changes
                 median = drawn[len(drawn) // 2]
-                found.setdefault(kind, {})[share] = (changes[0], drawn[0], median, drawn[-1])
+                found.setdefault(kind, {})[f"{share:g}"] = (changes[0], drawn[0], median, drawn[-1])
         return found
 
     def orders(self) -> dict[str, dict[str, list[Head]]]:
@@ -164,8 +211,9 @@ class Sweep:
             return self._ranked
         sums: dict[str, Tensor] = {}
         selecting = self.texts[::2]
-        for first in range(0, len(selecting), BATCH):
-            texts, nudged = selecting[first : first + BATCH], Nudged()
+        for part in self._batches(selecting):
+            nudged = Nudged()
+            texts = [selecting[i] for i in part]
             outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
             loss = torch.stack([_loss(one) for one in outputs]).sum()
             for site, zeros in nudged.head_zeros.items():
@@ -175,8 +223,10 @@ class Sweep:
                     for grad, out in zip(grads, nudged.head_outs[site], strict=True)
                     if grad is not None
                 ]
-                rows = torch.stack(parts).sum(0).abs().sum(0) if parts else torch.zeros(1)
-                sums[site] = sums.get(site, torch.zeros(1)) + rows.cpu()
+                of_heads = torch.zeros(self._example.attention[site].n_heads)
+                if parts:  # none: the answer does not depend on this attention
+                    of_heads += torch.stack(parts).sum(0).abs().sum(0).cpu()
+                sums[site] = sums.get(site, 0) + of_heads
         self._ranked = {
             (site, head): float(values[head] / values.norm().clamp(min=1e-12))
             for site, values in sums.items()
@@ -188,14 +238,16 @@ class Sweep:
         (site, head), *_ = heads
         return HeadOff(Where(site=site, heads=(head,)), baseline=self.baseline)
 
-    def _losses(self, texts: Sequence[Streams], edits: Sequence[Edit]) -> Float[Tensor, "text"]:
+    def _batches(self, texts: Sequence[Streams]) -> Iterator[list[int]]:
+        """Yield the indices of texts of like lengths, which need little padding."""
         by_length = sorted(range(len(texts)), key=lambda i: [len(r.ids) for r in texts[i].values()])
-        losses = torch.zeros(len(texts))
-        for first in range(0, len(texts), BATCH):  # of like lengths, with little padding
-            part = by_length[first : first + BATCH]
-            outputs = self.scope.outputs_batch([texts[i] for i in part], edits)
-            losses[part] = torch.stack([_loss(one) for one in outputs])
-        return losses
+        size = BATCH if self.scope.model.pads else 1
+        for first in range(0, len(texts), size):
+            yield by_length[first : first + size]
+
+    def _losses(self, texts: Sequence[Streams], edits: Sequence[Edit]) -> Float[Tensor, "text"]:
+        outputs = self.scope.outputs_batch(texts, edits)
+        return torch.stack([_loss(one) for one in outputs])
 
     def _of(self) -> dict[str, Any]:
         """Return what the losses on file must belong to."""
@@ -214,7 +266,7 @@ class Sweep:
         Raises:
             ValueError: the file belongs to another sweep.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return
         try:
             stored = json.loads(self.path.read_text("utf-8"))
@@ -226,6 +278,8 @@ class Sweep:
         self.losses = stored["losses"]
 
     def _write(self) -> None:
+        if self.path is None:
+            return
         content = json.dumps({"of": self._of(), "losses": self.losses})
         write_bytes(self.path, content.encode())
 

@@ -49,7 +49,8 @@ class DatesTask(TextTask):
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         return [
-            Case(e.source, (e.target,)) for e in self._examples(n or 2000, validation=validation)
+            Case(e.source, (e.target,), (e.source, e.target))
+            for e in self._examples(n or 2000, validation=validation)
         ]
 
     def _examples(self, n: int, *, validation: bool) -> list[date_formats.DateExample]:

@@ -131,4 +131,4 @@ def as_case(document: str) -> Case:
     beginning = re.match(rf"(?:\S+\s+){{{N_BEGINNING - 1}}}\S+", document)
     if beginning is None:
         raise ValueError(f"a document must have at least {N_BEGINNING} words: {document[:60]!r}")
-    return Case(beginning[0], (document,))
+    return Case(beginning[0], (document,), (document,))

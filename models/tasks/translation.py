@@ -156,4 +156,7 @@ def as_cases(pairs: Iterable[TextPair]) -> list[Case]:
     for source, target in pairs:
         references.setdefault(source, []).append(target)
     order = sorted(references, key=lambda s: hashlib.blake2b(s.encode()).digest())
-    return [Case(source, tuple(dict.fromkeys(references[source]))) for source in order]
+    return [
+        Case(source, tuple(dict.fromkeys(references[source])), (source, references[source][0]))
+        for source in order
+    ]

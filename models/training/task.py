@@ -1,7 +1,7 @@
 """Interface of a task: an endless seeded stream of batches, and held-out cases with references."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -21,10 +21,18 @@ class Case:
 
     source: str | tuple[str, ...]
     references: tuple[str, ...]
+    # what a model reads in training, if the answer is part of it
+    whole: tuple[str, ...] = field(default=(), repr=False)
 
     def as_example(self) -> str | list[str]:
         """Return the source as a training record stores it."""
         return self.source if isinstance(self.source, str) else list(self.source)
+
+    @property
+    def fields(self) -> list[str]:
+        """The texts of the model's fields, with the answer where the model reads it too."""
+        sources = (self.source,) if isinstance(self.source, str) else self.source
+        return list(self.whole or sources)
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,23 @@ class Passage:
     labels: tuple[int, ...]
     n_characters: int
     n_bytes: int
+
+
+N_HELD_OUT = 64  # texts stored with a checkpoint
+LONGEST = 64  # tokens of such a text
+MARKS = 3  # tokens that a model may add to it
+
+
+def held_out_texts(task: "Task", n_ctx: int) -> list[list[str]]:
+    """Return texts of the validation split for the record: what a model reads, field by field.
+
+    They are what the baselines "mean" and "resample" of an intervention are taken from.
+    """
+    longest = min(n_ctx, LONGEST) - MARKS
+    texts = [case.fields for case in task.held_out(4 * N_HELD_OUT, validation=True)]
+    lengths = [sum(len(task.tokenizer.encode(field).ids) for field in text) for text in texts]
+    fitting = [text for text, n in zip(texts, lengths, strict=True) if n <= longest]
+    return fitting[:N_HELD_OUT]
 
 
 Progress = Callable[[int, int], object]  # called with the number of cases done and of all cases

@@ -29,7 +29,7 @@ from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_
 from models.training.run_folder import STATE, read_state, write_snapshot, write_state
 from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
-from models.training.task import Task
+from models.training.task import Task, held_out_texts
 from models.training.validation import validation_losses, validation_scores
 
 N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
@@ -224,6 +224,7 @@ class Trainer:
             "examples": [
                 case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
             ],
+            "held_out": held_out_texts(self.task, self.model.config.n_ctx),
             "training_seconds": round(self.seconds),
             "device": str(self.device),
             "processes": self.processes.n,

@@ -4,10 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from small import Reversal
+import torch
+from safetensors.torch import load_file, save_file
+from small import Reversal, random_gpt
+from small_scopes import scope_of
 
+import models
 from models import cli
-from models.runs.sweep import Sweep
+from models.ablate_command import held_out
+from models.checkpoint import Checkpoint, add_to_record
+from models.runs.scope import Scope
+from models.runs.sweep import Sweep, Swept
+from models.tasks.language import LanguageTask
 
 
 @pytest.fixture
@@ -68,7 +76,7 @@ def test_a_sweep_that_is_stopped_keeps_what_it_has(
     assert len(json.loads(out.read_text())["losses"]) == 3
 
 
-def test_what_cannot_be_swept(trained_folder, pairs, tmp_path, capsys):
+def test_what_cannot_be_swept(trained_folder, checkpoint, pairs, tmp_path, capsys):
     out = tmp_path / "sweep.json"
     short = tmp_path / "short.tsv"
     short.write_text("ab\tba\n")
@@ -77,5 +85,72 @@ def test_what_cannot_be_swept(trained_folder, pairs, tmp_path, capsys):
     out.write_text('{"of": {}, "losses": {}}')
     assert ablate(trained_folder, pairs, "--out", str(out)) == 1
     assert "holds another sweep" in capsys.readouterr().err
-    assert cli.main(["ablate", str(trained_folder), "--device", "cpu"]) == 1
-    assert "name a file with --data" in capsys.readouterr().err
+    add_to_record(checkpoint, held_out=[])
+    assert cli.main(["ablate", str(checkpoint), "--device", "cpu"]) == 1
+    assert "name files with --data" in capsys.readouterr().err
+    add_to_record(checkpoint, held_out=[["ab", "ba"]])
+    assert cli.main(["ablate", str(checkpoint), "--device", "cpu"]) == 1
+    assert "the record holds 1 texts" in capsys.readouterr().err
+
+
+def test_without_data_it_reads_the_texts_of_the_record(trained_folder, tmp_path, capsys):
+    """They are the validation cases, with their answers."""
+    out, held_out = tmp_path / "sweep.json", models.load(trained_folder).held_out
+    assert held_out == [[word, word[::-1]] for word, _ in held_out]
+    assert 8 < len(held_out) <= len(Reversal().held_out_words)
+    flags = ["--orders", "1", "--device", "cpu", "--out", str(out)]
+    assert cli.main(["ablate", str(trained_folder), *flags]) == 0
+    assert f"on {len(held_out) // 2} texts" in capsys.readouterr().out
+
+
+def test_the_data_of_a_language_model_are_split_as_in_training(tmp_path):
+    """Only documents of the test split are swept; of another file, every line."""
+    file, other = tmp_path / "lines.txt", tmp_path / "other.txt"
+    file.write_text("".join(f"one two three four five six seven {i}\n" for i in range(1200)))
+    other.write_text("seven six five\n" * 9)
+    task = LanguageTask([file], tokens="characters", n_ctx=64, documents="lines")
+    model = random_gpt(vocab_size=task.tokenizer.vocab_size, n_ctx=64)
+    record = {"task": "language", "data": task.data()}
+    scope = Scope(Checkpoint(tmp_path, model, task.tokenizer, record), torch.device("cpu"))
+    swept = [text["text"].text for text in held_out(scope, [file], 400)]
+    assert swept == [case.references[0] for case in task.held_out()]
+    assert len(held_out(scope, [other], 400)) == 9
+
+
+def test_recorded_results_are_those_printed_and_belong_to_these_weights(
+    checkpoint, tmp_path, capsys
+):
+    out = tmp_path / "sweep.json"
+    flags = ["--orders", "2", "--device", "cpu", "--out", str(out), "--record"]
+    assert cli.main(["ablate", str(checkpoint), *flags]) == 0
+    printed = capsys.readouterr().out
+    swept = Swept.of_record(models.load(checkpoint).training["ablation"])
+    assert [f"head {one.head + 1} " in line and f"{one.effect.mean:+.4f}" in line for one, line in zip(
+        swept.heads, printed.splitlines()[1:], strict=False
+    )] == [True] * 9  # fmt: skip
+    again = Sweep(
+        (scope := models.load(checkpoint)),
+        [scope.encode(*text) for text in scope.held_out],
+        n_orders=2,
+    )
+    again.run(lambda done, of: None)
+    assert again.swept() == swept
+    weights = load_file(checkpoint / "model.safetensors")
+    save_file({name: w * 1.01 for name, w in weights.items()}, checkpoint / "model.safetensors")
+    add_to_record(checkpoint, checksums={})
+    assert "ablation" not in models.load(checkpoint).training
+
+
+def test_a_head_that_no_answer_depends_on_has_no_importance():
+    """In XLNet, the last layer's content stream is read by nobody."""
+    scope = scope_of("xlnet")
+    sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out], n_orders=1)
+    sweep.run(lambda done, of: None)
+    assert len(sweep.swept().heads) == len(sweep.heads)
+    unread = [name for name, grad in sweep._importance().items() if not grad]
+    last = max(layer for _, layer in sweep.heads.values())
+    assert {sweep.heads[name][1] for name in unread} == {last}
+    effects = {(one.kind, one.layer, one.head): one.effect for one in sweep.results()}
+    for name in unread:
+        kind, layer = sweep.heads[name]
+        assert effects[kind, layer, name[1]].mean == 0

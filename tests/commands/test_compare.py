@@ -94,7 +94,6 @@ def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
     [
         (["dates", "dates-rnn", "--limit", "8"], "dates-rnn has no attention"),
         (["dates", "nosuch"], "neither a folder nor a shipped checkpoint"),
-        (["gpt", "gpt"], "name a file with --data"),
         (["dates", "dates", "--null", "dates"], "at least two checkpoints"),
         (["dates", "dates", "--limit", "3"], "holds 3 texts"),
     ],

@@ -3,11 +3,18 @@
 import re
 
 import pytest
-from test_shipped import TATOEBA, wants
+from test_shipped import DATA, TATOEBA, wants
 
+import models
+from models.opening import shipped_folder
+from models.runs.held_out import FEWEST_TEXTS
+from models.tasks import reopen_task
 from models.tasks.pair_files import read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TranslationTask
+from models.training.task import held_out_texts
+
+FILES = {path.name: path for path in DATA.rglob("*") if path.is_file()}
 
 LONG_FORMS = [
     (r"\bcan'?t\b|\bcannot\b", "can not"), (r"\bwon'?t\b", "will not"), (r"\bshan'?t\b", "shall not"), (r"n't\b", " not"),
@@ -67,3 +74,19 @@ def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_wa
     assert sum(bool(readings(source) & said["train"]) for source in left) > 0.95 * len(
         left
     )  # the rest: odd readings
+
+
+@pytest.mark.parametrize("name", [folder.name for folder in shipped_folder().iterdir()])
+def test_the_texts_in_the_record_are_held_out_of_training(name):
+    """They are the first of the validation split, read from the data again, and the model can read each."""
+    scope = models.load(name, device="cpu")
+    file = scope.training["data"].get("file")
+    wants(DATA, "the held-out texts'")
+    paths = [FILES[one] for one in file.split(" + ")] if file else None
+    settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
+    task = reopen_task(scope.task, paths, scope.training["data"], **settings)
+    assert scope.held_out == held_out_texts(task, scope.n_ctx)
+    assert len(scope.held_out) >= FEWEST_TEXTS
+    for text in scope.held_out:
+        scope.encode(*text)
+    assert scope.held_out_outputs().outputs.keys() == scope.run(*scope.held_out[0]).attention.keys()

@@ -289,7 +289,7 @@ def test_what_is_no_panic_passes_through(stop):
 RECORDS = {
     "step": [-1, 1.5, True, "5", None, 2**60], "averaged_steps": ["x"], "processes": [0.5], "task": [None, 5, []],
     "command": [[]], "licence": [{}], "device": [1], "torch": [2.1], "training_seconds": [-1, "1", True],
-    "recipe": [[], "x"], "data": [[], {"file": 5}], "examples": ["abc", [1], {}],
+    "recipe": [[], "x"], "data": [[], {"file": 5}], "examples": ["abc", [1], {}], "held_out": ["abc", ["abc"], [[1]], {}],
     "scores": [[], {"held-out BLEU": "99"}, {"held-out BLEU": 101}, {"BLEU": -1}, {"cases": 1.5}, {"cases": -1}],
     "by_length": [
         {}, [1], [{}], [{"least": 3, "most": 2, "cases": 1, "score": 5}], [{"least": 1, "most": 2, "cases": 1, "score": 500}],

@@ -87,7 +87,7 @@ def test_an_alignment_says_which_position_takes_from_which(scopes):
 def test_the_mean_over_held_out_texts(scopes, family):
     scope = scopes[family]
     run = scope.run(*fields(scope, TEXT))
-    others = [scope.run(text) for text in scope.examples]
+    others = [scope.run(*text) for text in scope.held_out]
     for name in run.attention:
         site = scope.run(*fields(scope, TEXT), edits=[HeadOff(name, head=0, baseline="mean")])
         out = site.attention[name].out[0, 0]
@@ -103,7 +103,7 @@ def test_the_mean_over_held_out_texts(scopes, family):
 def test_a_head_taken_from_another_text(scopes, family):
     scope = scopes[family]
     run = scope.run(*fields(scope, TEXT))
-    others = [scope.run(text) for text in scope.examples]
+    others = [scope.run(*text) for text in scope.held_out]
     for name, site in run.attention.items():
         off = HeadOff(name, head=0, baseline="resample", seed=5)
         grows = site.query_stream == scope.model.writes

@@ -60,7 +60,7 @@ def _undo(label: str, key: str, action: Callable[[], None]) -> None:
 def _baselines(run: CurrentRun) -> list[str]:
     """Return the baselines that this checkpoint has the texts for."""
     needed = {"mean": FEWEST_TEXTS, "resample": 1}
-    n_texts = len(run.scope.examples)
+    n_texts = len(run.scope.held_out)
     return [name for name in state.BASELINE.options if n_texts >= needed.get(name, 0)]
 
 
