@@ -16,7 +16,7 @@ from models.architectures import Model
 from models.architectures.base import Architecture
 from models.decoding.incremental import Incremental, row_of, sees_ahead
 from models.tokenizers.base import Encoding
-from models.trace import AttentionSite, Trace
+from models.trace import AttentionSite, Placed, Trace
 from models.trace.edits import Edit, Edits, SetWeights, Where
 from models.trace.edits.watched import GivenWeights
 from models.trace.outputs import (
@@ -137,9 +137,14 @@ class AttentionRow:
         self, rows: Float[Tensor, "n key"], gradients: bool = False
     ) -> Float[Tensor, "n option"]:
         """Return the logits of the decision under each of these rows of weights."""
-        n_most = max(1, LARGEST_BATCH // (len(self.logits) * (1 if self._start else self._longest)))
+        n_most = max(1, LARGEST_BATCH // (len(self.logits) * (1 if self._quick else self._longest)))
         with torch.set_grad_enabled(gradients):
             return torch.cat([self._answers(part) for part in rows.split(n_most)])
+
+    @property
+    def is_quick(self) -> bool:
+        """True if an answer takes one new position instead of a whole pass."""
+        return self._quick is not None
 
     @property
     def _longest(self) -> int:
@@ -147,14 +152,14 @@ class AttentionRow:
 
     def _answers(self, rows: Float[Tensor, "n key"]) -> Float[Tensor, "n option"]:
         edit = GivenWeights(self.where, tensors={self.site: rows[:, None, None].float()})
-        if self._start is None:
+        if self._quick is None:
             outputs = self.scope.outputs_batch(
                 [self.trace.streams] * len(rows),
                 [*self.trace.edits, edit],
                 gradients=torch.is_grad_enabled(),
             )
             return torch.stack([logits_of(one)[self.decision].float() for one in outputs])
-        run, ids = copy.copy(self._start), self.trace.streams[self.scope.model.writes].ids
+        run, ids = copy.copy(self._quick), self.trace.streams[self.scope.model.writes].ids
         run.cache = copy.deepcopy(run.cache)  # which is written into
         run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.given.device))
         run.edits, run.one_token = (*run.edits, edit), run.model
@@ -162,7 +167,7 @@ class AttentionRow:
         return run.new_log_probs(row)[:, -1].cpu()
 
     @cached_property
-    def _start(self) -> Incremental | None:
+    def _quick(self) -> Incremental | None:
         """The run up to the query, so that only one position is computed anew; None if all are.
 
         Earlier positions do not depend on this row where no token sees a later one.
@@ -170,6 +175,7 @@ class AttentionRow:
         model, edits = self.scope.model, self.trace.edits
         if (
             not (isinstance(model, Architecture) and model.can_write and model.can_cache)
+            or not any(isinstance(part, Placed) for part in model.modules())
             or self.trace.attention[self.site].query_stream != model.writes
             or sees_ahead(model, edits)
         ):
@@ -186,9 +192,14 @@ class AttentionRow:
 
 
 def rounded(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
-    """Return weights with DIGITS digits that still sum to 1: the largest takes what is left."""
+    """Return weights with DIGITS digits that still sum to 1; keys of weight 0 keep it."""
     unit = 10**DIGITS
-    counts = [int(w * unit) for w in weights.detach().double().tolist()]
+    exact = [w * unit for w in weights.detach().double().tolist()]
+    counts = [int(w) for w in exact]
+    # what is left goes to the largest fractions, one unit each
+    by_fraction = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in by_fraction[: max(0, unit - sum(counts))]:
+        counts[i] += exact[i] > 0
     largest = max(range(len(counts)), key=counts.__getitem__)
     counts[largest] += unit - sum(counts)
     return torch.tensor([count / unit for count in counts], dtype=torch.float64)

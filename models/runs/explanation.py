@@ -5,6 +5,7 @@ another model (Wiegreffe and Pinter 2019). Distances are in nats; ln 2 bounds th
 divergence.
 """
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from models.runs.attention_row import AttentionRow, rounded
 from models.trace.edits import SetWeights
 
+LN_2 = math.log(2)  # bound of a Jensen-Shannon divergence
 EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
 N_STARTS, N_STEPS = 8, 60  # of the adversary's gradient ascent

@@ -4,7 +4,9 @@ Heads of two models have no common order. Where the attentions have the same pat
 h of one goes to head h of the other; elsewhere the mean over heads and layers goes to every head.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -93,14 +95,24 @@ def transplant(other: Scope, trace: Trace, kind: str) -> Transplant:
     return Transplant(own, logits_of(outputs), by_head)
 
 
-def is_other_seed(scope: Scope, other: Scope) -> bool:
+@runtime_checkable
+class Trained(Protocol):
+    """A configuration and a training record, such as those of a Scope."""
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def training(self) -> Mapping[str, Any]: ...
+
+
+def is_other_seed(one: Trained, other: Trained) -> bool:
     """Return True if two checkpoints are of one recipe, model and data, and of different seeds."""
-    mine, others = (one.training.get("recipe") for one in (scope, other))
+    mine, others = one.training.get("recipe"), other.training.get("recipe")
     if not isinstance(mine, dict) or not isinstance(others, dict):
         return False
     return (
-        scope.config == other.config
-        and scope.training.get("data") == other.training.get("data")
+        one.config == other.config
+        and one.training.get("data") == other.training.get("data")
         and mine.get("seed") != others.get("seed")
         and {**mine, "seed": None} == {**others, "seed": None}
     )

@@ -107,8 +107,20 @@ BOARD = Component(
 # The answer before and after a change; `on_choose(decision)`.
 OUTCOME = Component(
     "outcome",
-    (SIGNED, BARS, "outcome.js"),
+    (SIGNED, BARS, "said.js", "outcome.js"),
     events={"on_choose": Event("pick", _whole("position"))},
+)
+
+# A row of weights beside other weights for it; `on_set(weights; none: the model's)`, `on_search()`, `on_choose(decision)`.
+ROW_TESTS = Component(
+    "row_tests",
+    (SIGNED, BARS, "../outcome/said.js", "row_tests.js"),
+    ("../outcome/outcome.css",),
+    events={
+        "on_set": Event("pick", lambda pick: ([float(w) for w in pick["weights"]],), "weights"),
+        "on_search": Event("pick", lambda _: (), "search"),
+        "on_choose": Event("pick", _whole("position"), "position"),
+    },
 )
 
 # The states of an RNN: a row for each token, a column for each dimension; the part passed on is framed.

@@ -15,6 +15,7 @@ from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
 from models.decoding.greedy_sample import greedy_batch
+from models.runs.attention_row import AttentionRow
 from models.tokenizers.base import Encoding
 from models.trace.edits import Edit, Where
 from viz_app.drawing.cells import LARGEST_WHOLE
@@ -107,6 +108,22 @@ def head_effects(
         *what,
         make=lambda: head_effects_of(run.scope, run.trace, metric, make),
     )
+
+
+def row_finding(row: AttentionRow, what: Hashable, make: Callable[[], Value]) -> Value:
+    """Return what `make` finds out about a row of attention, cached under the run and the row."""
+    return store.kept.get(_of_row(row, what), make)
+
+
+def is_found(row: AttentionRow, what: Hashable) -> bool:
+    """Return True if `row_finding` can return it without computing it."""
+    return _of_row(row, what) in store.kept
+
+
+def _of_row(row: AttentionRow, what: Hashable) -> Hashable:
+    trace = row.trace
+    run = (trace.model.fingerprint, tuple(trace.streams.values()), trace.edits)
+    return ("row", *run, row.site, row.head, row.decision, what)
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:

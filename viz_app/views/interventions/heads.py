@@ -41,7 +41,7 @@ def _choose(run: CurrentRun) -> Choices:
     return Choices(url_state.get(state.POSITION), metric, baseline)
 
 
-def _list_edits(run: CurrentRun) -> None:
+def list_edits(run: CurrentRun) -> None:
     """Draw a button for each edit, which undoes it, and one for all."""
     edits = [edit for edit in run.spec.edits if not isinstance(edit, MaskChange)]
     if not edits:
@@ -83,7 +83,7 @@ def find(run: CurrentRun) -> View[Choices] | str:
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
     board = Shown(BOARD, change={"on_switch": state.switch, "on_scale": state.scale})
     outcome = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
-    return [Columns((1.5, 1), ([board], [outcome, Widget(partial(_list_edits, run))]))]
+    return [Columns((1.5, 1), ([board], [outcome, Widget(partial(list_edits, run))]))]
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:

@@ -1,18 +1,21 @@
 """Interventions: what happens if anything about a run is changed? One section of the page at a time."""
 
+from viz_app.session import url_state
 from viz_app.session.parameters import Choice
 from viz_app.views import onward
-from viz_app.views.interventions import heads, text
+from viz_app.views.interventions import explanation, explanation_text, heads, text
 from viz_app.views.page import Find, Page
 
 SECTIONS: dict[str, Find] = {
     "Heads": heads.find,
+    "Is attention explanation?": explanation.find,
 }
+ANSWERS = {"Is attention explanation?": explanation_text.ANSWER}  # of sections other than Heads
 SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))
 INTERVENTIONS = Page(
     "Interventions",
     text.QUESTION,
-    lambda run: text.ANSWER,
+    lambda run: ANSWERS.get(url_state.get(SECTION), text.ANSWER),
     SECTIONS,
     lambda run, choices: onward.how_it_writes(run),
     SECTION,

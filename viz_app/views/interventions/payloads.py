@@ -183,13 +183,25 @@ def _nats(value: float) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def outcome(what: Asked) -> dict[str, Any]:
-    """Return the payload of the answer before and after, with one distribution."""
+def answers(what: Asked, nothing: str = text.NOTHING_YET) -> dict[str, Any]:
+    """Return the answers before and after, and where they part."""
     before, after = _words(what.before), _words(what.after)
     first = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
         -1 if len(before) == len(after) else min(len(before), len(after)),
     )
+    is_edited = bool(what.after.trace.edits != what.before.trace.edits)
+    return {
+        "answers": [
+            {"whose": "Before", "words": before, "from": -1},
+            {"whose": "After", "words": after, "from": first},
+        ],
+        "verdict": text.verdict(before, after, first) if is_edited else nothing,
+    }
+
+
+def outcome(what: Asked) -> dict[str, Any]:
+    """Return the payload of the answer before and after, with one distribution."""
     was, now = (_log_probs(run.trace) for run in (what.before, what.after))
     row, option = what.decision.row, what.decision.option
     best = torch.cat([t[row].topk(min(N_OPTIONS, t.shape[1])).indices for t in (was, now)])
@@ -197,11 +209,7 @@ def outcome(what: Asked) -> dict[str, Any]:
     listed = sorted(options, key=lambda i: -float(was[row, i]))
     is_edited = bool(what.after.trace.edits != what.before.trace.edits)
     return {
-        "answers": [
-            {"whose": "Before", "words": before, "from": -1},
-            {"whose": "After", "words": after, "from": first},
-        ],
-        "verdict": text.verdict(before, after, first) if is_edited else text.NOTHING_YET,
+        **answers(what),
         "which": text.WHICH,
         "decisions": [
             {

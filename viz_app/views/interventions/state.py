@@ -53,8 +53,13 @@ def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
     sites = live.session().shown.trace.attention
     if (site := sites.get(where.site or "")) is None or max(where.heads or ()) >= site.n_heads:
         return
-    kept = [edit for edit in url_state.get(EDITS) if edit.where != where]
-    url_state.keep(EDITS, (*kept, *([make()] if make else [])))
+    put(where, make() if make else None)
+
+
+def put(where: Where, edit: Edit | None) -> None:
+    """Keep this edit in place of earlier ones of the same part of the run; None keeps none."""
+    kept = [one for one in url_state.get(EDITS) if one.where != where]
+    url_state.keep(EDITS, (*kept, *([edit] if edit else [])))
 
 
 def undo(edit: Edit) -> None:

@@ -1,7 +1,7 @@
 """The wording of the page Interventions."""
 
 from models.trace import AttentionSite
-from models.trace.edits import Edit
+from models.trace.edits import Edit, SetWeights
 from viz_app import words
 
 QUESTION = "What happens if…?"
@@ -80,6 +80,8 @@ def fact(token: str, before: float, after: float) -> str:
 
 def state(edit: Edit) -> str:
     """Say what an edit does to its head."""
+    if isinstance(edit, SetWeights) and edit.where.queries:
+        return f"weights set by hand at query {edit.where.queries[0] + 1}"
     return ", ".join(edit.effects())
 
 

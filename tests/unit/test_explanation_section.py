@@ -1,0 +1,206 @@
+"""The section "Is attention explanation?": its numbers are those of edited runs, and its sentences follow from them."""
+
+import math
+from dataclasses import replace
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import torch
+
+import models
+from models.runs.explanation import adversary
+from models.trace.edits import Edit, SetWeights, Where
+from viz_app.input_bar.examples import readable_examples
+from viz_app.session.cache import changed_run, row_finding
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import explanation
+from viz_app.views.interventions import explanation_text as text
+from viz_app.views.interventions.explanation_payload import (
+    ADVERSARY,
+    LONGEST,
+    RowChoices,
+    payloads,
+    row_of,
+)
+
+ROWS = {
+    "dates-bahdanau": ("decoder.alignment", "dates-cosine"),
+    "eng-fra-bahdanau": ("decoder.alignment", "eng-fra"),
+    "eng-fra": ("decoder.layers.2.cross_attn", "eng-fra-bahdanau"),
+    "gpt": ("decoder.layers.2.self_attn", "gpt-char"),
+    "bert": ("encoder.layers.1.self_attn", None),
+    "gpt-sentiment": ("decoder.layers.1.self_attn", "gpt-sentiment-0"),
+}
+
+
+@cache
+def run_of(name: str) -> CurrentRun:
+    scope = models.load(name, device="cpu")
+    return CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
+
+
+def usual(name: str, position: int | None = None) -> RowChoices:
+    site, other = ROWS[name]
+    return RowChoices(position, site, 0, other, ())
+
+
+def with_edits(run: CurrentRun, *edits: Edit) -> CurrentRun:
+    return changed_run(run, replace(run.spec, edits=edits))
+
+
+def columns(run: CurrentRun, choices: RowChoices) -> dict[str, dict]:
+    return {one["name"]: one for one in payloads(run, choices)["row_tests"]["columns"]}
+
+
+def probabilities(run: CurrentRun, row: int) -> np.ndarray:
+    logits = next(iter(run.trace.outputs.values())).logits.double().numpy()
+    numbers = np.atleast_2d(logits)[row]
+    return np.exp(numbers - np.logaddexp.reduce(numbers))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_column_is_the_run_with_its_weights(name: str) -> None:
+    run, choices = run_of(name), usual(name)
+    what, row = row_of(run, choices)
+    row_finding(row, ADVERSARY, partial(adversary, row, n_steps=3))
+    before = probabilities(run, what.chosen)
+    for column in list(columns(run, choices).values())[1:]:
+        if column["weights"] is None:
+            assert column["name"] == "other"
+            continue
+        edit = row.edit(torch.tensor(column["weights"], dtype=torch.float64))
+        after = with_edits(run, edit)
+        now = probabilities(after, what.chosen)
+        assert column["tv"] == pytest.approx(np.abs(before - now).sum() / 2, abs=1e-4)
+        assert 0 <= column["js"] <= math.log(2)
+        same = now.argmax() == before.argmax()
+        assert column["says"][0].startswith("Still") == same
+        assert ("becomes" in column["says"][0]) != same
+        made = after.trace.attention[row.site].weights(row.head)[row.query]
+        np.testing.assert_allclose(made.numpy(), column["weights"], atol=1e-5)
+        if column["name"] == ADVERSARY:
+            assert same
+            assert column["tv"] <= 0.0501
+        shown = columns(after, choices)
+        assert shown[column["name"]]["used"]
+        assert shown["own"]["edited"]
+        np.testing.assert_allclose(shown["own"]["weights"], column["weights"], atol=1e-5)
+        assert shown["own"]["own"] == row.weights.tolist()
+        assert shown["own"]["js"] == pytest.approx(column["js"], abs=1e-4)
+        assert shown[column["name"]]["weights"] == column["weights"]  # of the run before
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_all_checks_pass(name: str) -> None:
+    lines = payloads(run_of(name), usual(name))["checks"]["rows"]
+    assert len([line for look, line in lines if look == "passed"]) == 6
+    assert not [line for look, line in lines if look == "failed"]
+
+
+def test_an_adversary_is_shown_only_after_a_search() -> None:
+    scope = models.load("dates-bahdanau", device="cpu")
+    run, choices = CurrentRun(scope, scope.run("24 May 2007")), usual("dates-bahdanau", 4)
+    column = columns(run, choices)[ADVERSARY]
+    assert column["search"]
+    assert column["weights"] is None
+    _, row = row_of(run, choices)
+    found = row_finding(row, ADVERSARY, partial(adversary, row))
+    column = columns(run, choices)[ADVERSARY]
+    assert "search" not in column
+    assert column["weights"] == found.trial.weights.tolist()
+    assert f"{found.corners} of {found.n_keys}" in column["says"][1] or not found.corners
+
+
+def test_a_row_with_one_key_says_so() -> None:
+    told = columns(run_of("gpt"), usual("gpt", 0))
+    assert {one["says"][0] for one in list(told.values())[1:]} == {text.ONE_KEY}
+    assert not told["own"]["moves"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("eng-fra-rnn", "no attention head"),
+        ("bert-where", "No single row"),
+        ("dates-bahdanau", ""),
+        ("xlnet", ""),
+        ("gpt-sentiment", ""),
+    ],
+)
+def test_a_model_without_such_a_row_says_why(name: str, why: str) -> None:
+    found = explanation.find(run_of(name))
+    assert (why in found) if isinstance(found, str) else not why
+
+
+def test_a_long_text_is_refused_in_words() -> None:
+    scope = models.load("eng-fra", device="cpu")
+    found = explanation.find(CurrentRun(scope, scope.run("the cat " * LONGEST, "le chat")))
+    assert str(LONGEST) in found
+
+
+def test_another_model_that_reads_other_tokens_says_so_and_the_rest_stays() -> None:
+    told = columns(run_of("gpt"), usual("gpt"))
+    assert told["other"]["says"] == ["gpt-char splits the texts into other tokens."]
+    assert told["uniform"]["weights"]
+    gone = replace(usual("gpt"), other="no-such-model")
+    assert "no-such-model" in columns(run_of("gpt"), gone)["other"]["says"][0]
+
+
+def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
+    run = run_of("dates-bahdanau")
+    assert "dates-cosine" in explanation._others(run)
+    assert explanation._seeds(run, models.shipped()) == ()
+    told = columns(run, replace(usual("dates-bahdanau"), seeds=("dates-dot", "dates-cosine")))
+    assert told["other"]["says"][2].startswith("2 other seeds: JS 0.")
+
+
+def test_sentences_turned_round() -> None:
+    assert text.outcome("a", "a", 0.5, 0.4) == "Still “a” (p 0.500 → 0.400)."
+    assert text.outcome("a", "b", 0.5, 0.1) == "“a” becomes “b” (p 0.500 → 0.100)."
+    assert [text.probability(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
+    stay = {
+        0: "none of 5 predictions stay",
+        5: "all of 5",
+        1: "1 of 5 predictions stays",
+        3: "3 of 5",
+    }
+    for n_kept, said in stay.items():
+        assert said in text.everywhere(n_kept, 5)
+        assert said in text.given("x", n_kept, 5, True)
+    assert "stays" in text.everywhere(1, 1)
+    assert "changes" in text.everywhere(0, 1)
+    assert text.permutations(0, 9, 0, 0, 0).startswith("None of 9")
+    assert text.permutations(9, 9, 0, 0, 0).startswith("All of 9")
+    assert "No token alone" in text.moved(0.1, 0.01, 0, 4)
+    assert "2 of 4 tokens" in text.moved(0.1, 0.01, 2, 4)
+    assert "mean" in text.given("x", 1, 5, False)
+    assert "mean" not in text.given("x", 1, 5, True)
+
+
+def test_a_row_set_by_hand_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, choices = run_of("gpt"), usual("gpt", 2)
+    _, row = row_of(run, choices)
+    kept: list[tuple[Where, Edit | None]] = []
+    monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
+    monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append((where, edit)))
+    n = len(row.weights)
+    for weights in (
+        [1.0] * n,
+        [float("nan")] * n,
+        [-1.0, 2.0],
+        [],
+        [0.0] * n,
+        [0.0] * (n - 1) + [1.0],
+    ):
+        explanation._set(choices, weights)
+    (where, even), (_, some), (_, none) = (
+        kept  # no weight, or one on blocked keys alone, changes nothing
+    )
+    assert where == row.where
+    assert isinstance(even, SetWeights)
+    allowed = row.allowed.nonzero()[:, 0].tolist()
+    assert [key for key, _ in even.cells] == allowed
+    assert sum(weight for _, weight in even.cells) == pytest.approx(1, abs=1e-9)
+    assert some == SetWeights(row.where, cells=((1, 1.0),))
+    assert none is None

@@ -1,0 +1,170 @@
+"""The section "Is attention explanation?": other weights for one row, and the answer under them."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from models.checkpoint import CheckpointError, config_of
+from models.opening import folder_of
+from models.runs.attention_row import AttentionRow, query_of
+from models.runs.explanation import adversary
+from models.runs.frozen_weights import is_other_seed
+from models.trace import AttentionSite, Trace
+from viz_app import checkpoints
+from viz_app.components.catalogue import ROW_TESTS
+from viz_app.controls import pick, which_head
+from viz_app.drawing.sites import by_kind
+from viz_app.session import cache, live, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import chosen_focus
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
+from viz_app.views.interventions import explanation_text as text
+from viz_app.views.interventions import heads, state
+from viz_app.views.interventions import text as page_text
+from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.explanation_payload import (
+    ADVERSARY,
+    LONGEST,
+    RowChoices,
+    payloads,
+    row_of,
+)
+from viz_app.views.page import Cell, Shown, View, Widget
+
+OTHER = Choice("if-other", None, is_step=False)
+MOST_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The configuration and the training record of a checkpoint that is not opened."""
+
+    config: Any
+    training: dict[str, Any]
+
+
+def find(run: CurrentRun) -> View[RowChoices] | str:
+    """Return the view of this run, or why no row of it can be tried."""
+    trace = run.unchanged.trace
+    if not run.scope.model.masks_can_change or not any(
+        site.has_causes for site in trace.attention.values()
+    ):
+        return page_text.NONE
+    if not decisions(trace):
+        return page_text.NO_ANSWER
+    if max(len(row.ids) for row in trace.streams.values()) > LONGEST:
+        return text.TOO_LONG.format(most=LONGEST)
+    return OTHER_WEIGHTS if _kinds(trace) else text.NO_ROW
+
+
+def _kinds(trace: Trace) -> dict[str, list[AttentionSite]]:
+    """Return the attentions whose rows lead to one decision each."""
+
+    def leads(site: AttentionSite) -> bool:
+        with suppress(ValueError):
+            query_of(trace, site, 0)
+            return True
+        return False
+
+    kinds = {kind: [site for site in sites if leads(site)] for kind, sites in by_kind(trace)}
+    return {kind: sites for kind, sites in kinds.items() if sites}
+
+
+def _choose(run: CurrentRun) -> RowChoices:
+    """Draw the row of controls and return the choices."""
+    kinds = _kinds(run.trace)
+    site, focus = chosen_focus(run.trace)
+    head = focus.head
+    if not any(site.name == one.name for sites in kinds.values() for one in sites):
+        site, head = list(kinds.values())[-1][-1], 0
+    others = _others(run)
+    other = url_state.one_of(OTHER, others, others[0]) if others else None
+    with which_head.row():
+        which_head.which_head(kinds, site, head)
+        if others:
+            other = pick.one_of_many(
+                "Other model", OTHER, others, other, width=190, help=text.ABOUT["other"]
+            )
+    seeds = _seeds(run, others)
+    return RowChoices(url_state.get(state.POSITION), site.name, head, other, seeds)
+
+
+def _others(run: CurrentRun) -> list[str]:
+    """Return the names of other checkpoints of this task, those of other seeds first."""
+    names = []
+    for name in checkpoints.available():
+        with suppress(CheckpointError):
+            training = cache.description(checkpoints.folder(name)).training
+            if name != run.scope.name and training.get("task", "") == run.scope.task:
+                names.append(name)
+    seeds = _seeds(run, names)
+    return [*seeds, *(name for name in names if name not in seeds)]
+
+
+def _seeds(run: CurrentRun, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the checkpoints of the same recipe and another seed."""
+    seeds = []
+    for name in names:
+        with suppress(CheckpointError):
+            folder = checkpoints.folder(name)
+            record = _Record(config_of(folder_of(folder)), cache.description(folder).training)
+            if is_other_seed(run.scope, record):
+                seeds.append(name)
+    return tuple(seeds[:MOST_SEEDS])
+
+
+def _layout(run: CurrentRun, choices: RowChoices, drawn: Pictures) -> Sequence[Cell]:
+    handlers = {
+        "on_set": partial(_set, choices),
+        "on_search": partial(_search, choices),
+    }
+    choose = {"on_choose": partial(url_state.keep, state.POSITION)}
+    where = row_of(run, choices)[1].where
+    others = any(edit.where != where for edit in run.spec.edits)  # the row's own has a button there
+    listed = [Widget(partial(heads.list_edits, run))] if others else []
+    return [Shown(ROW_TESTS, choose=choose, change=handlers), *listed]
+
+
+def _set(choices: RowChoices, weights: Sequence[float]) -> None:
+    """Set the row to these weights as far as the mask allows; none leaves it to the model."""
+    row = _shown_row(choices)
+    if row is None:
+        return
+    edit = None
+    if weights:
+        wanted = torch.zeros(len(row.weights), dtype=torch.float64)
+        numbers = torch.tensor(weights[: len(wanted)], dtype=torch.float64)
+        wanted[: len(numbers)] = numbers.nan_to_num(0.0).clamp(0, 1)
+        wanted = wanted * row.allowed
+        if not float(wanted.sum()):
+            return
+        edit = row.edit(wanted / wanted.sum())
+    state.put(row.where, edit)
+
+
+def _search(choices: RowChoices) -> None:
+    """Search for the adversary's weights; the next picture shows them."""
+    if (row := _shown_row(choices)) is not None:
+        cache.row_finding(row, ADVERSARY, partial(adversary, row))
+
+
+def _shown_row(choices: RowChoices) -> AttentionRow | None:
+    """Return the row in the run that is shown now; None if it has none."""
+    try:
+        return row_of(live.session().shown, choices)[1]
+    except ValueError:
+        return None
+
+
+OTHER_WEIGHTS = View(
+    payloads,
+    _layout,
+    choose=_choose,
+    text=lambda run, choices: text.EXPLANATION,
+    has_strip=False,
+)

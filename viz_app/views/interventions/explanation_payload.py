@@ -1,0 +1,297 @@
+"""The payload of the section "Is attention explanation?": a row of weights beside other weights for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from models import InputError
+from models.analysis.checks import Check, check_site
+from models.analysis.metrics import logits_of
+from models.checkpoint import CheckpointError
+from models.runs.attention_row import AttentionRow
+from models.runs.explanation import (
+    LN_2,
+    N_PERMUTATIONS,
+    Permutations,
+    Trial,
+    adversary,
+    is_movable,
+    js_divergence,
+    permuted_weights,
+    trials,
+    uniform_weights,
+)
+from models.runs.frozen_weights import Transplant, mean_weights, transplant
+from models.trace.edits import HeadOff, Where
+from viz_app import checkpoints
+from viz_app.drawing.labels import axes_labels
+from viz_app.drawing.notes import check_rows
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.interventions import explanation_text as text
+from viz_app.views.interventions.decisions import option_label
+from viz_app.views.interventions.payloads import Asked, Choices, answers, asked
+
+LONGEST = 200  # tokens of the longest stream
+SLOW_PERMUTATIONS = 20  # where each takes a whole pass
+SAME = 1e-4  # of a probability, between the two routes
+SHOWN = 1e-5  # least difference of two weights that counts
+ADVERSARY = "adversary"
+
+
+@dataclass(frozen=True)
+class RowChoices:
+    """The decision asked about (None: the usual one), the head, and the models to compare with."""
+
+    position: int | None
+    site: str
+    head: int
+    other: str | None
+    seeds: tuple[str, ...]
+
+
+def row_of(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
+    """Return what is asked, and the row in the run without its edits.
+
+    Raises:
+        ValueError: no row of this attention leads to that decision.
+    """
+    what = asked(run, Choices(choices.position, "log-probability", "zero"))
+    trace = what.before.trace
+    head = min(choices.head, trace.attention[choices.site].n_heads - 1)
+    return what, AttentionRow(what.before.scope, trace, choices.site, head, what.chosen)
+
+
+def payloads(run: CurrentRun, choices: RowChoices) -> Pictures:
+    """Return the payloads of all components of the section."""
+    what, row = row_of(run, choices)
+    own = trials(row, row.weights[None])[0]
+    now = replace(row, trace=what.after.trace)
+    return {
+        "row_tests": _table(what, choices, row, now, own),
+        "checks": check_rows(_checks(what, row, own)),
+    }
+
+
+def _table(
+    what: Asked, choices: RowChoices, row: AttentionRow, now: AttentionRow, own: Trial
+) -> dict[str, Any]:
+    trace = what.before.trace
+    site = trace.attention[row.site]
+    queries, keys = axes_labels(trace, site)
+    token = _label(what, own.predicted)
+    is_edited = any(edit.where == row.where for edit in what.after.spec.edits)
+    columns = [_own(what, row, now, own, is_edited), *_tests(what, choices, row, own)]
+    shown = now.weights.tolist()
+    for column in columns[1:]:
+        column["used"] = bool(is_edited and column["weights"]) and _alike(column["weights"], shown)
+    return {
+        **answers(what, text.NOTHING_YET),
+        "title": text.title(token, queries[row.query].text),
+        "decisions": [
+            {"label": one.label.as_json(), "chosen": i == what.chosen}
+            for i, one in enumerate(what.all)
+        ],
+        "keys": [label.as_json() for label in keys],
+        "allowed": row.allowed.tolist(),
+        "columns": columns,
+        "words": {
+            "apply": text.APPLY,
+            "used": text.APPLIED,
+            "undo": text.UNDO,
+            "search": text.SEARCH,
+            "searching": text.SEARCHING,
+        },
+    }
+
+
+def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(abs(a - b) < SHOWN for a, b in zip(one, other, strict=True))
+
+
+def _own(
+    what: Asked, row: AttentionRow, now: AttentionRow, own: Trial, is_edited: bool
+) -> dict[str, Any]:
+    """Return the column of the run itself, whose bars are moved by hand."""
+    after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
+    return {
+        "name": "own",
+        "title": text.NOW if what.after.spec.edits else text.OWN,
+        "about": text.ABOUT["own"],
+        "weights": now.weights.tolist(),
+        "own": row.weights.tolist(),
+        **({"js": float(js_divergence(row.weights, now.weights))} if is_edited else {}),
+        "says": [_outcome(what, own, after) if what.after.spec.edits else _predicts(what, own)],
+        "moves": is_movable(row),
+        "edited": is_edited,
+    }
+
+
+def _tests(what: Asked, choices: RowChoices, row: AttentionRow, own: Trial) -> list[dict[str, Any]]:
+    """Return the columns of the four tests."""
+    if not is_movable(row):
+        return [_empty(name, text.ONE_KEY) for name in text.NAMES]
+    uniform = cache.row_finding(row, "uniform", partial(uniform_weights, row))
+    n = N_PERMUTATIONS if row.is_quick else SLOW_PERMUTATIONS
+    permuted = cache.row_finding(row, ("permuted", n), partial(permuted_weights, row, n))
+    return [
+        _column("uniform", what, own, uniform, [_everywhere(row)]),
+        _column("permuted", what, own, permuted.median, [_permutations(permuted, own)]),
+        _adversary(what, row, own),
+        _other(what, choices, row, own),
+    ]
+
+
+def _column(name: str, what: Asked, own: Trial, trial: Trial, says: list[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": text.NAMES[name],
+        "about": text.ABOUT[name],
+        "weights": trial.weights.tolist(),
+        "js": trial.divergence,
+        "tv": trial.variation,
+        "says": [_outcome(what, own, trial.log_probs), *says],
+    }
+
+
+def _empty(name: str, why: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": text.NAMES[name],
+        "about": text.ABOUT[name],
+        "weights": None,
+        "says": [why],
+    }
+
+
+def _label(what: Asked, option: int) -> str:
+    return option_label(what.before.trace, option).text
+
+
+def _outcome(what: Asked, own: Trial, log_probs: torch.Tensor) -> str:
+    """Say what is predicted, and how probable the model's own prediction is."""
+    option = own.predicted
+    return text.outcome(
+        _label(what, option),
+        _label(what, int(log_probs.argmax())),
+        float(own.log_probs[option].exp()),
+        float(log_probs[option].exp()),
+    )
+
+
+def _predicts(what: Asked, own: Trial) -> str:
+    return text.predicts(_label(what, own.predicted), float(own.log_probs[own.predicted].exp()))
+
+
+def _everywhere(row: AttentionRow) -> str:
+    """Say what equal weights in all rows and heads of this kind of attention change."""
+    off = HeadOff(Where(kind=row.trace.attention[row.site].kind), baseline="uniform")
+
+    def kept() -> tuple[int, int]:
+        edits = [*row.trace.edits, off]
+        logits = logits_of(row.scope.outputs_batch([row.trace.streams], edits)[0])
+        same = logits.argmax(-1) == logits_of(row.trace.outputs).argmax(-1)
+        return int(same.sum()), len(same)
+
+    return text.everywhere(*cache.row_finding(row, "everywhere", kept))
+
+
+def _permutations(found: Permutations, own: Trial) -> str:
+    return text.permutations(found.kept(own.predicted), len(found.each), *found.variations)
+
+
+def _adversary(what: Asked, row: AttentionRow, own: Trial) -> dict[str, Any]:
+    """Return the column of the adversary, if it has been searched for."""
+    if not cache.is_found(row, ADVERSARY):
+        return {**_empty(ADVERSARY, text.NOT_SEARCHED), "search": True}
+    found = cache.row_finding(row, ADVERSARY, partial(adversary, row))
+    trial = found.trial
+    says = text.moved(trial.divergence, trial.variation, found.corners, found.n_keys)
+    return _column(ADVERSARY, what, own, trial, [says])
+
+
+def _other(what: Asked, choices: RowChoices, row: AttentionRow, own: Trial) -> dict[str, Any]:
+    """Return the column of another model's weights for this row."""
+    if choices.other is None:
+        return _empty("other", text.NO_OTHER)
+    kind = row.trace.attention[row.site].kind
+    try:
+        given = _transplant(row, choices.other, kind)
+    except (CheckpointError, InputError, ValueError) as error:
+        return _empty("other", f"{checkpoints.error_message(error)}.".replace("..", "."))
+    weights = _theirs(row, given, kind)
+    if weights is None:
+        return _empty("other", text.ONE_KEY)
+    trial = cache.row_finding(
+        row, ("of another", choices.other), lambda: trials(row, weights[None])[0]
+    )
+    says = [text.given(choices.other, given.n_kept, len(given.before), given.is_by_head)]
+    if line := _seeds(row, choices, kind):
+        says.append(line)
+    return {**_column("other", what, own, trial, says), "of": choices.other}
+
+
+def _transplant(row: AttentionRow, name: str, kind: str) -> Transplant:
+    other = cache.scope(checkpoints.folder(name))
+    return cache.row_finding(
+        row,
+        ("transplant", other.fingerprint),
+        lambda: transplant(other, row.trace, kind),
+    )
+
+
+def _theirs(row: AttentionRow, given: Transplant, kind: str) -> torch.Tensor | None:
+    """Return what another model attends to at this query, where this one may look; None if nothing."""
+    weights = mean_weights(given.own, kind)[row.query].double() * row.allowed
+    total = float(weights.sum())
+    return weights / total if total else None
+
+
+def _seeds(row: AttentionRow, choices: RowChoices, kind: str) -> str:
+    """Say how other seeds attend here; "" if there are none."""
+    mine = mean_weights(row.trace, kind)[row.query].double()
+    apart, n_same = [], 0
+    for name in choices.seeds:
+        try:
+            given = _transplant(row, name, kind)
+        except (CheckpointError, InputError, ValueError):
+            continue
+        apart.append(float(js_divergence(mine, mean_weights(given.own, kind)[row.query].double())))
+        n_same += int(given.before[row.decision].argmax() == row.logits.argmax())
+    return text.seeds(len(apart), min(apart), max(apart), n_same) if apart else ""
+
+
+def _checks(what: Asked, row: AttentionRow, own: Trial) -> list[Check]:
+    """Check that the model's own weights put in place change nothing, and a test by a run of its own."""
+    trace, scope = what.before.trace, what.before.scope
+    checks = [
+        Check(
+            "own weights put in place: 0",
+            own.variation,
+            SAME,
+            "The row replaced by itself; total variation of the predicted distribution",
+        )
+    ]
+    if is_movable(row):
+        uniform = cache.row_finding(row, "uniform", partial(uniform_weights, row))
+        outputs = scope.outputs_batch([trace.streams], [*trace.edits, uniform.edit])[0]
+        again = logits_of(outputs)[row.decision].double().softmax(-1)
+        checks += [
+            Check(
+                "equal weights as an edit of a whole run",
+                float((again - uniform.log_probs.exp()).abs().max()),
+                SAME,
+                "Largest difference of a probability from that in the column",
+            ),
+            Check(
+                "JS at most ln 2",
+                max(0.0, uniform.divergence - LN_2),
+                1e-9,
+                "Excess of the Jensen-Shannon divergence of equal weights over its bound, in nats",
+            ),
+        ]
+    return [*checks, *check_site(trace.attention[row.site])]

@@ -1,0 +1,109 @@
+"""The wording of the section "Is attention explanation?"."""
+
+from models.runs.explanation import EPSILON, LN_2
+
+ANSWER = "If quite other weights lead to the same answer, the weights do not explain it."
+NO_ROW = (
+    "No single row of this model's attention leads to its answer, so no row can be tried with other weights. "
+    "Open a model that predicts one token at each query."
+)
+TOO_LONG = "This text is too long to try other weights: at most {most} tokens."
+OWN = "This model"
+NOW = "This model, edited"
+NAMES = {
+    "uniform": "Equal",
+    "permuted": "Permuted",
+    "adversary": "Adversary",
+    "other": "Other model",
+}
+ABOUT = {
+    "own": "The weights of this row. Drag a bar, or focus it and press ← or →: the rest of the row is rescaled to sum to 1.",
+    "uniform": "The same weight on every token that the mask allows.",
+    "permuted": "The same weights, dealt out to the allowed tokens at random. Shown is the permutation with the median change.",
+    "adversary": (
+        "The weights furthest from the model's own (Jensen-Shannon distance) that were found to keep the predicted token, "
+        f"and the distribution within a total variation of {EPSILON:g} (Jain and Wallace 2019)."
+    ),
+    "other": "What another model that reads the same tokens attends to here (Wiegreffe and Pinter 2019).",
+}
+SEARCH, SEARCHING = "Search", "Searching…"
+APPLY, APPLIED, UNDO = "Use these weights", "In use", "Undo"
+NOT_SEARCHED = "How far can the weights move while the answer stays? A search takes about a second."
+NO_OTHER = "There is no other model of this task in the list."
+ONE_KEY = "This row may attend to one token only, so its weights cannot differ."
+NOTHING_YET = "Nothing is changed yet: drag a bar of the first column, or use other weights."
+EXPLANATION = f"""A row of attention weights is often read as an explanation: *the model predicted this because it looked
+there*. Jain and Wallace (2019) object: if quite different weights lead to the same answer, the weights do not explain it.
+Each column puts other weights into **this one row** and runs the rest of the model as it is.
+
+**JS** is the Jensen-Shannon divergence of the weights from the model's own, in nats: 0 for the same weights, at most
+ln 2 ≈ {LN_2:.3f}. **TV** is the total variation of the predicted distribution from the model's own: 0 for the same
+distribution, at most 1.
+
+Wiegreffe and Pinter (2019) answer that an adversary for one row of one text says little: weights can be one of several
+possible explanations, and another model must be able to use them. One row of one sentence is one row: elsewhere the
+weights may matter more, or less."""
+
+
+def title(token: str, query: str) -> str:
+    """Return the title of the table."""
+    return f"Other weights where it predicts “{token}” (query: {query})"
+
+
+def predicts(own: str, p: float) -> str:
+    """Say what the model predicts."""
+    return f"Predicts “{own}” (p {probability(p)})."
+
+
+def probability(p: float) -> str:
+    """Return three decimals, or a bound where they would say 0 or 1."""
+    if 0 < p < 0.0005:
+        return "<0.001"
+    return ">0.999" if 0.9995 <= p < 1 else f"{p:.3f}"
+
+
+def outcome(own: str, now: str, p_own: float, p_now: float) -> str:
+    """Say what the model predicts with other weights; the probabilities are those of its own token."""
+    way = f"p {probability(p_own)} → {probability(p_now)}"
+    return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."
+
+
+def everywhere(n_kept: int, n: int) -> str:
+    """Say how many predictions stay with equal weights in all rows of the attention."""
+    return f"Equal weights in every row of this kind: {_stay(n_kept, n)}."
+
+
+def permutations(n_kept: int, n: int, low: float, median: float, high: float) -> str:
+    """Say how many permutations keep the prediction, and how far they move the distribution."""
+    kept = "All" if n_kept == n else "None" if n_kept == 0 else f"{n_kept}"
+    return f"{kept} of {n} permutations keep it. TV median {median:.3f}, 95 % of them {low:.3f} to {high:.3f}."
+
+
+def moved(divergence: float, variation: float, corners: int, n_keys: int) -> str:
+    """Say how far an adversary came, and what can hold all the weight."""
+    far = f"Moved by JS {divergence:.3f} of at most {LN_2:.3f}; TV {variation:.3f}."
+    if not corners:
+        return f"{far} No token alone can take all the weight."
+    return f"{far} {corners} of {n_keys} tokens can each take all the weight."
+
+
+def given(name: str, n_kept: int, n: int, is_by_head: bool) -> str:
+    """Say what another model predicts with this run's weights."""
+    how = "" if is_by_head else " (their mean, to every head)"
+    return f"Given this run's weights{how}, {name}: {_stay(n_kept, n)}."
+
+
+def seeds(n: int, low: float, high: float, n_same: int) -> str:
+    """Say how far the rows of other seeds are from this model's, and how many predict the same."""
+    far = f"JS {low:.3f}" if low == high else f"JS {low:.3f} to {high:.3f}"
+    which = "1 other seed" if n == 1 else f"{n} other seeds"
+    return f"{which}: {far}; {n_same} of {n} predict the same."
+
+
+def _stay(n_kept: int, n: int) -> str:
+    """Say how many of n predictions stay."""
+    if n == 1:
+        return "the prediction stays" if n_kept else "the prediction changes"
+    if n_kept in (0, n):
+        return f"{'all' if n_kept else 'none'} of {n} predictions stay"
+    return f"{n_kept} of {n} predictions {'stays' if n_kept == 1 else 'stay'}"
