@@ -8,6 +8,7 @@ import torch
 from forward_by_hand import ByHand
 from small_scopes import HELD_OUT, MAKERS, as_text, fields, scope_of
 
+from models.analysis.divergence import jensen_shannon
 from models.analysis.metrics import logits_of
 from models.runs.attention_row import AttentionRow, query_of, rounded
 from models.runs.explanation import (
@@ -65,6 +66,8 @@ def test_the_divergence_is_that_by_hand_and_bounded_by_ln_2() -> None:
         found = float(js_divergence(torch.tensor(p), torch.tensor(q)))
         assert found == pytest.approx(js_by_hand(p.tolist(), q.tolist()), abs=1e-9)
         assert 0 <= found <= LN2 + 1e-12
+        bits = jensen_shannon(torch.tensor(p), torch.tensor(q).double())
+        assert found == pytest.approx(float(bits) * LN2, abs=1e-7)
         assert found == pytest.approx(float(js_divergence(torch.tensor(q), torch.tensor(p))))
         apart = float(total_variation(torch.tensor(p), torch.tensor(q)))
         assert apart == pytest.approx(sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2)
