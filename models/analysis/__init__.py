@@ -7,8 +7,9 @@ from models.analysis.attribution import (
     positive_mean,
 )
 from models.analysis.best_offset import best_offset
+from models.analysis.cells import cell_effects
 from models.analysis.direct_logits import logit_parts
-from models.analysis.effects import HeadEffects, cell_effects, effects_of, head_effects
+from models.analysis.effects import HeadEffects, effects_of, head_effects
 from models.analysis.metrics import Divergence, LogitDifference, LogProbability, Loss, Metric
 from models.analysis.mixing import flow, rollout, value_zeroing
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from models.analysis.metrics import Metric, logits_of
 from models.tokenizers.base import Encoding
 from models.trace import Trace
-from models.trace.edits import Edit, Edits, HeadOff, Patch, Where
+from models.trace.edits import Edit, Edits, HeadOff, Where
 from models.trace.outputs import Output
 
 LARGEST_BATCH = 2**25  # logits of one pass (128 MB in float32)
@@ -86,26 +86,6 @@ def head_effects(
         metric,
         {(site.name, head): edit for (site, head), edit in zip(heads, edits, strict=True)},
     )
-
-
-def cell_effects(
-    scope: Runner, run: Trace, metric: Metric, other: Trace, names: Sequence[str]
-) -> Float[Tensor, "name position *row"]:
-    """Return the effect of patching each position of these intermediates from another run.
-
-    Each is a cell of the residual stream or the output of a feed-forward, all of one stream.
-
-    Raises:
-        ValueError: the runs have different numbers of tokens there.
-    """
-    n = len(run.activations[names[0]].tokens)
-    cells = [
-        (Patch(Where(activation=name, queries=(position,)), from_run=other),)
-        for name in names
-        for position in range(n)
-    ]
-    effects = effects_of(scope, run, cells, metric)
-    return effects.view(len(names), n, *effects.shape[1:])
 
 
 def effects_of(
