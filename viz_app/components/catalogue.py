@@ -104,6 +104,23 @@ BOARD = Component(
     },
 )
 
+# What each part of one run does in another, both ways; `on_take(side, "cell" or "head", name, number)`.
+PATCH = Component(
+    "patch",
+    (SIGNED, "patch.js"),
+    events={
+        "on_take": Event(
+            "pick",
+            lambda part: (
+                str(part["side"]),
+                str(part["what"]),
+                str(part["name"]),
+                int(part["number"]),
+            ),
+        )
+    },
+)
+
 # The answer before and after a change; `on_choose(decision)`.
 OUTCOME = Component(
     "outcome",

@@ -1,6 +1,7 @@
 """Results kept between reruns and shared by all sessions; read-only by convention."""
 
 from viz_app.session.cache.findings import (
+    cell_effects,
     formula_measures,
     head_effects,
     is_found,
@@ -22,6 +23,7 @@ from viz_app.session.cache.opened import (
 from viz_app.session.cache.runs import (
     autoregression,
     changed_run,
+    edited_trace,
     given_trace,
     masked_runs,
     run_together,
@@ -34,10 +36,12 @@ from viz_app.session.cache.runs import (
 
 __all__ = [
     "autoregression",
+    "cell_effects",
     "changed_model",
     "changed_run",
     "checkpoint_drawing",
     "description",
+    "edited_trace",
     "formula_measures",
     "given_trace",
     "head_effects",

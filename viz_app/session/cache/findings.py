@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from models import Scope, Trace
+from models.analysis.cells import cell_effects as cells_of
 from models.analysis.effects import HeadEffects
 from models.analysis.effects import head_effects as head_effects_of
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
@@ -124,6 +125,24 @@ def _of_row(row: AttentionRow, what: Hashable) -> Hashable:
     trace = row.trace
     run = (trace.model.fingerprint, tuple(trace.streams.values()), trace.edits)
     return ("row", *run, row.site, row.head, row.decision, what)
+
+
+def cell_effects(
+    scope: Scope,
+    trace: Trace,
+    other: Trace,
+    metric: Metric,
+    names: tuple[str, ...],
+    alignment: tuple[tuple[int, int], ...],
+) -> torch.Tensor:
+    """Return the effect of taking each cell of these intermediates from another run."""
+    streams = (tuple(trace.streams.values()), tuple(other.streams.values()))
+    return cached(
+        scope,
+        "cells",
+        *(streams, trace.edits, metric, names, alignment),
+        make=lambda: cells_of(scope, trace, metric, other, names, alignment),
+    )
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:

@@ -155,6 +155,23 @@ def changed_run(original: CurrentRun, spec: RunSpec) -> CurrentRun:
     return replace(original, scope=scope, trace=trace, spec=spec, original=original)
 
 
+def edited_trace(scope: Scope, trace: Trace, edits: Edits) -> Trace:
+    """Return a run under edits, on the tokens that it read without them.
+
+    Raises:
+        CheckpointError: the model cannot carry out an edit.
+    """
+    values = reading(scope, trace)
+    try:
+        return cached(
+            scope, "run", values, edits, make=lambda: scope.run_batch([values], edits=edits)[0]
+        )
+    except models.InputError:
+        raise
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+
+
 def given_trace(scope: Scope, *values: Value | None) -> Trace:
     """Return a model's run on these field values: texts or encoded rows of tokens.
 

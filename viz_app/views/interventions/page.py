@@ -3,14 +3,25 @@
 from viz_app.session import url_state
 from viz_app.session.parameters import Choice
 from viz_app.views import onward
-from viz_app.views.interventions import explanation, explanation_text, heads, text
+from viz_app.views.interventions import (
+    explanation,
+    explanation_text,
+    heads,
+    patch,
+    patch_text,
+    text,
+)
 from viz_app.views.page import Find, Page
 
 SECTIONS: dict[str, Find] = {
     "Heads": heads.find,
+    "Patch": patch.find,
     "Is attention explanation?": explanation.find,
 }
-ANSWERS = {"Is attention explanation?": explanation_text.ANSWER}  # of sections other than Heads
+ANSWERS = {  # of sections other than Heads
+    "Patch": patch_text.ANSWER,
+    "Is attention explanation?": explanation_text.ANSWER,
+}
 SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))
 INTERVENTIONS = Page(
     "Interventions",

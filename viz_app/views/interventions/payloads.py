@@ -185,7 +185,7 @@ def _nats(value: float) -> str:
 
 def answers(what: Asked, nothing: str = text.NOTHING_YET) -> dict[str, Any]:
     """Return the answers before and after, and where they part."""
-    before, after = _words(what.before), _words(what.after)
+    before, after = answer_words(what.before), answer_words(what.after)
     first = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
         -1 if len(before) == len(after) else min(len(before), len(after)),
@@ -239,7 +239,7 @@ def _log_probs(trace: Trace) -> torch.Tensor:
     return logits_of(trace.outputs).float().log_softmax(-1)
 
 
-def _words(run: CurrentRun) -> list[str]:
+def answer_words(run: CurrentRun) -> list[str]:
     """Return the words of what the model answers under the run's edits."""
     if not run.scope.model.can_write:
         return predicted(run.trace)

@@ -5,10 +5,10 @@ from functools import partial
 
 from models.analysis.best_offset import best_offset
 from models.trace import Trace
-from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Where
+from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Patch, Where, to_text
 from viz_app.session import live, url_state
-from viz_app.session.parameters import Choice, Whole
-from viz_app.session.run_changes import EDITS
+from viz_app.session.parameters import Choice, Notation, Text, Whole
+from viz_app.session.run_changes import EDITS, MOST_TEXTS
 
 POSITION = Whole("if-position")
 METRIC = Choice(
@@ -65,3 +65,28 @@ def put(where: Where, edit: Edit | None) -> None:
 def undo(edit: Edit) -> None:
     """Undo one edit."""
     url_state.keep(EDITS, tuple(one for one in url_state.get(EDITS) if one != edit))
+
+
+def _read_patches(text: str) -> Edits:
+    """Parse patches of the other run."""
+    return tuple(edit for edit in EDITS.read(text) if isinstance(edit, Patch))
+
+
+PATCH_TEXTS = tuple(Text(f"patch-text{n}", default=None) for n in ("", "-2", "-3"))
+PATCH_STREAM = Choice("patch-stream", is_step=False)
+PATCH_PART = Choice("patch-part", "residual", options=("residual", "feed-forward"), is_step=False)
+PATCH_UNIT = Choice("patch-unit", "difference", options=("difference", "share"), is_step=False)
+PATCH_SIDE = Choice("patch-side", "needed", options=("needed", "enough"), is_step=False)
+OTHER_EDITS = Notation("patch-other", (), True, read=_read_patches, write=to_text)
+
+
+def take(side: str, edit: Edit) -> None:
+    """Take a part of the other run into the one of this side, or leave it to the run again."""
+    parameter = EDITS if side == "needed" else OTHER_EDITS
+    now = url_state.get(parameter)
+    kept = tuple(one for one in now if one != edit)
+    n_patches = sum(isinstance(one, Patch) for one in kept)
+    if kept == now and n_patches < MOST_TEXTS:
+        kept = (*kept, edit)
+    url_state.keep(parameter, kept)
+    url_state.keep(PATCH_SIDE, side)

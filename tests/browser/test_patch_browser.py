@@ -1,0 +1,127 @@
+"""The section Patch in a real browser: a click, a key and a drag take a part, and what stands beside is the run of `models`."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from served_app import boxes, go, in_url, resized, rested
+
+import models
+from models.runs.scope import Scope
+from models.trace.edits import Patch, Where, to_text
+
+SOURCE, SECOND, NAME = "The cat is black.", "The dog is black.", "encoder.layers.0.resid_post"
+SECTION = {"interventions-section": "Patch"}
+READY = ".patch[data-painted]"
+PARTS = [".st-key-input-bar", ".patch .panels", ".patch .legend", ".outcome .answers", ".outcome .fact"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return models.load("eng-fra", device="cpu")
+
+
+@pytest.fixture
+def opened(shared_page: Page) -> Page:
+    resized(shared_page, 1280, 720)
+    texts = {"source": SOURCE, "patch-text": SECOND}
+    go(shared_page, "interventions", READY, checkpoint="eng-fra", **SECTION, **texts)
+    return shared_page
+
+
+def cell(page: Page, side: str, number: int = 1, name: str = NAME) -> Locator:
+    return page.locator(
+        f'.patch .panel[data-side="{side}"] button[data-name="{name}"][data-number="{number}"]'
+    )
+
+
+def patch(fields: str, number: int = 1) -> Patch:
+    return Patch(Where(activation=NAME, queries=(number,)), fields=(fields, None))
+
+
+def test_a_click_takes_a_cell_and_another_lets_it_be(opened: Page, scope: Scope) -> None:
+    edit = patch(SECOND)
+    cell(opened, "needed").click()
+    in_url(opened, "edits", to_text([edit]))
+    expect(cell(opened, "needed")).to_have_attribute("aria-pressed", "true")
+    written = scope.write(SOURCE, edits=[edit]).text
+    expect(opened.locator(".outcome .answers .text").last).to_have_text(written)
+    expect(opened.locator(".patch .hint")).to_contain_text("the patch reaches")
+    assert opened.locator(".patch button.moved").count() > 0
+    cell(opened, "needed").click()
+    expect(cell(opened, "needed")).to_have_attribute("aria-pressed", "false")
+
+
+def test_keys_walk_the_grid_and_take_a_cell(opened: Page) -> None:
+    cell(opened, "needed", 0, "encoder.layers.0.resid_pre").focus()
+    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("ArrowDown")
+    expect(cell(opened, "needed")).to_be_focused()
+    opened.keyboard.press("Enter")
+    in_url(opened, "edits", to_text([patch(SECOND)]))
+    expect(cell(opened, "needed")).to_be_focused()
+
+
+def test_a_drag_onto_the_other_run_takes_the_cell_there(opened: Page, scope: Scope) -> None:
+    start, end = (cell(opened, side).bounding_box() for side in ("needed", "enough"))
+    opened.mouse.move(start["x"] + 5, start["y"] + 5)
+    opened.mouse.down()
+    opened.mouse.move(start["x"] + 60, start["y"] + 12)
+    opened.mouse.move(end["x"] + 5, end["y"] + 5)
+    opened.mouse.up()
+    in_url(opened, "patch-other", to_text([patch(SOURCE)]))
+    expect(cell(opened, "enough")).to_have_attribute("aria-pressed", "true")
+    expect(cell(opened, "needed")).to_have_attribute("aria-pressed", "false")
+    written = scope.write(SECOND, edits=[patch(SOURCE)]).text
+    expect(opened.locator(".outcome .answers .text").last).to_have_text(written)
+
+
+def test_a_head_is_taken_and_a_button_undoes_it(opened: Page) -> None:
+    site = "decoder.layers.2.cross_attn"
+    cell(opened, "needed", 5, site).click()
+    in_url(opened, "edits", to_text([Patch(Where(site=site, heads=(5,)), fields=(SECOND, None))]))
+    rested(opened)
+    opened.locator(".st-key-undo-patch-0 button").first.click()
+    expect(cell(opened, "needed", 5, site)).to_have_attribute("aria-pressed", "false")
+
+
+def test_the_grids_follow_what_is_typed(opened: Page, scope: Scope) -> None:
+    opened.get_by_label("English sentence").fill("The horse is black.")
+    expect(opened.locator(".outcome .answers .text").first).to_have_text(
+        scope.run("The horse is black.").output
+    )
+    expect(opened.locator(".patch .cells thead th").nth(2)).to_contain_text("horse")
+
+
+def test_an_empty_second_text_is_named_and_the_picture_stays(opened: Page) -> None:
+    box = opened.locator(".st-key-patch-text textarea")
+    box.fill("")
+    expect(opened.locator(".st-key-patch-note")).to_contain_text("Type a second text")
+    expect(opened.locator(".patch .measured")).to_contain_text("logit(")
+
+
+def test_an_example_brings_its_texts_and_a_head(opened: Page) -> None:
+    opened.get_by_role("button", name="him → her").click()
+    expect(opened.get_by_label("English sentence")).to_have_value("We saw him.")
+    expect(opened.locator(".st-key-patch-text textarea")).to_have_value("We saw her.")
+    rested(opened)
+    opened.get_by_role("button", name="Switch off the previous-token head").click()
+    expect(opened.locator(".board button.off")).to_have_count(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "screen"),
+    [
+        ("eng-fra", (1280, 720, "")), ("gpt", (1280, 720, "")), ("dates", (1280, 720, "")), ("eng-fra", (1920, 1080, "1")),
+        ("xlnet", (1920, 1080, "")), ("eng-fra-bahdanau", (1280, 720, "")),
+    ],
+)  # fmt: skip
+def test_both_grids_and_the_answer_end_within_the_viewport(
+    shared_page: Page, model: str, screen: tuple[int, int, str]
+) -> None:
+    width, height, present = screen
+    resized(shared_page, width, height)
+    shown = {"present": present} if present else {}
+    go(shared_page, "interventions", READY, checkpoint=model, **SECTION, **shown)
+    found = dict(zip(PARTS, boxes(shared_page, *PARTS), strict=True))
+    ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
+    assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= width

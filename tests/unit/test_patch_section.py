@@ -1,0 +1,332 @@
+"""The section Patch: its numbers are those of patched runs, its sentences say which way they point, and its examples hold."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+import models
+from models.analysis.metrics import logits_of
+from models.trace import Trace
+from models.trace.edits import HeadOff, Patch, Where
+from viz_app.input_bar.examples import readable_examples
+from viz_app.session.cache import changed_run
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import findings, patch, patch_payloads, state
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions.patch_payloads import NOTE, Choices, payloads
+from viz_app.views.interventions.patch_runs import Two, grids, level, two_runs
+from viz_app.views.interventions.second_text import another
+
+# model → this text and another of as many tokens
+TEXTS = {
+    "eng-fra": (("The cat is black.",), ("The dog is black.",)),
+    "gpt": (("The boy said that",), ("The girl said that",)),
+    "bert": (("He forgot [MASK] umbrella.",), ("She forgot [MASK] umbrella.",)),
+    "bert-where": (
+        ("Where is Mary?", "Mary went to the kitchen. John moved to the garden."),
+        ("Where is John?", "Mary went to the kitchen. John moved to the garden."),
+    ),
+    "xlnet": (("This is a good idea.",), ("This is a bad idea.",)),
+    "dates-bahdanau": (("15 May 2024",), ("15 May 2025",)),
+    "dates-stacked": (("15 May 2024",), ("15 May 2025",)),
+    "gpt-sentiment": (("The food was good.",), ("The food was bad.",)),
+}
+LONGER = {"eng-fra": ("The big cat is black.",), "gpt": ("The little girl said that",)}
+
+
+@cache
+def run_of(name: str) -> CurrentRun:
+    scope = models.load(name, device="cpu")
+    return CurrentRun(scope, scope.run(*TEXTS[name][0]))
+
+
+def choices(name: str, **other: object) -> Choices:
+    usual = Choices(TEXTS[name][1], (), None, "", "residual", "difference", "needed", ())
+    return replace(usual, **other)
+
+
+def both(name: str, second: tuple[str, ...] = ()) -> Two:
+    two = two_runs(run_of(name), second or TEXTS[name][1], None)
+    assert isinstance(two, Two)
+    return two
+
+
+def value(two: Two, side: str, trace: Trace) -> float:
+    """What is measured, by hand: two logits, or one log-probability in float64."""
+    metric = two.metric(side)
+    row = logits_of(trace.outputs)[metric.position].double()
+    if two.rival is None:
+        return float(row[metric.token] - row.logsumexp(-1))
+    return float(row[two.decision.option] - row[two.rival])
+
+
+@pytest.mark.parametrize("side", ["needed", "enough"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_each_number_is_a_run_with_one_patch(name: str, side: str) -> None:
+    two, scope = both(name), run_of(name).scope
+    base, _ = two.sides(side)
+    drawn = payloads(run_of(name), choices(name))["patch"]
+    (panel,) = [one for one in drawn["panels"] if one["side"] == side]
+    values = values_of(base.trace)
+    before = value(two, side, base.trace)
+    wheres = []
+    grid = panel["grid"]
+    for i, cell in {(0, 1), (len(grid["names"]) - 1, len(grid["tokens"]) - 2)}:
+        where = Where(activation=grid["names"][i], queries=(cell,))
+        wheres.append((where, grid["effects"][i][cell]))
+    for kind in panel["kinds"]:
+        where = Where(site=kind["sites"][-1], heads=(kind["heads"] - 1,))
+        wheres.append((where, kind["effects"][-1][-1]))
+    for where, effect in wheres:
+        after = scope.run_batch([values], edits=[two.patch(side, where)])[0]
+        assert effect == pytest.approx(value(two, side, after) - before, abs=2e-4), where
+
+
+def values_of(trace: Trace) -> tuple:
+    """The fields of a run; of a translation the rows that it read."""
+    if "target" in trace.streams:
+        return tuple(trace.streams.values())
+    return tuple(trace.fields.values())
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_check_passes(name: str) -> None:
+    lines = payloads(run_of(name), choices(name))["checks"]["rows"]
+    assert not [line for look, line in lines if look == "failed"]
+    passed = [line for look, line in lines if look == "passed"]
+    for check in ("the strongest cell alone", "patched with itself: 0", "everything patched"):
+        assert any(check in line for line in passed), check
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_share_of_the_whole_gap_is_one(name: str) -> None:
+    """Both ways: of the input of all tokens that differ, or of the last layer where the answer is read."""
+    two = both(name)
+    assert two.gap == pytest.approx(
+        value(two, "needed", two.this.trace) - value(two, "enough", two.other.trace), abs=1e-4
+    )
+    if abs(two.gap) < patch_payloads.LEAST_GAP:
+        return
+    drawn = payloads(run_of(name), choices(name, unit="share"))["patch"]
+    assert drawn["unit"] == "of the gap"
+    plain = payloads(run_of(name), choices(name))["patch"]
+    for one, other, sign in zip(drawn["panels"], plain["panels"], (-1, 1), strict=True):
+        for shares, effects in zip(one["grid"]["effects"], other["grid"]["effects"], strict=True):
+            assert shares == pytest.approx([sign * x / two.gap for x in effects], abs=1e-4)
+
+
+def test_one_changed_word_is_enough_at_the_input() -> None:
+    drawn = payloads(run_of("eng-fra"), choices("eng-fra", unit="share"))["patch"]
+    for panel in drawn["panels"]:
+        shares = panel["grid"]["effects"][0]
+        assert shares[1] == pytest.approx(1, abs=1e-4)  # The cat
+        assert [x for i, x in enumerate(shares) if i != 1] == [0.0] * (len(shares) - 1)
+
+
+def test_the_picture_names_what_is_measured() -> None:
+    two = both("eng-fra")
+    drawn = payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
+    this, other = (level(two.metric(s), two.sides(s)[0].trace) for s in ("needed", "enough"))
+    assert f"logit({two.decision.label.text}) − logit({two.rival_name})" in drawn["measured"]
+    assert f"{say.signed(this)} in this text, {say.signed(other)} in the other" in drawn["measured"]
+    assert this > 0 > other
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert-where", "dates-bahdanau"])
+def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> None:
+    drawn = payloads(run_of(name), choices(name))["patch"]
+    for panel in drawn["panels"]:
+        grid = panel["grid"]
+        every = [
+            (effect, f"{layer} of “{token[0]}”")
+            for layer, line in zip(grid["layers"], grid["effects"], strict=True)
+            for token, effect in zip(grid["tokens"], line, strict=True)
+        ]
+        effect, place = max(every, key=lambda one: abs(one[0]))
+        way = "lowers" if effect < 0 else "raises"
+        assert panel["sentence"].startswith(f"{place} {way} it by {abs(effect):.2f}")
+
+
+def test_a_direction_turned_round_is_said_turned_round() -> None:
+    assert "lowers it by 1.00" in say.strongest("Here", -1.0, "logits")
+    assert "raises it by 1.00" in say.strongest("Here", 1.0, "logits")
+    assert say.strongest("Here", 0.5, "share") == "Here takes away 50 % of the gap."
+    assert say.strongest("Here", -0.5, "share") == "Here widens the gap by 50 %."
+    assert say.brings("Here", 0.5) == "Here brings 50 % of the gap."
+    assert say.brings("Here", -0.5) == "Here widens the gap by 50 %."
+    assert say.brings("Here", 0.0) == say.strongest("Here", 0.0, "logits")
+    assert "only deeper layers, only the same and later tokens" in say.reach(3, 9, 0, 0, 2)
+    assert "earlier layers too, only the same and earlier tokens" in say.reach(3, 9, 1, 2, 0)
+    assert "tokens on both sides" in say.reach(3, 9, 0, 1, 1)
+    assert "only the same token" in say.reach(3, 9, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("name", "is_causal"), [("gpt", True), ("eng-fra", False)])
+def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
+    run, two = run_of(name), both(name)
+    grid = grids(run.scope, run.trace, "residual")[0]
+    edit = two.patch("needed", Where(activation=grid.names[1], queries=(2,)))
+    edited = changed_run(run, replace(run.spec, edits=(edit,)))
+    drawn = payloads(edited, choices(name))["patch"]
+    panel = drawn["panels"][0]
+    assert panel["grid"]["taken"][1][2] is True
+    assert sum(map(sum, panel["grid"]["taken"])) == 1
+    moved = torch.tensor(panel["grid"]["moved"]) > 0
+    for i, layer in enumerate(grid.names):
+        own, now = (t.activations[layer].value[0] for t in (run.trace, edited.trace))
+        wanted = (now - own).norm(dim=-1) / own.norm(dim=-1) > patch_payloads.MOVED
+        assert torch.equal(moved[i], wanted)
+    assert not moved[0].any()
+    assert not moved[1, [0, 1]].any()
+    assert bool(moved[2, :2].any()) != is_causal
+    side = "only the same and later tokens" if is_causal else "tokens on both sides"
+    assert "only deeper layers" in drawn["hint"]
+    assert side in drawn["hint"]
+    shown = payloads(edited, choices(name))["outcome"]
+    assert [answer["whose"] for answer in shown["answers"]] == [
+        "This text", "Other text", "This text, patched",
+    ]  # fmt: skip
+
+
+def test_the_other_run_is_patched_where_its_side_is_chosen() -> None:
+    run, two = run_of("eng-fra"), both("eng-fra")
+    name = "encoder.layers.2.resid_post"
+    edits = tuple(two.patch("enough", Where(activation=name, queries=(i,))) for i in range(6))
+    drawn = payloads(run, choices("eng-fra", side="enough", other_edits=edits))
+    words = {answer["whose"]: answer["words"] for answer in drawn["outcome"]["answers"]}
+    assert words["Other text, patched"] == words["This text"] != words["Other text"]
+    taken = drawn["patch"]["panels"][1]["grid"]["taken"]
+    assert taken[-1] == [True] * 6
+    assert not any(map(any, drawn["patch"]["panels"][0]["grid"]["taken"]))
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_texts_of_different_lengths_are_aligned_at_both_ends(name: str) -> None:
+    run, second = run_of(name), LONGER[name]
+    two = both(name, second)
+    stream = run.scope.model.fields[0].stream
+    here, there = (one.trace.streams[stream].ids for one in (two.this, two.other))
+    pairs = two.pairs("needed", stream)
+    assert all(here[i] == there[j] for i, j in pairs)
+    assert {(j, i) for i, j in pairs} == set(two.pairs("enough", stream))
+    drawn = payloads(run, choices(name, second=second))
+    assert f"{len(pairs)} at the common beginning and end" in drawn[NOTE]["rows"][0][1]
+    grid = drawn["patch"]["panels"][0]["grid"]
+    assert [i for i, yes in enumerate(grid["aligned"]) if yes] == [i for i, _ in pairs]
+    for line in grid["effects"]:
+        assert [x is not None for x in line] == grid["aligned"]
+    i, _ = pairs[-1]
+    where = Where(activation=grid["names"][-1], queries=(i,))
+    after = run.scope.run_batch([values_of(two.this.trace)], edits=[two.patch("needed", where)])[0]
+    change = value(two, "needed", after) - value(two, "needed", two.this.trace)
+    assert grid["effects"][-1][i] == pytest.approx(change, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.SAME), (("word " * 600,), "tokens")],
+)  # fmt: skip
+def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
+    second: tuple[str, ...], why: str
+) -> None:
+    run = run_of("eng-fra")
+    drawn = payloads(run, choices("eng-fra", second=second))
+    assert why in drawn[NOTE]["rows"][0][1]
+    assert "patch" not in drawn
+    kept = payloads(run, choices("eng-fra", second=second, instead=(TEXTS["eng-fra"][1],)))
+    assert kept[NOTE] == drawn[NOTE]
+    assert kept["patch"] == payloads(run, choices("eng-fra"))["patch"]
+
+
+def test_long_texts_are_not_tried_and_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch_payloads, "MOST_WORK", 100)
+    drawn = payloads(run_of("gpt"), choices("gpt"))["patch"]
+    assert {panel["sentence"] for panel in drawn["panels"]} == {say.TOO_LONG}
+    assert not drawn["is_tried"]
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert", "xlnet", "dates", "gpt-sentiment"])
+def test_the_second_text_begins_with_one_of_the_same_length(name: str) -> None:
+    scope = models.load(name, device="cpu")
+    for example in readable_examples(scope)[:1]:
+        trace = scope.run(*example)
+        second = another(scope, trace)
+        rows = scope.run(*second)
+        stream = scope.model.fields[0].stream
+        assert len(rows.streams[stream].ids) == len(trace.streams[stream].ids)
+        assert rows.streams[stream].ids != trace.streams[stream].ids
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "dates"])
+def test_each_pair_offered_shows_what_its_label_says(name: str) -> None:
+    """One word differs, the answers part, and some head carries part of the difference both ways."""
+    scope = models.load(name, device="cpu")
+    run = CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
+    every = list(findings.pairs(run))
+    assert every or name not in ("eng-fra", "gpt", "bert", "bert-where", "dates", "gpt-sentiment")
+    for one in every:
+        first, second = " ".join(one.first).split(), " ".join(one.second).split()
+        (changed,) = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+        before, after = one.label.split(":")[0].split(" → ")
+        assert (changed[0].strip(".?"), changed[1].strip(".?")) == (before, after)
+        rest = ("",) * (len(scope.model.text_fields) - len(one.first))
+        shown = CurrentRun(scope, scope.run(*one.first, *(text or None for text in rest)))
+        two = two_runs(shown, one.second, None)
+        assert isinstance(two, Two)
+        assert two.rival is not None
+        assert two.gap > 0
+        drawn = payloads(shown, replace(choices("gpt"), second=one.second))["patch"]
+        needed, enough = (
+            [x for kind in p["kinds"] for line in kind["effects"] for x in line]
+            for p in drawn["panels"]
+        )
+        if needed:  # an RNN without attention has none
+            assert min(needed) < 0 < max(enough)
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt", "dates", "bert", "xlnet"])
+def test_the_head_of_a_rule_is_that_of_the_live_run(name: str) -> None:
+    scope = models.load(name, device="cpu")
+    trace = scope.run(*readable_examples(scope)[0])
+    found = {one.rule.measure: one for one in findings.found_heads(trace)}
+    offsets = {"previous": -1, "diagonal": 0}
+    for measure, offset in offsets.items():
+        values = {
+            (site.name, head): float(
+                torch.diagonal(site.weights(head), offset).sum()
+                / (min(site.n_query, site.n_key) + offset)
+            )
+            for site in trace.attention.values()
+            for head in range(site.n_heads)
+            if measure == "diagonal" or site.query_stream == site.key_stream
+        }
+        best = max(values, key=values.__getitem__)
+        if values[best] < findings.LEAST_WEIGHT:
+            assert measure not in found
+            continue
+        one = found[measure]
+        assert one.value == pytest.approx(values[best], abs=1e-4)
+        assert values[one.site.name, one.head] == pytest.approx(values[best], abs=1e-4)
+        assert f"{values[best]:.2f}" in one.about
+
+
+def test_patches_come_back_from_the_address() -> None:
+    two = both("eng-fra")
+    edits = (
+        two.patch("enough", Where(activation="encoder.layers.1.resid_post", queries=(2,))),
+        two.patch("enough", Where(site="decoder.layers.2.cross_attn", heads=(5,))),
+    )
+    assert state.OTHER_EDITS.parse(state.OTHER_EDITS.format(edits)) == edits
+    assert state.OTHER_EDITS.read("[[[") == ()
+    off = HeadOff("decoder.layers.2.cross_attn", head=5)
+    assert state.OTHER_EDITS.read(state.OTHER_EDITS.format((off,))[0]) == ()
+
+
+def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
+    assert not isinstance(patch.find(run_of("eng-fra")), str)
+    two = both("eng-fra")
+    assert isinstance(
+        two.patch("needed", Where(site="decoder.layers.0.cross_attn", heads=(0,))), Patch
+    )

@@ -1,0 +1,198 @@
+// One part of a run taken from another, tried for every part and both ways: on each side a grid of cells, position by layer, and a
+// board of heads. A click or Enter takes a part; so does a drag of it from the other side, whose run it comes from.
+const NUMBERED = 8; // columns of cells, and heads side by side, up to which numbers are written
+const FAR = 6; // px from which a press is a drag
+
+class Patch {
+  constructor(root) {
+    this.root = root;
+    this.place = root.querySelector(".panels");
+  }
+
+  show(picture, theme) {
+    const { root } = this, { measured, unit, largest, hint, is_tried: isTried, panels } = picture;
+    Object.assign(this, { picture, ramp: signedRamp(theme) });
+    root.querySelector(".measured").textContent = measured;
+    root.querySelector(".hint").textContent = hint;
+    root.querySelector(".key").hidden = !isTried;
+    root.querySelector(".least").textContent = isTried ? `${brief(-largest)} ${unit}` : "";
+    root.querySelector(".most").textContent = isTried ? `+${brief(largest)} ${unit}` : "";
+    root.querySelector(".key").style.background = `linear-gradient(to right, ${this.ramp.css.join(",")})`;
+    const shape = JSON.stringify(
+      panels.map(({ grid, kinds }) => [grid && [grid.names, grid.tokens.length], kinds.map(({ sites, heads }) => [sites, heads])]),
+    );
+    if (shape !== this.shape) this.build(panels);
+    this.shape = shape;
+    panels.forEach((panel, i) => this.fill(panel, this.parts[i]));
+    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+  }
+
+  build(panels) {
+    this.place.replaceChildren();
+    this.parts = panels.map(({ side, grid, kinds }) => {
+      const box = put(this.place, "section", "panel");
+      box.dataset.side = side;
+      const part = { title: put(box, "h3"), means: put(box, "p", "means quiet"), sentence: put(box, "p", "sentence") };
+      part.sentence.setAttribute("role", "status");
+      if (grid) part.grid = this.grid(put(box, "div", "scroll"), side, grid);
+      const boards = put(box, "div", "kinds"), wide = kinds.reduce((n, { heads }) => n + heads, 0) <= NUMBERED;
+      this.wide = wide;
+      part.kinds = kinds.map((kind, i) => this.kind(boards, side, kind, wide, i));
+      return part;
+    });
+  }
+
+  grid(place, side, { names, layers, tokens }) {
+    const table = put(place, "table", "cells"), head = put(put(table, "thead"), "tr"), body = put(table, "tbody");
+    table.style.setProperty("--n", tokens.length);
+    put(head, "th", "row");
+    const columns = tokens.map(() => {
+      const column = put(head, "th");
+      column.scope = "col";
+      return put(column, "span");
+    });
+    const lines = names.map((name, row) => {
+      const line = put(body, "tr");
+      put(line, "th", "row", layers[row]).scope = "row";
+      return tokens.map((_, i) => this.button(put(line, "td"), { side, what: "cell", name, number: i }));
+    });
+    this.walk(lines);
+    return { table, columns, lines };
+  }
+
+  kind(place, side, { title, sites, layers, heads }, wide, first) {
+    const section = put(place, "section", "kind");
+    const name = put(section, "h4", "", title), table = put(section, "table");
+    section.style.setProperty("--cell", wide ? "42px" : "17px");
+    table.setAttribute("aria-label", title);
+    name.title = title;
+    const lines = sites.map((site, row) => {
+      const line = put(table, "tr");
+      if (!first || wide) put(line, "th", "row", wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
+      return Array.from({ length: heads }, (_, head) => this.button(put(line, "td"), { side, what: "head", name: site, number: head }));
+    });
+    this.walk(lines);
+    return lines;
+  }
+
+  button(place, part) {
+    const button = put(place, "button");
+    button.type = "button";
+    Object.assign(button.dataset, part);
+    button.onclick = () => (this.dragged ? (this.dragged = false) : this.take(part));
+    button.onpointerdown = (event) => this.drag(button, part, event);
+    return button;
+  }
+
+  // One stop of the keyboard for each table; the arrows go on in it.
+  walk(lines) {
+    lines.forEach((line, row) =>
+      line.forEach((button, column) => {
+        button.tabIndex = row || column ? -1 : 0;
+        useKeys(
+          button,
+          arrows((down, right) => {
+            const next = lines[row + down]?.[column + right];
+            if (!next || next.hidden) return false;
+            lines.flat().forEach((one) => (one.tabIndex = -1));
+            next.tabIndex = 0;
+            next.focus();
+          }),
+        );
+      })
+    );
+  }
+
+  fill({ side, title, means, text, sentence, grid, kinds }, part) {
+    part.title.textContent = title;
+    part.title.title = text;
+    part.means.textContent = means;
+    part.sentence.textContent = sentence;
+    if (grid) this.fillGrid(side, grid, part.grid);
+    kinds.forEach(({ title, layers, effects, taken }, k) =>
+      part.kinds[k].forEach((line, row) =>
+        line.forEach((button, head) => {
+          const effect = effects[row][head];
+          this.paint(button, effect, `${title}, layer ${layers[row]}, head ${head + 1}`, taken[row][head], 0, this.wide);
+        })
+      )
+    );
+  }
+
+  fillGrid(side, { title, tokens, layers, effects, aligned, taken, moved }, { table, columns, lines }) {
+    table.setAttribute("aria-label", title);
+    table.classList.toggle("short", tokens.every(([name]) => name.length <= 2 || name.startsWith("[")) && tokens.length > NUMBERED);
+    columns.forEach((column, i) => {
+      column.textContent = table.matches(".short") && tokens[i][0].length > 2 ? "▪" : shorten(tokens[i][0], 8);
+      column.title = tokens[i].slice(0, 2).filter(Boolean).join(", ");
+    });
+    lines.forEach((line, row) =>
+      line.forEach((button, i) => {
+        const about = `${layers[row]}, “${tokens[i][0]}”`;
+        if (!aligned[i]) return this.apart(button, about);
+        this.paint(button, effects[row][i], about, taken[row][i], moved[row][i], line.length <= NUMBERED);
+      })
+    );
+  }
+
+  apart(button, about) {
+    button.className = "apart";
+    button.textContent = "";
+    Object.assign(button.style, { background: "", color: "" });
+    button.disabled = true;
+    button.title = `${about}: no counterpart in the other text`;
+    button.setAttribute("aria-label", button.title);
+    button.dataset.effect = "";
+  }
+
+  paint(button, effect, about, isTaken, moved, isNumbered) {
+    const { css, inks } = this.ramp, { unit, largest } = this.picture;
+    const code = effect === null ? SIGNED_STEPS : signedCode(effect, largest);
+    const told = effect === null ? "" : `: ${plain(effect)} ${unit}`;
+    const reached = moved ? `. The patch moves it by ${brief(100 * moved)} % of its length` : "";
+    button.disabled = false;
+    button.className = isTaken ? "taken" : moved ? "moved" : "";
+    button.textContent = isTaken ? "✕" : effect === null || !isNumbered ? "" : brief(effect);
+    Object.assign(button.style, { background: css[code], color: inks[code] });
+    button.title = `${about}${told}${reached}. ${
+      isTaken ? "Taken from the other run; click to undo." : "Click to take it from the other run."
+    }`;
+    button.setAttribute("aria-label", `${about}${told}${reached}`);
+    button.setAttribute("aria-pressed", isTaken);
+    button.dataset.effect = effect === null ? "" : exact(effect);
+    button.dataset.moved = exact(moved);
+  }
+
+  drag(button, part, start) {
+    let ghost, target;
+    const move = (event) => {
+      if (!ghost && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < FAR) return;
+      this.dragged = true;
+      ghost ??= put(this.root, "div", "ghost", button.getAttribute("aria-label").split(":")[0]);
+      Object.assign(ghost.style, { left: `${event.clientX + 8}px`, top: `${event.clientY + 8}px` });
+      const over = this.root.getRootNode().elementFromPoint(event.clientX, event.clientY)?.closest(".panel");
+      target?.classList.remove("drop");
+      target = over && over.dataset.side !== part.side ? over : undefined;
+      target?.classList.add("drop");
+    };
+    const end = (event) => {
+      button.removeEventListener("pointermove", move);
+      ghost?.remove();
+      target?.classList.remove("drop");
+      if (event.type === "pointerup" && target) this.take({ ...part, side: target.dataset.side });
+      if (ghost) setTimeout(() => (this.dragged = false));
+    };
+    this.dragged = false;
+    button.setPointerCapture(start.pointerId);
+    button.addEventListener("pointermove", move);
+    button.addEventListener("pointerup", end, { once: true });
+    button.addEventListener("pointercancel", end, { once: true });
+  }
+}
+
+function mount({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".patch");
+  const view = (root.view ??= new Patch(root));
+  view.take = (part) => setTriggerValue("pick", part);
+  view.show(data, themeOf(root));
+}

@@ -1,0 +1,229 @@
+"""The section Patch: which part of a run carries what tells it from another? Every part is taken from the other run, both ways."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from models import CheckpointError
+from models.trace import Trace
+from models.trace.edits import Edit, MaskChange, Patch, Where
+from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN
+from viz_app.controls import pick
+from viz_app.controls.text_box import text_box
+from viz_app.drawing import provenance
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.stamp import FileContent
+from viz_app.session import live, run_changes, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.remembered import recall, remember
+from viz_app.views.interventions import findings, state, text
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.patch_payloads import NOTE, Choices, payloads, table, usable
+from viz_app.views.interventions.patch_runs import SIDES, Two, grids, two_runs, typed_fields
+from viz_app.views.interventions.second_text import another
+from viz_app.views.page import Cell, Columns, File, Shown, View, Widget
+
+MOST_LISTED = 4  # edits with a button of their own
+_TASK, _USED = "patch task", "patch texts used"
+
+
+def _choose(run: CurrentRun) -> Choices:
+    """Draw the row of controls and return the choices."""
+    if recall(_TASK, run.scope.task) != run.scope.task and not url_state.follows():
+        for parameter in state.PATCH_TEXTS:
+            url_state.keep(parameter, None)
+        url_state.keep(state.OTHER_EDITS, ())
+    remember(_TASK, run.scope.task)
+    trace = run.unchanged.trace
+    with pick.row("patch-controls", "small"):
+        second = _boxes(run)
+        part = url_state.get(state.PATCH_PART)
+        streams = {one.key: one.title for one in grids(run.scope, trace, part)}
+        stream = next(iter(streams), "")
+        if len(streams) > 1:
+            stream = pick.one(
+                "Cells of", state.PATCH_STREAM, list(streams), lambda key: streams[key]
+            )
+        if not grids(run.scope, trace, say.FEED_FORWARD):
+            part = "residual"
+        else:
+            part = pick.one(
+                "Part", state.PATCH_PART, state.PATCH_PART.options,
+                say.PARTS.__getitem__, help=say.PART_HELP,
+            )  # fmt: skip
+        unit = pick.one(
+            "Effects", state.PATCH_UNIT, state.PATCH_UNIT.options, say.UNITS.__getitem__,
+            help=say.UNIT_HELP,
+        )  # fmt: skip
+    used = recall(_USED, second)
+    choices = Choices(
+        second, (used, another(run.scope, trace)), url_state.get(state.POSITION), stream, part, unit,
+        url_state.get(state.PATCH_SIDE), url_state.get(state.OTHER_EDITS),
+    )  # fmt: skip
+    two, note = usable(run, choices)
+    if two is not None and not note:
+        remember(_USED, second)
+    return _within(two, choices)
+
+
+def _within(two: Two | None, choices: Choices) -> Choices:
+    """Leave out the patches of the other run that it cannot take."""
+    kept: tuple[Edit, ...] = ()
+    for edit in choices.other_edits if two is not None else ():
+        try:
+            two.other.with_edits((*kept, edit))
+        except CheckpointError:
+            continue
+        kept = (*kept, edit)
+    return Choices(**{**vars(choices), "other_edits": kept})
+
+
+def _boxes(run: CurrentRun) -> tuple[str, ...]:
+    """Draw a box for each field of the second text, and return the texts."""
+    trace, texts = run.unchanged.trace, []
+    others = another(run.scope, trace)
+    fields = typed_fields(run.scope, trace)
+    for parameter, field, other in zip(state.PATCH_TEXTS, fields, others, strict=False):
+        chosen = url_state.get(parameter)
+        name = "Second text" if len(fields) == 1 else f"Second: {run.terms.label(field.name)}"
+        typed, _ = text_box(
+            name, parameter, other if chosen is None else chosen, height=68, width=300,
+            help=say.LABEL_HELP,
+        )  # fmt: skip
+        texts.append(typed)
+    return tuple(texts)
+
+
+def take(side: str, what: str, name: str, number: int) -> None:
+    """Take a part of the other run into the shown one, or leave it again; parts that are not there are ignored."""
+    shown = live.session().shown
+    trace = shown.unchanged.trace
+    two, _ = usable(shown, _asked(shown))
+    if two is None or side not in SIDES:
+        return
+    if what == "cell" and name in trace.activations:
+        where = Where(activation=name, queries=(number,))
+        n = len(two.sides(side)[0].trace.activations[name].tokens)
+    elif what == "head" and name in trace.attention:
+        where, n = Where(site=name, heads=(number,)), trace.attention[name].n_heads
+    else:
+        return
+    if 0 <= number < n:
+        state.take(side, two.patch(side, where))
+
+
+def _asked(run: CurrentRun) -> Choices:
+    """Return the choices that decide which runs are compared, outside a rerun."""
+    trace = run.unchanged.trace
+    others = another(run.scope, trace)
+    fields = typed_fields(run.scope, trace)
+    second = tuple(
+        other if (chosen := url_state.get(parameter)) is None else chosen
+        for parameter, _, other in zip(state.PATCH_TEXTS, fields, others, strict=False)
+    )
+    position = url_state.get(state.POSITION)
+    return Choices(second, (recall(_USED, second), others), position, "", "residual", "", "")
+
+
+def use_pinned(texts: Sequence[str]) -> None:
+    """Take the pinned run's texts as the second text."""
+    for parameter, one in zip(state.PATCH_TEXTS, texts, strict=False):
+        url_state.keep(parameter, one)
+
+
+def _buttons(run: CurrentRun, side: str) -> None:
+    """Draw a button for each edit, which undoes it, then the findings."""
+    edits: list[tuple[Edit, str]] = [
+        *((edit, "needed") for edit in run.spec.edits if not isinstance(edit, MaskChange)),
+        *((edit, "enough") for edit in url_state.get(state.OTHER_EDITS)),
+    ]
+    if edits:
+        with pick.row("patches", "small"):
+            for i, (edit, of) in enumerate(edits[:MOST_LISTED]):
+                pick.button(
+                    named(run.unchanged.trace, edit), f"undo-patch-{i}", partial(undo, edit, of),
+                    icon=":material/undo:", help=f"{edit.describe(1)}. Click to undo.",
+                )  # fmt: skip
+            if len(edits) > 1:
+                pick.button(
+                    f"Undo all {len(edits)}", "undo-patches", undo_all, icon=":material/undo:"
+                )
+    findings.buttons(run)
+
+
+def undo(edit: Edit, side: str) -> None:
+    """Undo one edit of this run or of the other."""
+    if side == "needed":
+        state.undo(edit)
+    else:
+        url_state.keep(
+            state.OTHER_EDITS,
+            tuple(one for one in url_state.get(state.OTHER_EDITS) if one != edit),
+        )
+
+
+def undo_all() -> None:
+    """Undo every edit of both runs."""
+    run_changes.undo("edits")
+    url_state.keep(state.OTHER_EDITS, ())
+
+
+def named(trace: Trace, edit: Edit) -> str:
+    """Name an edit on its button."""
+    site = trace.attention.get(edit.where.site or "")
+    if site is not None:
+        what = "patched" if isinstance(edit, Patch) else text.state(edit)
+        return f"{text.place(site, min(edit.where.heads or (0,)))}: {what}"
+    activation = trace.activations.get(edit.where.activation or "")
+    if activation is None or not edit.where.queries:
+        return edit.describe(1)
+    i = min(edit.where.queries[0], len(activation.tokens) - 1)
+    return f"{activation.name}, “{activation.tokens[i]}”"
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of this run, or why nothing can be taken from another."""
+    model, trace = run.scope.model, run.unchanged.trace
+    if not model.masks_can_change:
+        return say.NONE
+    has_heads = any(site.has_causes for site in trace.attention.values())
+    if not has_heads and not grids(run.scope, trace, "residual"):
+        return say.NONE
+    return PATCHING if decisions(trace) else text.NO_ANSWER
+
+
+def _choose_decision(choices: Choices, i: int) -> None:
+    """Ask about another decision; those of the other run may be fewer."""
+    if choices.side == "enough":
+        two = two_runs(live.session().shown, choices.second, choices.position)
+        if isinstance(two, Two):
+            i = [n for n, row in enumerate(two.rows) if row is not None][i]
+    url_state.keep(state.POSITION, i)
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    grid = Shown(PATCH, change={"on_take": take})
+    outcome = Shown(OUTCOME, choose={"on_choose": partial(_choose_decision, choices)})
+    buttons = Widget(partial(_buttons, run, choices.side))
+    return [Shown(PLAIN, NOTE), Columns((1.9, 1), ([grid], [outcome, buttons]))]
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    def make(now: CurrentRun) -> FileContent:
+        head, *rows = table(now, choices)
+        return csv_table(head, rows)
+
+    name = provenance.file_name(run.trace, "patches")
+    return [File("All effects, CSV", make, f"{name}.csv", "text/csv")]
+
+
+PATCHING = View(
+    payloads,
+    _layout,
+    choose=_choose,
+    text=lambda run, choices: say.EXPLANATION,
+    files=_files,
+    has_strip=False,
+    is_of_run=False,
+)

@@ -1,0 +1,303 @@
+"""The two runs of the section Patch: this text and another, and which positions of theirs belong together."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from models import InputError, Scope
+from models.analysis.metrics import LogitDifference, LogProbability, logits_of
+from models.architectures.base import Field
+from models.runs.inputs import Value
+from models.trace import Trace
+from models.trace.edits import Edit, Edits, Patch, Where
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Span
+from viz_app.drawing.notes import first_output
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions.decisions import Decision, decisions, option_label, usual
+
+Pairs = tuple[tuple[int, int], ...]  # (position in this run, position in the other)
+NEEDED, ENOUGH = SIDES = ("needed", "enough")
+
+
+def typed_fields(scope: Scope, trace: Trace) -> list[Field]:
+    """Return the fields that a second text is typed for.
+
+    They are those of this run that have a text, without the one that a translation reads as its
+    target: both runs read the same, so that only the source differs.
+    """
+    model = scope.model
+    return [
+        one
+        for one in model.text_fields
+        if (not one.optional or trace.fields.get(one.name))
+        and not (model.translates and one.stream == model.writes)
+    ]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of the two runs without edits, and what a patch takes from it."""
+
+    scope: Scope
+    trace: Trace
+
+    @property
+    def patched_from(self) -> tuple[str | tuple[int, ...] | None, ...]:
+        """The fields of a patch that takes from this run; a translation reads the target of the run patched."""
+        values = [tuple(v) if isinstance(v, list) else v for v in self.trace.fields.values()]
+        if self.scope.model.translates:
+            return (values[0], None)
+        return tuple(values)
+
+    def with_edits(self, edits: Edits) -> Trace:
+        """Return this run under edits, on the tokens that it read.
+
+        Raises:
+            CheckpointError: the model cannot carry out an edit.
+        """
+        return cache.edited_trace(self.scope, self.trace, edits) if edits else self.trace
+
+
+@dataclass(frozen=True)
+class Two:
+    """This run and the other, both without edits, and the decision in which they are compared.
+
+    `rows` holds for each decision its row in the other run's logits; None where there is none.
+    """
+
+    this: Run
+    other: Run
+    all: list[Decision]
+    rows: list[int | None]
+    chosen: int
+
+    @property
+    def decision(self) -> Decision:
+        return self.all[self.chosen]
+
+    @property
+    def row(self) -> int:
+        """The row of this run's logits that decides."""
+        return self.decision.row
+
+    @property
+    def other_row(self) -> int:
+        """The row of the other run's logits that decides."""
+        return self.rows[self.chosen] or 0
+
+    @cached_property
+    def rival(self) -> int | None:
+        """The other run's answer at the decision; None where both give the same, or this run has another given."""
+        own, there = (
+            int(logits_of(run.trace.outputs)[row].argmax())
+            for run, row in ((self.this, self.row), (self.other, self.other_row))
+        )
+        return there if own == self.decision.option and there != own else None
+
+    @property
+    def rival_name(self) -> str:
+        return option_label(self.other.trace, self.rival).text if self.rival is not None else ""
+
+    def metric(self, side: str) -> LogitDifference | LogProbability:
+        """Return what is measured in the run that is patched."""
+        row = self.row if side == NEEDED else self.other_row
+        if self.rival is None:
+            return LogProbability(self.decision.option, row)
+        return LogitDifference(self.decision.option, self.rival, row)
+
+    @cached_property
+    def gap(self) -> float:
+        """How much larger the measured number is in this run than in the other."""
+        one, two = (
+            level(self.metric(side), run.trace)
+            for side, run in ((NEEDED, self.this), (ENOUGH, self.other))
+        )
+        return one - two
+
+    def sides(self, side: str) -> tuple[Run, Run]:
+        """Return the run that is patched and the one that is taken from."""
+        return (self.this, self.other) if side == NEEDED else (self.other, self.this)
+
+    def pairs(self, side: str, stream: str) -> Pairs:
+        """Return the alignment of a stream for the run that is patched; () where both have the same number of tokens."""
+        base, source = self.sides(side)
+        return alignment(base.trace, source.trace, stream)
+
+    def patch(self, side: str, where: Where) -> Edit:
+        """Return the patch of a head or a cell."""
+        base, source = self.sides(side)
+        stream = _stream(base.trace, where)
+        pairs = self.pairs(side, stream)
+        if where.queries is not None:
+            pairs = tuple(pair for pair in pairs if pair[0] in where.queries)
+        return Patch(where, fields=source.patched_from, alignment=pairs)
+
+
+def _stream(trace: Trace, where: Where) -> str:
+    if where.activation is not None:
+        return trace.activations[where.activation].axes[1]
+    return trace.attention[where.site or ""].query_stream
+
+
+def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
+    """Return the number whose change the metric measures."""
+    row = logits_of(trace.outputs)[metric.position].float()
+    if isinstance(metric, LogitDifference):
+        return float(row[metric.token] - row[metric.other])
+    return float(row.log_softmax(-1)[metric.token])
+
+
+def alignment(run: Trace, other: Trace, stream: str) -> Pairs:
+    """Return the positions of the common beginning and the common end of two texts; () if both are of one length."""
+    here, there = run.streams[stream].ids, other.streams[stream].ids
+    if len(here) == len(there):
+        return ()
+    shorter = min(len(here), len(there))
+    first = next((i for i in range(shorter) if here[i] != there[i]), shorter)
+    last = next(
+        (i for i in range(shorter - first) if here[-1 - i] != there[-1 - i]), shorter - first
+    )
+    return (
+        *((i, i) for i in range(first)),
+        *((len(here) - i, len(there) - i) for i in range(last, 0, -1)),
+    )
+
+
+def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> Two | str:
+    """Return both runs, or why they cannot be compared."""
+    spec = replace(run.spec, edits=(), forced=())
+    base = cache.changed_run(run.unchanged, spec)
+    scope, trace = base.scope, base.trace
+    if not all(text.strip() for text in second):
+        return say.EMPTY
+    try:
+        other = cache.given_trace(scope, *_values(scope, trace, second))
+    except InputError as error:
+        return say.unreadable(str(error))
+    if {name: row.ids for name, row in trace.streams.items()} == {
+        name: row.ids for name, row in other.streams.items()
+    }:
+        return say.SAME
+    for stream, row in trace.streams.items():
+        n, m = len(row.ids), len(other.streams[stream].ids) if stream in other.streams else 0
+        if n != m and not alignment(trace, other, stream):
+            return say.counts(n, m)
+        if n != m and isinstance(first_output(trace), Span):
+            return say.counts(n, m)
+    every = decisions(trace)
+    rows = [_other_row(trace, other, one.row) for one in every]
+    if not every or all(row is None for row in rows):
+        return say.NO_DECISION
+    chosen = _usual(trace, other, every, rows)
+    if position is not None and position < len(every) and rows[position] is not None:
+        chosen = position
+    return Two(Run(scope, trace), Run(scope, other), every, rows, chosen)
+
+
+def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[Value | None]:
+    """Return the values of all fields: the second text, and what else this run read."""
+    if scope.model.translates:
+        return [*second, trace.streams[scope.model.writes]]
+    texts = {one.name: text for one, text in zip(typed_fields(scope, trace), second, strict=False)}
+    return [texts.get(name, value) for name, value in trace.fields.items()]
+
+
+def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
+    """Return the row of the other run's logits that answers the same question; None if there is none."""
+    output, there = first_output(trace), first_output(other)
+    n = len(logits_of(other.outputs))
+    if isinstance(output, ClassProbabilities):
+        return 0
+    if isinstance(output, MaskedToken | Span):
+        own = len(logits_of(trace.outputs))
+        return row if n == own else None
+    stream = getattr(output, "stream", None)
+    if stream is None or getattr(there, "stream", None) != stream:
+        return None
+    if isinstance(output, NextToken) and row == len(output.logits) - 1:
+        return n - 1
+    pairs = alignment(trace, other, stream)
+    aligned = dict(pairs).get(row) if pairs else row
+    return aligned if aligned is not None and aligned < n else None
+
+
+def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | None]) -> int:
+    """Return the decision to begin with: the first in which the runs part, of a text that goes on the last."""
+    own, there = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
+    shared = [i for i, row in enumerate(rows) if row is not None]
+    parted = [
+        i for i in shared if int(own[every[i].row]) == every[i].option != int(there[rows[i] or 0])
+    ]
+    begun = usual(trace, every)
+    if _goes_on(trace):
+        return shared[-1]
+    return parted[0] if parted else begun if begun in shared else shared[0]
+
+
+def _goes_on(trace: Trace) -> bool:
+    output = first_output(trace)
+    return isinstance(output, NextToken) and not output.is_closed
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of one stream, a row for each layer from the input on."""
+
+    key: str
+    title: str
+    stream: str
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
+    """Return the streams whose cells can be taken, each with the residual stream or the feed-forward outputs of its layers."""
+    found: dict[str, list] = {}
+    for one in scope.model.sublayers:
+        found.setdefault(one.row, []).append(one)
+    grids = []
+    for key, several in found.items():
+        rows: dict[str, str] = {}
+        if part == say.FEED_FORWARD:
+            rows = {s.out: _layer(s.layer) for s in several if s.role == "feed-forward"}
+        else:
+            if several[0].before:
+                rows[several[0].before] = say.INPUT
+            last = {s.layer: s for s in several}
+            rows |= {s.after: _layer(s.layer) for s in last.values()}
+        rows = {name: label for name, label in rows.items() if name in trace.activations}
+        if rows:
+            title = say.stream_title(several[0].stack, several[0].states)
+            grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
+    if found or part == say.FEED_FORWARD:
+        return grids
+    return _recurrent(trace)
+
+
+def _layer(number: int | None) -> str:
+    return say.LAST if number is None else say.layer(number)
+
+
+def _recurrent(trace: Trace) -> list[Grid]:
+    """Return the intermediates of a model without layers of sublayers, by stream."""
+    by_stream: dict[str, dict[str, str]] = {}
+    for name, activation in trace.activations.items():
+        stream = activation.axes[1]
+        if stream in trace.streams and activation.axes[-1] != "vocab":
+            by_stream.setdefault(stream, {})[name] = say.recurrent(name)
+    return [
+        Grid(stream, say.stream_title(next(iter(rows)).partition(".")[0]), stream, (*rows,), (*rows.values(),))
+        for stream, rows in by_stream.items()
+    ]  # fmt: skip
+
+
+def moved(edited: Trace, base: Trace, grid: Grid) -> torch.Tensor:
+    """Return (layer, position): how far the edits moved each cell, as a share of its length."""
+    rows = []
+    for name in grid.names:
+        own, now = (trace.activations[name].value[0].float() for trace in (base, edited))
+        rows.append((now - own).norm(dim=-1) / own.norm(dim=-1).clamp(min=1e-12))
+    return torch.stack(rows)

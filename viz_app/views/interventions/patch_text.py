@@ -1,0 +1,146 @@
+"""The wording of the section Patch."""
+
+FEED_FORWARD = "feed-forward"
+INPUT, LAST = "Input", "End"
+ANSWER = "Click a part, or drag it onto the other grid, to take it from the run of a second text: which part makes the difference?"
+NONE = "Nothing inside this model can be taken from another run."
+EMPTY = "Type a second text: its parts are put into this run, one at a time."
+SAME = "Both texts are the same, so nothing would change. Change a word of the second text."
+NO_DECISION = "The two runs have no answer in common that could be compared."
+LABEL_HELP = (
+    "A text that differs in one word shows most. With the same number of tokens every position has its counterpart; otherwise "
+    "the common beginning and the common end are aligned."
+)
+PARTS = {"residual": "Residual stream", FEED_FORWARD: "Feed-forward"}
+PART_HELP = (
+    "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
+    "that sublayer alone adds."
+)
+UNITS = {"difference": "Difference", "share": "Share of gap"}
+UNIT_HELP = (
+    "The change itself, or its share of the gap between the two runs: (patched − corrupt)/(clean − corrupt). 0: the patch "
+    "does nothing; 1: it makes the whole difference."
+)
+TITLES = {
+    "needed": "Needed? This text, with one part of the other",
+    "enough": "Enough? The other text, with one part of this",
+}
+MEANINGS = {
+    "needed": "A part is needed if the answer is lost without it.",
+    "enough": "A part is enough if it alone brings the answer.",
+}
+HINT = "Click a cell or a head to take it from the other text, or drag it onto the other grid."
+NOTHING_YET = "Nothing is taken yet: click a cell or a head."
+TOO_LONG = "These texts are too long to try every part at once. Shorten them."
+NO_CELLS = "This model has no residual stream, so only its heads are tried."
+NO_FEED_FORWARD = "This model has no feed-forward sublayer."
+EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run (activation patching,
+Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
+
+**Needed** (noising) puts a part of the other text into this run: if the answer is lost, the run needs that part.
+**Enough** (denoising) puts a part of this text into the other run: if the answer comes, that part alone is enough. A part
+can be enough and not needed, when another part does the same work; it can be needed and not enough, when others must help.
+
+A translation reads the same target in both runs, so that only the source differs. The numbers are those of the two runs without
+other edits; masks and switched-off heads change the answer beside the grids only. One pair of texts is one pair: the same part
+may do something else elsewhere."""
+
+
+def layer(number: int) -> str:
+    """Return the label of a layer's row."""
+    return f"Layer {number + 1}"
+
+
+def stream_title(stack: str, states: str = "") -> str:
+    """Return the name of a row of states."""
+    return f"{states.capitalize()} stream" if states else stack.capitalize()
+
+
+def recurrent(name: str) -> str:
+    """Return the label of an intermediate of a model without layers: the last part of its name."""
+    return name.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+def unreadable(why: str) -> str:
+    """Say why the second text cannot be read."""
+    return f"{why[:1].upper()}{why[1:]}."
+
+
+def counts(n: int, m: int) -> str:
+    """Say that two texts cannot be aligned."""
+    return f"This text has {n} tokens and the second {m}, and they cannot be aligned. Give both the same number."
+
+
+def tokens(n: int, m: int, n_aligned: int) -> str:
+    """Say how the positions of two texts belong together."""
+    if n == m:
+        return f"{m} tokens, as this text: each position has its counterpart."
+    return (
+        f"{m} tokens, this text {n}: {n_aligned} at the common beginning and end are aligned, the "
+        "hatched ones have no counterpart."
+    )
+
+
+def measured(token: str, rival: str, row: int, this: float, other: float) -> str:
+    """Name what is measured, with its value in both runs."""
+    what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"
+    return (
+        f"Measured: {what} at decision {row + 1}: {signed(this)} in this text, "
+        f"{signed(other)} in the other"
+    )
+
+
+def signed(value: float) -> str:
+    """Write a number with a minus sign."""
+    return f"{value:.2f}".replace("-", "−")
+
+
+def strongest(place: str, value: float, unit: str) -> str:
+    """Say what the strongest part does."""
+    if not value:
+        return "No part changes it."
+    if unit == "share":
+        return _of_gap(place, "takes away", value)
+    return f"{place} {'raises' if value > 0 else 'lowers'} it by {abs(value):.2f} {unit}."
+
+
+def brings(place: str, value: float) -> str:
+    """Say which share of the gap the strongest part brings."""
+    if not value:
+        return "No part changes it."
+    return _of_gap(place, "brings", value)
+
+
+def _of_gap(place: str, what: str, value: float) -> str:
+    share = f"{abs(value):.0%}".replace("%", " %")
+    return (
+        f"{place} {what} {share} of the gap."
+        if value > 0
+        else f"{place} widens the gap by {share}."
+    )
+
+
+def reach(n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_tokens: int) -> str:
+    """Say which cells the patches change, besides those that were put in."""
+    if not n:
+        return "The patch changes no other cell of this grid."
+    where = ["only deeper layers" if not earlier_layers else "earlier layers too"]
+    if earlier_tokens and later_tokens:
+        where.append("tokens on both sides")
+    elif later_tokens:
+        where.append("only the same and later tokens")
+    elif earlier_tokens:
+        where.append("only the same and earlier tokens")
+    else:
+        where.append("only the same token")
+    return f"Framed: the patch reaches {n} of {n_cells} other cells, {', '.join(where)}."
+
+
+def no_share(gap: float) -> str:
+    """Say why the effects are not given as shares."""
+    return f"The gap between the runs ({signed(gap)}) is too small for shares."
+
+
+def reach_of_heads(n: int, n_cells: int) -> str:
+    """Say how many cells patched heads change."""
+    return f"Framed: the patch reaches {n} of {n_cells} cells of this grid."

@@ -1,0 +1,66 @@
+"""A second text that differs from a text in one word, so that both runs can be compared position by position."""
+
+import re
+
+from models import InputError, Scope
+from models.trace import Trace
+from viz_app.input_bar.examples import readable_examples
+from viz_app.views.interventions.patch_runs import typed_fields
+
+# a word → one that may stand in its place; each pair is tried in this order, and both ways
+PAIRS = (
+    ("She", "He"), ("she", "he"), ("dog", "cat"), ("boy", "girl"), ("him", "her"), ("I", "You"), ("We", "They"),
+    ("good", "bad"), ("like", "hate"), ("cold", "great"), ("was", "is"), ("years", "days"), ("long", "short"),
+)  # fmt: skip
+_WORD = r"(?<![\w\[]){}(?![\w\]])"
+
+
+def another(scope: Scope, trace: Trace) -> tuple[str, ...]:
+    """Return a second text for a run: the same with one word, digit or name exchanged, where a rule knows one."""
+    fields = typed_fields(scope, trace)
+    texts = [str(trace.fields.get(field.name) or "") for field in fields]
+    for i, text in enumerate(texts):
+        for candidate in _candidates(text):
+            changed = (*texts[:i], candidate, *texts[i + 1 :])
+            if candidate != text and _fits(scope, trace, changed):
+                return changed
+    for example in readable_examples(scope):
+        if len(example) == len(texts) and list(example) != texts:
+            return example
+    return tuple(texts)
+
+
+def _candidates(text: str) -> list[str]:
+    found = []
+    for pair in PAIRS:
+        for word, other in (pair, pair[::-1]):
+            if re.search(_WORD.format(word), text):
+                found.append(re.sub(_WORD.format(word), other, text, count=1))
+    names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][a-z]+", text)
+    found += [text.replace(names[0], name, 1) for name in ("John", "Mary") if names]
+    for match in reversed(list(re.finditer(r"\d", text))):
+        digit = (int(match[0]) + 1) % 10
+        found.append(f"{text[: match.start()]}{digit}{text[match.end() :]}")
+    words = text.split(" ")
+    found += [
+        " ".join([*words[: i - 1], words[i], words[i - 1], *words[i + 1 :]])
+        for i in range(len(words) - 1, 0, -1)
+        if words[i] != words[i - 1]
+    ]
+    return found[:24]
+
+
+def _fits(scope: Scope, trace: Trace, texts: tuple[str, ...]) -> bool:
+    """Return True if the model can read the texts and they have as many tokens as the run."""
+    names = [field.name for field in typed_fields(scope, trace)]
+    values = dict(trace.fields) | dict(zip(names, texts, strict=True))
+    try:
+        rows = scope.encode(*(values[field.name] for field in scope.model.text_fields))
+    except (InputError, TypeError):
+        return False
+    typed = {field.stream for field in scope.model.fields if field.name in names}
+    return all(
+        len(rows[stream].ids) == len(trace.streams[stream].ids)
+        and rows[stream].ids != trace.streams[stream].ids
+        for stream in typed
+    )
