@@ -68,7 +68,7 @@ CHECKS = {  # how many are made on each page
         "layer": 0,
         "positions": 3,
         "masks": 0,
-        "interventions": 0,
+        "interventions": 3,
         "decoding": 4,
         "from-rnn": 1,
     },
