@@ -69,7 +69,7 @@ def row_of(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
 def payloads(run: CurrentRun, choices: RowChoices) -> Pictures:
     """Return the payloads of all components of the section."""
     what, row = row_of(run, choices)
-    own = trials(row, row.weights[None])[0]
+    own = cache.row_finding(row, "own", lambda: trials(row, row.weights[None])[0])
     now = replace(row, trace=what.after.trace)
     return {
         "row_tests": _table(what, choices, row, now, own),
@@ -278,8 +278,12 @@ def _checks(what: Asked, row: AttentionRow, own: Trial) -> list[Check]:
     ]
     if is_movable(row):
         uniform = cache.row_finding(row, "uniform", partial(uniform_weights, row))
-        outputs = scope.outputs_batch([trace.streams], [*trace.edits, uniform.edit])[0]
-        again = logits_of(outputs)[row.decision].double().softmax(-1)
+
+        def whole() -> torch.Tensor:
+            outputs = scope.outputs_batch([trace.streams], [*trace.edits, uniform.edit])[0]
+            return logits_of(outputs)[row.decision].double().softmax(-1)
+
+        again = cache.row_finding(row, "uniform in a whole run", whole)
         checks += [
             Check(
                 "equal weights as an edit of a whole run",
