@@ -110,7 +110,8 @@ def test_an_example_brings_its_texts_and_a_head(opened: Page) -> None:
 @pytest.mark.parametrize(
     ("model", "screen"),
     [
-        ("eng-fra", (1280, 720, "")), ("gpt", (1280, 720, "")), ("dates", (1280, 720, "")), ("eng-fra", (1920, 1080, "1")),
+        ("eng-fra", (1280, 720, "")), ("gpt", (1280, 720, "")), ("dates", (1280, 720, "")), ("eng-fra", (1280, 720, "1")),
+        ("eng-fra", (1920, 1080, "1")),
         ("xlnet", (1920, 1080, "")), ("eng-fra-bahdanau", (1280, 720, "")),
     ],
 )  # fmt: skip

@@ -212,7 +212,7 @@ def test_texts_of_different_lengths_are_aligned_at_both_ends(name: str) -> None:
     assert all(here[i] == there[j] for i, j in pairs)
     assert {(j, i) for i, j in pairs} == set(two.pairs("enough", stream))
     drawn = payloads(run, choices(name, second=second))
-    assert f"{len(pairs)} at the common beginning and end" in drawn[NOTE]["rows"][0][1]
+    assert f"common beginning and end: {len(pairs)}." in drawn[NOTE]["rows"][0][1]
     grid = drawn["patch"]["panels"][0]["grid"]
     assert [i for i, yes in enumerate(grid["aligned"]) if yes] == [i for i, _ in pairs]
     for line in grid["effects"]:

@@ -13,7 +13,7 @@ from viz_app.drawing.stamp import FileContent
 from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.interventions import state, text
+from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.payloads import Choices, payloads, table
 from viz_app.views.page import Cell, Columns, File, Shown, View, Widget
@@ -83,7 +83,8 @@ def find(run: CurrentRun) -> View[Choices] | str:
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
     board = Shown(BOARD, change={"on_switch": state.switch, "on_scale": state.scale})
     outcome = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
-    return [Columns((1.5, 1), ([board], [outcome, Widget(partial(list_edits, run))]))]
+    beside = [outcome, Widget(partial(list_edits, run)), Widget(partial(findings.buttons, run))]
+    return [Columns((1.5, 1), ([board], beside))]
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:

@@ -1,6 +1,7 @@
 """The payloads of the section Patch: what each part of one run does in the other, both ways, and the answers."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -127,7 +128,8 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
     cells = heads = None
     if grid is not None:
         pairs = two.pairs(side, grid.stream)
-        cells = cache.cell_effects(scope, trace, source.trace, metric, grid.names, pairs)
+        with suppress(ValueError):  # a model of others may record what it cannot change
+            cells = cache.cell_effects(scope, trace, source.trace, metric, grid.names, pairs)
     if n_heads:
         named = f"patch from {source.patched_from}"
         own = CurrentRun(scope, trace)

@@ -73,11 +73,12 @@ def counts(n: int, m: int) -> str:
 
 def tokens(n: int, m: int, n_aligned: int) -> str:
     """Say how the positions of two texts belong together."""
+    said = f"{m} token" if m == 1 else f"{m} tokens"
     if n == m:
-        return f"{m} tokens, as this text: each position has its counterpart."
+        return f"{said}, as this text: each position has its counterpart."
     return (
-        f"{m} tokens, this text {n}: {n_aligned} at the common beginning and end are aligned, the "
-        "hatched ones have no counterpart."
+        f"{said}, this text {n}; aligned at the common beginning and end: {n_aligned}. The hatched "
+        "ones have no counterpart."
     )
 
 
