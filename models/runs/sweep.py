@@ -90,6 +90,7 @@ class Sweep:
     baseline: str = "zero"
     n_orders: int = 20
     seed: int = 0
+    batch: int = BATCH
     losses: dict[str, list[float]] = field(default_factory=dict)
     _example: Trace = field(init=False, repr=False)
     _ranked: dict[Head, float] | None = field(init=False, repr=False, default=None)
@@ -241,7 +242,7 @@ class Sweep:
     def _batches(self, texts: Sequence[Streams]) -> Iterator[list[int]]:
         """Yield the indices of texts of like lengths, which need little padding."""
         by_length = sorted(range(len(texts)), key=lambda i: [len(r.ids) for r in texts[i].values()])
-        size = BATCH if self.scope.model.pads else 1
+        size = self.batch if self.scope.model.pads else 1
         for first in range(0, len(texts), size):
             yield by_length[first : first + size]
 

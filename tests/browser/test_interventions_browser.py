@@ -6,6 +6,7 @@ from served_app import boxes, go, in_url, resized, rested
 
 import models
 from models.runs.scope import Scope
+from models.runs.sweep import Sweep
 from models.trace.edits import HeadOff, HeadScale, to_text
 
 SOURCE, SITE, HEAD = "She is reading a book.", "decoder.layers.2.cross_attn", 5
@@ -130,3 +131,35 @@ def test_the_board_and_the_answer_end_within_the_viewport(
     ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
     assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> None:
+    """Its result is that of the same sweep in Python."""
+    resized(shared_page, 1280, 720)
+    choices = {"interventions-section": "Many texts", "if-baseline": "uniform"}
+    go(
+        shared_page,
+        "interventions",
+        ".st-key-if-sweep-start",
+        checkpoint="dates-bahdanau",
+        **choices,
+    )
+    start, stop = (
+        shared_page.locator(f".st-key-if-sweep-{name} button") for name in ("start", "stop")
+    )
+    start.click()
+    expect(stop).to_be_enabled()
+    stop.click()
+    expect(shared_page.get_by_text("passes: stopped")).to_be_visible()
+    start.click()
+    head = shared_page.locator(".board td button")
+    expect(head).to_have_count(1, timeout=240_000)
+    scope = models.load("dates-bahdanau", device="cpu")
+    texts = [scope.encode(*text) for text in scope.held_out]
+    sweep = Sweep(scope, texts, baseline="uniform", batch=8)
+    sweep.run(lambda done, of: None)
+    effect = float(head.get_attribute("data-effect"))
+    assert effect == pytest.approx(sweep.results()[0].effect.mean, rel=1e-3)
+    head.click()  # the head is off in the reader's own text
+    in_url(shared_page, "interventions-section", "Heads")
+    expect(shared_page.locator(READY)).to_be_visible()

@@ -55,18 +55,19 @@ class Board {
     return button;
   }
 
-  fill({ effects, states, title, layers }, k, site, row) {
+  fill({ effects, states, notes, title, layers }, k, site, row) {
     this.cells[k][row].forEach((button, head) => {
       const effect = effects[row][head], state = states[row][head], { css, inks } = this.ramp;
       button.hidden = state === null;
       if (state === null) return;
       const code = effect === null ? SIGNED_STEPS : signedCode(effect, this.picture.largest);
-      const shown = state.factor === 1 ? (effect === null ? "" : brief(effect)) : state.label;
+      const note = notes?.[row][head] ?? { mark: "", says: "" };
+      const shown = state.factor === 1 ? (effect === null ? "" : brief(effect) + note.mark) : state.label;
       Object.assign(button, { textContent: shown, className: state.factor === 1 ? "" : state.factor === 0 ? "changed off" : "changed" });
       Object.assign(button.style, state.factor === 0 ? { background: "", color: "" } : { background: css[code], color: inks[code] });
       button.setAttribute("aria-pressed", state.factor !== 1);
       const about = `${title}, layer ${layers[row]}, head ${head + 1}`,
-        told = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}`;
+        told = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}${note.says}`;
       const how = state.factor === 1
         ? "Click to switch it off; drag, or ← and →, to scale it."
         : `Now: ${state.says}. Click to undo; ← and → scale it.`;

@@ -7,6 +7,7 @@ from viz_app.views.interventions import (
     explanation,
     explanation_text,
     heads,
+    many_texts,
     patch,
     patch_text,
     text,
@@ -16,6 +17,7 @@ from viz_app.views.page import Find, Page
 SECTIONS: dict[str, Find] = {
     "Heads": heads.find,
     "Patch": patch.find,
+    "Many texts": many_texts.find,
     "Is attention explanation?": explanation.find,
 }
 ANSWERS = {  # of sections other than Heads

@@ -1,0 +1,99 @@
+"""The section Many texts of Interventions: its board, its sentence and its table are those of the sweep."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from small_scopes import scope_of
+
+import models
+from models.analysis.paired import Interval
+from models.runs.scope import Scope
+from models.runs.sweep import HeadResult, Sweep, Swept
+from viz_app import words
+from viz_app.drawing.sites import by_kind
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import many_texts
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return scope_of("transformer")
+
+
+@pytest.fixture(scope="module")
+def swept(scope: Scope) -> Swept:
+    sweep = Sweep(scope, [scope.encode(*text, "ab") for text in scope.held_out], n_orders=2)
+    sweep.run(lambda done, of: None)
+    return sweep.swept()
+
+
+@pytest.fixture(scope="module")
+def run(scope: Scope) -> CurrentRun:
+    return CurrentRun(scope, scope.run("abcd", "ab"))
+
+
+def cells(payload: dict[str, Any]) -> dict[tuple[str, int, int], tuple[float, dict[str, str]]]:
+    """Effect and note of each head, by title, layer and head."""
+    return {
+        (kind["title"], layer - 1, head): (effect, kind["notes"][row][head])
+        for kind in payload["kinds"]
+        for row, layer in enumerate(kind["layers"])
+        for head, effect in enumerate(kind["effects"][row])
+    }
+
+
+def test_each_cell_is_the_result_of_its_own_head(run, swept):
+    shown = cells(many_texts.board(run, swept))
+    titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
+    assert len(shown) == len(swept.heads)
+    for one in swept.heads:
+        effect, note = shown[titles[one.kind], one.layer, one.head]
+        assert effect == one.effect.mean
+        assert (note["mark"] == "*") == one.is_marked
+        assert f"{one.effect.low:+.3f}".replace("-", "−") in note["says"]
+
+
+@pytest.mark.parametrize(
+    ("effects", "wanted", "not_wanted"),
+    [
+        ((0.5, -0.1), "1 of 2 heads are needed*, 1 in the way*.", "lowers"),
+        ((0.1, -0.5), "lowers the loss most when off: −0.500", "raises"),
+        ((0.5, 0.1), "2 of 2 heads are needed*.", "in the way"),
+    ],
+)
+def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wanted):
+    heads = tuple(
+        HeadResult(one.kind, one.layer, one.head, Interval(e, e - 0.01, e + 0.01, 0.0002), True)
+        for one, e in zip(swept.heads, effects, strict=False)
+    )
+    said = many_texts.sentence(run, replace(swept, heads=heads))
+    assert wanted in said
+    assert not_wanted not in said
+
+
+def test_nothing_significant_is_said_to_be_so(run, swept):
+    heads = tuple(replace(one, is_marked=False) for one in swept.heads)
+    said = many_texts.sentence(run, replace(swept, heads=heads))
+    assert said == f"None of {len(heads)} heads has a significant effect."
+
+
+def test_the_table_and_the_curves_hold_every_number(run, swept):
+    assert [row[3] for row in many_texts.table(swept)] == [one.effect.mean for one in swept.heads]
+    values = many_texts.curves(run, swept).to_dict()["data"]["values"]
+    for kind, curve in swept.curves.items():
+        title = words.kind_title(dict(by_kind(run.trace))[kind][0])
+        for share, (order, low, median, high) in curve.items():
+            row = next(r for r in values if (r["kind"], r["share"]) == (title, share))
+            drawn = [
+                row[name] for name in ("in order of importance", "low", "random orders", "high")
+            ]
+            assert drawn == [order, low, median, high]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt-sentiment", "dates-rnn"])
+def test_a_model_without_a_loss_or_heads_says_why(name):
+    scope = models.load(name, device="cpu")
+    found = many_texts.find(CurrentRun(scope, scope.run(*scope.held_out[0])))
+    assert isinstance(found, str)
+    assert found.endswith(".")

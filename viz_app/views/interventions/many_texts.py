@@ -1,0 +1,259 @@
+"""The section Many texts: which heads does the model need over held-out texts?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import altair as alt
+
+from models.runs.sweep import HeadResult, Swept
+from models.trace import AttentionSite
+from models.trace.outputs import NextToken, TokenInOrder
+from viz_app import words
+from viz_app.components.catalogue import BOARD
+from viz_app.controls import pick, sweeping
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import FileContent
+from viz_app.session import url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import declared
+from viz_app.views.interventions import state, text
+from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Widget
+
+BASELINES = ("zero", "uniform")
+CURVES = "if-curves"
+NO_LOSS = (
+    "This model gives no probability to each token of a text, so a text has no loss. The section Heads shows what each head "
+    "does to its answer."
+)
+NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
+EXPLANATION = """Each number is the change of the **loss** in nats a token when that head alone is off, a mean over held-out texts.
+Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
+of the texts (Koehn 2004). A star says that the effect is significant on the **other** half after Holm's correction for the number
+of heads (Holm 1979), so that no head is chosen and reported on the same texts.
+
+The curves switch heads off together, the least important first: importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
+(Michel et al. 2019, eq. 2). The band is the range of random orders, its line their median. Heads can stand in for one another:
+what is free alone may be dear together."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a head that is off passes on."""
+
+    baseline: str
+
+
+def _choose(run: CurrentRun) -> Choices:
+    with pick.row("interventions", "small"):
+        baseline = pick.one(
+            "A head that is off passes on",
+            state.BASELINE,
+            BASELINES,
+            text.BASELINES.__getitem__,
+            help=text.BASELINE_HELP,
+        )
+    return Choices(baseline)
+
+
+def find(run: CurrentRun) -> View[Choices] | str:
+    """Return the view of this run, or why its heads cannot be swept."""
+    sites = [site for site in run.trace.attention.values() if site.has_causes]
+    if not run.scope.model.masks_can_change or not sites:
+        return text.NONE
+    output = next(iter(run.trace.outputs.values()), None)
+    return MANY_TEXTS if isinstance(output, NextToken | TokenInOrder) else NO_LOSS
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Return the board of mean effects and the curves, if they are measured."""
+    swept = sweeping.swept(run.unchanged.scope, choices.baseline)
+    if swept is None:
+        return {}
+    return {"board": board(run, swept), CURVES: curves(run, swept)}
+
+
+def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
+    """Return the payload of the board of mean effects."""
+    found = {(one.kind, one.layer, one.head): one for one in swept.heads}
+    kinds = []
+    for kind, every in by_kind(run.trace):
+        sites = [site for site in every if site.has_causes]
+        if not sites:
+            continue
+        n_heads = max(site.n_heads for site in sites)
+        results = [[found.get((kind, site.layer, h)) for h in range(n_heads)] for site in sites]
+        kinds.append(
+            {
+                "title": words.kind_title(sites[0]),
+                "sites": [site.name for site in sites],
+                "layers": [site.layer + 1 for site in sites],
+                "heads": n_heads,
+                "effects": [[one and one.effect.mean for one in row] for row in results],
+                "states": [[_state(one) for one in row] for row in results],
+                "notes": [[_note(one) for one in row] for row in results],
+            }
+        )
+    return {
+        "title": f"What each head off does to the loss, over {_reported(swept)} held-out texts",
+        "sentence": sentence(run, swept),
+        "legend": "change of the loss when the head is off. Above 0: the model needs it. "
+        "*: significant on the other half of the texts",
+        "largest": max((abs(one.effect.mean) for one in swept.heads), default=0.0),
+        "unit": "nats a token",
+        "kinds": kinds,
+    }
+
+
+def _reported(swept: Swept) -> int:
+    """Return the number of texts that effects are reported on."""
+    return swept.n_texts // 2
+
+
+def _state(result: HeadResult | None) -> dict[str, Any] | None:
+    return {"factor": 1, "label": "", "says": ""} if result else None
+
+
+def _note(result: HeadResult | None) -> dict[str, str] | None:
+    if result is None:
+        return None
+    return {
+        "mark": "*" if result.is_marked else "",
+        "says": f" (95 % interval {_signed(result.effect.low)} to {_signed(result.effect.high)}"
+        f"{', significant' if result.is_marked else ''})",
+    }
+
+
+def sentence(run: CurrentRun, swept: Swept) -> str:
+    """Say how many heads are needed or in the way, and which matters most."""
+    marked = [one for one in swept.heads if one.is_marked]
+    needed = sum(one.effect.mean > 0 for one in marked)
+    if not marked:
+        return f"None of {len(swept.heads)} heads has a significant effect."
+    most = max(marked, key=lambda one: abs(one.effect.mean))
+    effect = most.effect
+    way = "raises" if effect.mean > 0 else "lowers"
+    better = len(marked) - needed
+    counts = f"{needed} of {len(swept.heads)} heads are needed*"
+    counts += f", {better} in the way*" if better else ""
+    return (
+        f"{counts}. {text.place(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
+        f"({_signed(effect.low)} to {_signed(effect.high)})."
+    )
+
+
+def _site(run: CurrentRun, result: HeadResult) -> AttentionSite:
+    sites = dict(by_kind(run.trace))[result.kind]
+    return next(site for site in sites if site.layer == result.layer)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
+    """Return the chart of the loss as more and more heads of a kind are off."""
+    titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
+    rows = [
+        {
+            "kind": titles[kind],
+            "share": share,
+            "in order of importance": order,
+            "low": low,
+            "random orders": median,
+            "high": high,
+        }
+        for kind, curve in swept.curves.items()
+        for share, (order, low, median, high) in [("0", (0.0,) * 4), *curve.items()]
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("share:Q", title="share of its heads off", axis=alt.Axis(format="%", tickCount=5))
+    )
+    tip = [alt.Tooltip("share:Q", format=".0%")]
+    values = ("in order of importance", "low", "random orders", "high")
+    tip += [alt.Tooltip(f"{name}:Q", format="+.3f") for name in values]
+    loss = "change of the loss (nats a token)"
+    band = base.mark_area(opacity=0.22).encode(
+        y=alt.Y("low:Q", title=loss), y2="high:Q", tooltip=tip
+    )
+    median = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5).encode(
+        y="random orders:Q", tooltip=tip
+    )
+    order = base.mark_line(point=True, strokeWidth=2.5).encode(
+        y="in order of importance:Q", tooltip=tip
+    )
+    chart = alt.layer(band, median, order).properties(width=125, height=170)
+    faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=3)
+    title = f"Heads off together: by importance (line), {swept.n_orders} random orders (band)"
+    return faceted.properties(title=alt.TitleParams(title, anchor="start"))
+
+
+def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    scope = run.unchanged.scope
+    measure = Widget(partial(sweeping.sweeping, scope, choices.baseline))
+    if "board" not in drawn:
+        return [Prose(NOT_MEASURED), measure]
+    board_of_heads = Shown(BOARD, change={"on_switch": _try, "on_scale": _scale})
+    return [Columns((1.3, 1), ([board_of_heads, measure], [Plot(CURVES, fits=False)]))]
+
+
+def _try(site: str, head: int, is_off: bool) -> None:
+    """Show the head switched off in the reader's own text."""
+    state.switch(site, head, is_off)
+    _show_heads()
+
+
+def _scale(site: str, head: int, factor: float) -> None:
+    state.scale(site, head, factor)
+    _show_heads()
+
+
+def _show_heads() -> None:
+    url_state.keep(declared()["interventions-section"], "Heads")
+
+
+def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    scope = run.unchanged.scope
+    swept = sweeping.swept(scope, choices.baseline)
+    if swept is None:
+        return ()
+
+    def make(now: CurrentRun) -> FileContent:
+        return csv_table(HEAD, table(swept))
+
+    name = f"{scope.name}.heads-over-texts.{choices.baseline}.csv"
+    return [File("Effects and intervals, CSV", make, name, "text/csv")]
+
+
+HEAD = ["kind", "layer", "head", "mean effect in nats a token", "low", "high", "p", "significant"]
+
+
+def table(swept: Swept) -> list[list[object]]:
+    """Return the rows of the table of effects."""
+    return [
+        [
+            one.kind,
+            one.layer + 1,
+            one.head + 1,
+            one.effect.mean,
+            one.effect.low,
+            one.effect.high,
+            one.effect.p,
+            one.is_marked,
+        ]
+        for one in swept.heads
+    ]
+
+
+MANY_TEXTS = View(
+    payloads,
+    _layout,
+    choose=_choose,
+    text=lambda run, choices: EXPLANATION,
+    files=_files,
+    is_live=lambda choices: False,
+    has_strip=False,
+)
