@@ -25,6 +25,7 @@ from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Wi
 
 BASELINES = ("zero", "uniform")
 CURVES = "if-curves"
+ANSWER = "Each head is switched off in turn over held-out texts: the loss says which ones the model needs."
 NO_LOSS = (
     "This model gives no probability to each token of a text, so a text has no loss. The section Heads shows what each head "
     "does to its answer."

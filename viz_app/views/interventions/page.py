@@ -22,6 +22,7 @@ SECTIONS: dict[str, Find] = {
 }
 ANSWERS = {  # of sections other than Heads
     "Patch": patch_text.ANSWER,
+    "Many texts": many_texts.ANSWER,
     "Is attention explanation?": explanation_text.ANSWER,
 }
 SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))
