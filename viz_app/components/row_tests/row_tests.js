@@ -18,7 +18,7 @@ class RowTests {
     offerDecisions(this.part(".decisions"), picture.decisions, (position) => send({ position }));
     this.part(".title").textContent = picture.title;
     this.part("table").setAttribute("aria-label", picture.title);
-    this.root.style.setProperty("--row", picture.keys.length > FEW_KEYS ? "14px" : "17px");
+    this.root.style.setProperty("--row", picture.keys.length > FEW_KEYS ? "15px" : "17px");
     const shape = `${picture.keys.length} ${picture.columns.length}`;
     if (shape !== this.shape) this.build(picture);
     this.shape = shape;
