@@ -24,6 +24,7 @@ from viz_app.session.live import LiveSession
 from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.session.respond import answering
 from viz_app.views.attention.page import ATTENTION
+from viz_app.views.compare.page import COMPARE
 from viz_app.views.decoding.page import DECODING
 from viz_app.views.frame import Draw, show_page
 from viz_app.views.from_rnn.page import FROM_RNN
@@ -47,11 +48,12 @@ PAGES: dict[str, Page] = {
     "masks": MASKS,
     "interventions": INTERVENTIONS,
     "decoding": DECODING,
+    "compare": COMPARE,
     "from-rnn": FROM_RNN,
     "models": MODELS,
 }
 # first page of a group → the label before its tab
-GROUPS = {"attention": "See", "inside": "Understand", "from-rnn": "Compare"}
+GROUPS = {"attention": "See", "inside": "Understand", "compare": ""}
 
 
 def _labels() -> str:

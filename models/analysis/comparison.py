@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.analysis.divergence import jensen_shannon
@@ -98,6 +98,11 @@ class KindPair:
             return torch.stack([self.maps(side, layer, one) for one in range(site.n_heads)])
         return _over(site.weights(head), side, self.queries, self.keys)
 
+    def allowed(self, side: int, layer: int, head: int) -> Bool[Tensor, "query key"]:
+        """Return which cells a head may attend to: those in which any pair of tokens may."""
+        site = (self.first, self.second)[side][layer]
+        return _over(site.allowed(head=head).float(), side, self.queries, self.keys) > 0
+
     def difference(self, layer: int, head: int) -> Float[Tensor, "query key"]:
         """Return the weights of the first run minus those of the second."""
         return self.maps(0, layer, head) - self.maps(1, layer, head)
@@ -170,7 +175,7 @@ def compare(first: Trace, second: Trace) -> Comparison:
     """
     for trace in (first, second):
         if not trace.attention:
-            raise ValueError(f"{trace.model.name} has no attention, so no heads can be compared")
+            raise ValueError(f"no heads can be compared: {trace.model.name} has no attention")
     ours, theirs = _by_kind(first), _by_kind(second)
     pairs: dict[str, KindPair] = {}
     reasons: dict[str, str] = {}
@@ -194,7 +199,8 @@ def compare(first: Trace, second: Trace) -> Comparison:
     if not pairs:
         titles = [f"{ours[name][0].site_kind.title}: {reasons[name]}" for name in ours]
         raise ValueError(
-            f"{first.model.name} and {second.model.name} cannot be compared. {'; '.join(titles)}"
+            f"the two runs, {first.model.name} and {second.model.name}, cannot be compared. "
+            + "; ".join(titles)
         )
     kinds = tuple(pairs[name] for name in ours if name in pairs)
     return Comparison(

@@ -26,6 +26,7 @@ QUESTIONS = {
     "layer": "A layer, step by step: what does each part of it add?",
     "task": "Task: what is this model for, and what does it answer?",
     "decoding": "Decoding: how is text generated token by token?", "interventions": "What happens if…?",
+    "compare": "Compare: which heads differ, and where?",
     "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
 CHECKS = {  # how many are made on each page
@@ -37,6 +38,7 @@ CHECKS = {  # how many are made on each page
         "positions": 2,
         "masks": 5,
         "interventions": 5,
+        "compare": 6,
         "decoding": 5,
         "from-rnn": 1,
     },
@@ -47,6 +49,7 @@ CHECKS = {  # how many are made on each page
         "positions": 2,
         "masks": 5,
         "interventions": 5,
+        "compare": 6,
         "decoding": 5,
         "from-rnn": 1,
     },
@@ -58,6 +61,7 @@ CHECKS = {  # how many are made on each page
         "positions": 3,
         "masks": 5,
         "interventions": 5,
+        "compare": 6,
         "decoding": 6,
         "from-rnn": 1,
     },
@@ -69,6 +73,7 @@ CHECKS = {  # how many are made on each page
         "positions": 3,
         "masks": 0,
         "interventions": 3,
+        "compare": 0,
         "decoding": 4,
         "from-rnn": 1,
     },
@@ -81,7 +86,7 @@ WRITERS = [
 ] + LANGUAGE_MODELS
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
-    "from-rnn": "from-rnn-versions", "task": "answers", "layer": "layer", "interventions": "outcome",
+    "from-rnn": "from-rnn-versions", "task": "answers", "layer": "layer", "interventions": "outcome", "compare": "difference",
 }  # fmt: skip
 
 
@@ -146,14 +151,20 @@ def test_it_shows_this_model(checkpoint, view):
         else CHECKS[family][view]
     )
     assert verdicts == (expected, 0)
-    if view not in ("from-rnn", "interventions"):  # which say it themselves
+    if view not in ("from-rnn", "interventions", "compare"):  # which say it themselves
         written = dict(said(app, "written")["rows"])
         assert (written["source"], written["output"], written["stale"]) == (
             trace.streams["source"].text,
             trace.output,
             "",
         )
-    if family == "fixed vector" and view in ("attention", "inside", "masks", "interventions"):
+    if family == "fixed vector" and view in (
+        "attention",
+        "inside",
+        "masks",
+        "interventions",
+        "compare",
+    ):
         if view in ("attention", "inside"):  # the states, for want of attention
             np.testing.assert_array_equal(
                 picture(app, "states")[1]["states"], trace.activations["encoder.states"].value[0]
@@ -167,6 +178,12 @@ def test_it_shows_this_model(checkpoint, view):
         return
     if view == "interventions":  # test_interventions.py holds its numbers
         assert said(app, "outcome")["answers"][0]["words"] == trace.output.split(" ")
+        return
+    if view == "compare":  # test_compare_page.py holds its numbers
+        header, arrays = picture(app, "difference")
+        site = trace.attention[header["site"]]
+        np.testing.assert_allclose(arrays["first"], site.weights(header["head"]), atol=1e-5)
+        assert header["answers"][0]["words"] == trace.output.split(" ")
         return
     header, arrays = picture(app, PICTURE[view])
     n, m = len(trace.streams["source"].ids), len(trace.streams["target"].ids)
@@ -259,6 +276,7 @@ def test_it_shows_this_language_model(checkpoint, view):
         "positions": 2,
         "masks": 5,
         "interventions": 5,
+        "compare": 6,
         "decoding": 5,
         "from-rnn": 0,
     }[view]
@@ -270,7 +288,7 @@ def test_it_shows_this_language_model(checkpoint, view):
         assert has not in reasons
         assert app.segmented_control(key=f"{view}-section").value == has
         return
-    if view == "interventions":
+    if view in ("interventions", "compare"):
         return
     written = dict(said(app, "written")["rows"])
     best = trace.next_token.logits[-1].double().softmax(-1).max()

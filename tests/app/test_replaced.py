@@ -149,6 +149,15 @@ def shown_task(app: AppTest) -> np.ndarray:
     return picture(app, "answers")[1]["probability"]
 
 
+def shown_difference(app: AppTest) -> np.ndarray:
+    return picture(app, "difference")[1]["difference"]
+
+
+def differences(scope: models.Scope) -> np.ndarray:
+    site = scope.run(SOURCE, TARGET).attention[SELF]
+    return (site.weights(0) - site.weights(1)).numpy()
+
+
 def expected_tokens(scope: models.Scope) -> np.ndarray:
     trace = scope.run(SOURCE, TARGET)
     following = [*trace.streams["target"].ids[1:], scope.config.end_id]
@@ -215,6 +224,7 @@ VIEWS = {
     "positions": View("positions", {"positions-order": "reversed"}, shown_shuffle, shuffled),
     "masks": View("masks", {"mask": "cross", "masks-second": ""}, shown_masks, masked),
     "interventions": View("interventions", {"if-position": "1"}, shown_effects, effects),
+    "compare": View("compare", {"site": SELF, "head": "1", "compare-head": f"{SELF}:0"}, shown_difference, differences),
     "decoding": View("decoding", {}, shown_decoding, decoded),
     "task": View("task", {}, shown_task, expected_tokens),
     "layer": View("layer", {}, shown_layer, streams),

@@ -15,6 +15,7 @@ PAGES = [
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}), ("interventions", ".outcome", {}),
     ("interventions", ".rowtests", {"interventions-section": "Is attention explanation?"}),
+    ("compare", ".difference", {}),
     ("inside", ".several", {"inside-view": "several"}), ("layer", ".layer", {}),
     ("from-rnn", ".versions", {}), ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
     ("attention", ".states", {"checkpoint": "dates-rnn"}), ("models", ".cards", {}),

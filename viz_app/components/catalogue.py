@@ -140,6 +140,16 @@ ROW_TESTS = Component(
     },
 )
 
+# How far heads are from others, a cell for each head; `on_pick(site, head)`.
+DISTANCES = Component(
+    "distances",
+    ("distances.js",),
+    events={"on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"])))},
+)
+
+# Two maps over the same tokens with their signed difference, and two answers.
+DIFFERENCE = Component("difference", (SIGNED, "../mask_painter/board.js", "difference.js"))
+
 # The states of an RNN: a row for each token, a column for each dimension; the part passed on is framed.
 STATES = Component("states", (SIGNED, "states.js"))
 

@@ -18,6 +18,11 @@ def row(key: str | None = None, gap: Literal["small", "medium"] = "medium") -> D
     return st.container(horizontal=True, vertical_alignment="bottom", gap=gap, key=key)
 
 
+def words(text: str) -> None:
+    """Write a few words into a row of controls."""
+    st.text(text)
+
+
 def columns(*widths: float) -> list[DeltaGenerator]:
     """Return columns of these relative widths, for a control each."""
     return st.columns(widths, gap="medium")

@@ -65,9 +65,14 @@ def strips(
         place = st.container()
     with right:
         with st.container(horizontal=True, key="pinned", vertical_alignment="center"):
-            st.text(f"Pinned run: {_name(other)}")
-            _buttons(session, run, settings, other)
+            name_pinned(session, run, settings, other)
         return place, st.container()
+
+
+def name_pinned(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:
+    """Draw the pinned run's name and its buttons."""
+    st.text(f"Pinned run: {_name(other)}")
+    _buttons(session, run, settings, other)
 
 
 def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import models
@@ -222,6 +223,17 @@ def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
         InputError: the model cannot read it.
     """
     return cached(scope, "written", source, make=lambda: scope.write(source).ids)
+
+
+def reread(run: CurrentRun, texts: tuple[str, ...]) -> Trace:
+    """Return the run of the same model, with the same edits, on other texts for its fields.
+
+    Raises:
+        InputError: the model cannot read them.
+    """
+    scope, edits = run.scope, run.spec.edits
+    make = partial(scope.run_batch, [texts], edits=edits)
+    return cached(scope, "run", texts, edits, make=lambda: make()[0])
 
 
 def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:

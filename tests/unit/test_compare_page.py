@@ -1,0 +1,258 @@
+"""The page Compare: its numbers are those of two runs, and its sentences say which way they point."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import models
+from models.analysis.comparison import compare
+from models.trace.edits import Edit, MaskChange, for_kinds
+from viz_app.drawing.payload import unpack
+from viz_app.input_bar.examples import readable_examples
+from viz_app.session.cache import changed_run
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.session.live import Pictures
+from viz_app.session.pinned import Pinned
+from viz_app.views.compare import text
+from viz_app.views.compare.payloads import Choices, compared, payloads, table
+
+TEXT = "She is reading a book."
+MODELS = [
+    "eng-fra",
+    "gpt",
+    "bert",
+    "xlnet",
+    "dates",
+    "eng-fra-bahdanau",
+    "gpt-sentiment",
+    "bert-where",
+]
+ALONE = Choices(None, Focus(), None)
+SITE = "decoder.layers.2.cross_attn"
+
+
+@cache
+def run_of(name: str, given: str = TEXT) -> CurrentRun:
+    scope = models.load(name, device="cpu")
+    return CurrentRun(scope, scope.run(given))
+
+
+@cache
+def example_of(name: str) -> CurrentRun:
+    scope = models.load(name, device="cpu")
+    return CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
+
+
+def pinned(name: str, texts: tuple[str, ...] | None = None, *edits: Edit) -> Pinned:
+    run = run_of(name)
+    spec = replace(run.spec, edits=edits) if edits else None
+    return Pinned(
+        run.scope,
+        texts,
+        (None,) * (len(run.scope.model.fields) - len(run.scope.model.text_fields)),
+        spec,
+    )
+
+
+def with_pinned(name: str, *edits: Edit, focus: Focus | None = None, **more: object) -> Choices:
+    return Choices(pinned(name, None, *edits), focus or Focus(), None)
+
+
+def failed(drawn: Pictures) -> list[str]:
+    return [line for look, line in drawn["checks"]["rows"] if look == "failed"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
+    run = example_of(name)
+    drawn = payloads(run, ALONE)
+    grid, (header, arrays) = drawn["distances"], unpack(drawn["difference"])
+    assert failed(drawn) == []
+    reference = grid["reference"]
+    (kind,) = grid["kinds"]
+    row = kind["sites"].index(reference["site"])
+    assert kind["values"][row][reference["head"]] == 0.0
+    site = run.trace.attention[header["site"]]
+    other = run.trace.attention[reference["site"]]
+    signed = site.weights(header["head"]) - other.weights(reference["head"])
+    np.testing.assert_allclose(arrays["difference"], signed.numpy(), atol=1e-6)
+    values = np.array(kind["values"])
+    assert header["distance"] == pytest.approx(
+        values[kind["sites"].index(header["site"]), header["head"]]
+    )
+    others = np.delete(values.flatten(), row * kind["heads"] + reference["head"])
+    if len(others):
+        assert header["distance"] == pytest.approx(others.min())
+        assert "Nearest to" in grid["sentence"]
+    assert header["answers"][0]["whose"] == text.FIRST
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_run_pinned_as_it_is_differs_nowhere(name: str) -> None:
+    run = example_of(name)
+    texts = tuple(
+        value or "" for value in run.trace.fields.values() if not isinstance(value, tuple)
+    )
+    n = len(run.scope.model.text_fields)
+    chosen = tuple(list(run.trace.fields.values())[n:])
+    drawn = payloads(run, Choices(Pinned(run.scope, texts[:n], chosen), Focus(), None))
+    for kind in drawn["distances"]["kinds"]:
+        assert not np.any(kind["values"])
+    header, arrays = unpack(drawn["difference"])
+    assert not arrays["difference"].any()
+    assert header["verdict"] == "The same answer."
+    assert header["most"] == "No weight differs."
+    assert "same in both runs" in drawn["distances"]["sentence"]
+    assert failed(drawn) == []
+
+
+def test_the_grid_of_two_runs_holds_the_distances_of_both() -> None:
+    run, other = (
+        run_of("eng-fra"),
+        pinned("eng-fra", None, *for_kinds(cross=MaskChange(block=((0, 0),)))),
+    )
+    drawn = payloads(run, Choices(other, Focus(SITE, 4), None))
+    found = compare(run.trace, other.beside(run).trace)
+    assert [kind["title"] for kind in drawn["distances"]["kinds"]] == [
+        "Encoder self-attention", "Decoder masked self-attention", "Cross-attention",
+    ]  # fmt: skip
+    for kind, pair in zip(drawn["distances"]["kinds"], found.kinds, strict=True):
+        np.testing.assert_allclose(kind["values"], pair.distances.numpy())
+    header, arrays = unpack(drawn["difference"])
+    assert (header["site"], header["head"]) == (SITE, 4)
+    np.testing.assert_array_equal(arrays["difference"], arrays["first"] - arrays["second"])
+    assert (arrays["blockedFirst"][0, 0], arrays["blockedSecond"][0, 0]) == (0, 1)
+
+
+def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
+    """Their sentences turn round with them."""
+    edited = changed_run(
+        run_of("eng-fra"),
+        replace(run_of("eng-fra").spec, edits=for_kinds(cross=MaskChange(block=((1, 0),)))),
+    )
+    focus = Focus(SITE, 1)
+    one = payloads(
+        run_of("eng-fra"), Choices(pinned("eng-fra", None, *edited.spec.edits), focus, None)
+    )
+    other = payloads(edited, Choices(pinned("eng-fra"), focus, None))
+    for kind, turned in zip(one["distances"]["kinds"], other["distances"]["kinds"], strict=True):
+        assert kind["values"] == turned["values"]
+    (header, arrays), (turned_header, turned_arrays) = (
+        unpack(d["difference"]) for d in (one, other)
+    )
+    np.testing.assert_array_equal(arrays["difference"], -turned_arrays["difference"])
+    assert header["scale"] == turned_header["scale"]
+    both = header["most"], turned_header["most"]
+    assert {(" more of " in s, " less of " in s) for s in both} == {(True, False), (False, True)}
+    assert both[0].replace(" more ", " less ") == both[1].replace(" more ", " less ")
+
+
+def test_the_cell_named_is_the_one_that_differs_most() -> None:
+    header, arrays = unpack(payloads(run_of("gpt"), with_pinned("gpt-char"))["difference"])
+    row, column = np.unravel_index(
+        np.abs(arrays["difference"]).argmax(), arrays["difference"].shape
+    )
+    value = arrays["difference"][row, column]
+    assert f"{abs(value):.3f} {'more' if value > 0 else 'less'}" in header["most"]
+    assert f"“{header['queries'][row][0]}”" in header["most"]
+
+
+def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
+    scales, largest = set(), 0.0
+    for head in range(6):
+        drawn = payloads(
+            run_of("eng-fra"), with_pinned("eng-fra-bahdanau", focus=Focus(SITE, head))
+        )
+        header, arrays = unpack(drawn["difference"])
+        scales.add(header["scale"])
+        largest = max(largest, float(np.abs(arrays["difference"]).max()))
+    assert len(scales) == 1
+    assert largest <= scales.pop()
+
+
+def test_two_models_that_translate_read_one_answer() -> None:
+    other = models.load("dates-bahdanau", device="cpu")
+    run = run_of("dates", "Friday, the 31st of May, 2024")
+    what = compared(run, Choices(Pinned(other, None, ()), Focus(), None))
+    assert what.found.second.streams["target"].tokens == run.trace.streams["target"].tokens
+    header, _ = unpack(payloads(run, Choices(Pinned(other, None, ()), Focus(), None))["difference"])
+    assert header["answers"][1]["words"] == [other.run("Friday, the 31st of May, 2024").output]
+
+
+def test_another_tokenizer_is_said_to_be_compared_by_words() -> None:
+    header, arrays = unpack(payloads(run_of("gpt"), with_pinned("bert"))["difference"])
+    assert "by words" in header["how"]
+    assert [label[0] for label in header["queries"]] == TEXT.split()
+    assert header["keys"][-1][0] == text.REST
+    np.testing.assert_allclose(arrays["first"].sum(1), 1, atol=1e-5)
+    assert header["verdict"] == text.OTHER_TASK
+
+
+def test_one_head_of_the_pinned_run() -> None:
+    run, other = run_of("eng-fra"), (SITE, 3)
+    drawn = payloads(
+        run, Choices(pinned("eng-fra"), Focus("decoder.layers.0.cross_attn", 1), other)
+    )
+    (kind,) = drawn["distances"]["kinds"]
+    assert kind["values"][2][3] == 0.0
+    header, arrays = unpack(drawn["difference"])
+    np.testing.assert_allclose(arrays["second"], run.trace.attention[SITE].weights(3), atol=1e-6)
+    assert (header["site"], header["head"]) == ("decoder.layers.0.cross_attn", 1)
+    assert "of the pinned run" in drawn["distances"]["title"]
+
+
+@pytest.mark.parametrize(
+    ("run", "other", "why"),
+    [
+        ("eng-fra-bahdanau", "gpt", "has no attention of this kind"),
+        ("eng-fra", "eng-fra-rnn", "eng-fra-rnn has no attention"),
+    ],
+)
+def test_what_cannot_be_compared_says_why_and_takes_no_picture_away(
+    run: str, other: str, why: str
+) -> None:
+    drawn = payloads(run_of(run), with_pinned(other))
+    assert why in drawn["distances"]["why"]
+    assert set(drawn) == {"distances"}
+
+
+def test_a_text_that_is_too_long_says_so() -> None:
+    scope = models.load("eng-fra", device="cpu")
+    trace = scope.run("We like him and " * 90)
+    drawn = payloads(CurrentRun(scope, trace), ALONE)
+    assert "too long" in drawn["distances"]["why"]
+
+
+def test_a_head_that_the_run_lacks_is_not_looked_at() -> None:
+    usual = unpack(payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau"))["difference"])[0]
+    for focus in (Focus("nosuch", 0), Focus(SITE, 99)):
+        shown = unpack(
+            payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau", focus=focus))["difference"]
+        )[0]
+        assert shown["site"] == usual["site"]
+    for other in (("nosuch", 0), (SITE, 99)):
+        drawn = payloads(run_of("eng-fra"), Choices(None, Focus(SITE, 0), other))
+        assert drawn["distances"]["why"] == ""
+
+
+def test_where_answers_part() -> None:
+    assert text.parting(["a", "b"], ["a", "b"]) == -1
+    assert text.parting(["a", "b"], ["a", "c"]) == 1
+    assert text.parting(["a"], ["a", "b"]) == 1
+    said = text.verdict(["a", "b"], ["a", "c"])
+    assert "“b” here" in said
+    assert "“c” in the pinned run" in said
+    assert "nothing here" in text.verdict(["a"], ["a", "b"])
+
+
+def test_the_table_holds_every_distance_of_the_page() -> None:
+    run, choices = run_of("eng-fra"), with_pinned("eng-fra-bahdanau")
+    head, *lines = table(run, choices)
+    grid = payloads(run, choices)["distances"]["kinds"]
+    assert head[-1] == "distance in bits"
+    assert [line[-1] for line in lines] == [
+        v for kind in grid for layer in kind["values"] for v in layer
+    ]

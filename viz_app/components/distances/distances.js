@@ -1,0 +1,91 @@
+// A table of heads for each kind of attention: a cell says how far a head is from another, 0 to 1 bits. A click looks at that pair.
+class Distances {
+  constructor(root) {
+    this.root = root;
+    this.tables = root.querySelector(".kinds");
+  }
+
+  show(picture, theme) {
+    const why = this.root.querySelector(".why");
+    why.textContent = picture.why;
+    this.root.classList.toggle("unable", Boolean(picture.why));
+    if (picture.why) return; // the last picture stays
+    Object.assign(this, { picture, theme });
+    const { root } = this, { title, sentence, legend, kinds, reasons } = picture;
+    root.querySelector(".title").textContent = title;
+    root.querySelector(".sentence").textContent = sentence;
+    root.querySelector(".says").textContent = legend;
+    root.querySelector(".key").style.background = `linear-gradient(to right, ${
+      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
+    })`;
+    const shape = JSON.stringify(kinds.map(({ sites, heads, note }) => [sites, heads, note]));
+    if (shape !== this.shape) this.build(kinds);
+    this.shape = shape;
+    const { chosen } = picture;
+    if (this.waiting?.site === chosen.site && this.waiting.head === chosen.head) this.waiting = undefined;
+    kinds.forEach((kind, k) => kind.sites.forEach((site, row) => this.fill(kind, k, site, row)));
+    const list = root.querySelector(".reasons");
+    list.replaceChildren();
+    for (const reason of reasons) put(list, "li", "", reason);
+    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+  }
+
+  build(kinds) {
+    this.tables.replaceChildren();
+    this.cells = kinds.map(({ title, note, sites, layers, heads }) => {
+      const section = put(this.tables, "section", "kind"), name = put(section, "h3", "", title);
+      if (note) put(name, "small", "", ` ${note}`);
+      const table = put(section, "table"), head = put(put(table, "thead"), "tr");
+      table.setAttribute("aria-label", title);
+      put(head, "th", "", "Head");
+      for (let h = 1; h <= heads; h++) put(head, "th", "", String(h)).scope = "col";
+      const body = put(table, "tbody");
+      return sites.map((site, row) => {
+        const line = put(body, "tr");
+        put(line, "th", "", `Layer ${layers[row]}`).scope = "row";
+        return Array.from({ length: heads }, (_, h) => this.cell(put(line, "td"), site, h));
+      });
+    });
+  }
+
+  cell(place, site, head) {
+    const button = put(place, "button");
+    button.type = "button";
+    Object.assign(button.dataset, { site, head });
+    button.onclick = () => {
+      this.waiting = { site, head };
+      this.press();
+      this.tell({ site, head });
+    };
+    return button;
+  }
+
+  fill({ values, title, layers }, k, site, row) {
+    const { theme, picture: { reference, unit } } = this;
+    this.cells[k][row].forEach((button, head) => {
+      const value = values[row][head], code = 1 + Math.round(254 * Math.min(1, Math.max(0, value)));
+      button.textContent = value.toFixed(2).replace(/^0\./, ".").replace(/^\.00$/, value === 0 ? "0" : ".00");
+      button.className = reference?.site === site && reference.head === head ? "reference" : "";
+      Object.assign(button.style, { background: css(theme.ramp[code]), color: theme.on(code) });
+      button.dataset.value = exact(value);
+      const about = `${title}, layer ${layers[row]}, head ${head + 1}: ${exact(value)} ${unit}`;
+      button.title = button.className ? `${about}. All are compared with this head.` : `${about}. Click to see both maps.`;
+      button.setAttribute("aria-label", about);
+    });
+    this.press();
+  }
+
+  press() {
+    const { site, head } = this.waiting ?? this.picture.chosen;
+    for (const button of this.tables.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", button.dataset.site === site && Number(button.dataset.head) === head);
+    }
+  }
+}
+
+function mount({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".distances");
+  const view = (root.view ??= new Distances(root));
+  view.tell = (news) => setTriggerValue("pick", news);
+  view.show(data, themeOf(root));
+}

@@ -1,0 +1,48 @@
+"""The choices of the page Compare, kept in the session and in the URL."""
+
+import re
+
+from models.trace import Trace
+from viz_app.session import pinned, url_state
+from viz_app.session.focus import pick_head
+from viz_app.session.parameters import Text
+
+OTHER = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
+
+Head = tuple[str, int]  # a site and a head
+
+
+def other_head() -> Head | None:
+    """Return the head that is compared with the focus: of the pinned run, or of this run without one."""
+    return parsed(url_state.get(OTHER) or "")
+
+
+def parsed(value: str) -> Head | None:
+    """Return the head of this value of OTHER; None for the same head."""
+    match = re.fullmatch(r"([^\s:]+):([0-9]+)", value)
+    return (match[1], int(match[2])) if match else None
+
+
+def written(head: Head) -> str:
+    """Return the value of OTHER for a head."""
+    return f"{head[0]}:{head[1]}"
+
+
+def within(trace: Trace, head: Head | None) -> Head | None:
+    """Return the head if this run has it."""
+    if head is None or (site := trace.attention.get(head[0])) is None or head[1] >= site.n_heads:
+        return None
+    return head
+
+
+def choose_other(head: Head | None) -> None:
+    """Compare with this head; None for the same head."""
+    url_state.keep(OTHER, written(head) if head else OTHER.default)
+
+
+def pick(site: str, head: int) -> None:
+    """Take a click on a head of the grid."""
+    if pinned.checkpoint():
+        pick_head(site, head)
+    else:
+        choose_other((site, head))

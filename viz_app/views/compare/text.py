@@ -1,0 +1,111 @@
+"""The wording of the page Compare."""
+
+from models.analysis.comparison import POSITIONS, TOKENS, WORDS, KindPair
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.drawing.labels import shortened
+
+QUESTION = "Compare: which heads differ, and where?"
+ANSWER = "The darker a head, the further apart. Click a head for both maps and their difference."
+NONE = "This model has no attention, so there are no heads to compare."
+BESIDE_ITSELF = "Compare with:"
+FIRST, SECOND = "This run", "Pinned run"
+WITH = "Head of the pinned run"
+NOTHING = "[nothing]"  # that a model generates
+SAME = "with the same head"
+WITH_HELP = "Compare every head with the head of the same layer and number, or all of them with one head of the pinned run."
+TOO_LONG = "This text is too long to compare every head: {} tokens, and at most {} are compared."
+HOW = {
+    TOKENS: "Compared token by token.",
+    WORDS: "Other tokens, so compared by words: the mean over a word's queries, the sum over its keys.",
+    POSITIONS: "Other texts of as many tokens, so compared by position.",
+}
+OTHER_TASK = "Trained for other tasks, so the answers are not compared."
+LONGEST_WORD = 24  # characters in a sentence
+REST = "[other tokens]"
+REST_NOTE = "all tokens outside the text together"
+REREAD = "Both read this run's answer."
+LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
+EXPLANATION = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
+in bits: 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows; rows in which neither run may
+read anything do not count.
+
+**Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
+
+Two runs of models trained alike from other random numbers differ too, and head 1 of one need not do what head 1 of the other
+does: `attnscope compare A B` matches heads over many texts, and says how certain each match is. One text is one text."""
+
+
+def place(site: AttentionSite, head: int) -> str:
+    """Return the attention, the layer and the head, counted from 1."""
+    layer = f"{words.kind_short(site)}, layer {site.layer + 1}"
+    return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
+
+
+def furthest(place: str, distance: float, n: int) -> str:
+    """Say which of n heads differs most."""
+    if distance == 0:
+        return (
+            "Every head is the same in both runs."
+            if n > 1
+            else "The head is the same in both runs."
+        )
+    if n == 1:
+        return f"{place} differs by {bits(distance)}."
+    return f"{place} differs most: {bits(distance)}."
+
+
+def nearest(reference: str, place: str, distance: float) -> str:
+    """Say which head is nearest to a fixed one; `place` is "" if there is no other."""
+    if not place:
+        return f"{reference} is the only head of its kind."
+    return f"Nearest to {reference}: {place}, {bits(distance)} away."
+
+
+def bits(distance: float) -> str:
+    """Return a distance with its unit."""
+    return f"{distance:.3f} bits" if distance >= 0.0005 or not distance else "under 0.001 bits"
+
+
+def partial(pair: KindPair) -> str:
+    """Say what is compared if one run has layers or heads that the other lacks; else ""."""
+    if not pair.is_partial:
+        return ""
+    layers, heads = _counted(pair.n_layers, "layer"), _counted(pair.n_heads, "head")
+    return f"the {layers} of {heads} that both have"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def verdict(first: list[str], second: list[str]) -> str:
+    """Say where two answers part."""
+    parts = parting(first, second)
+    if parts < 0:
+        return "The same answer."
+    one, other = (
+        _quoted(some[parts]) if parts < len(some) else "nothing" for some in (first, second)
+    )
+    return f"The answers part at word {parts + 1}: {one} here, {other} in the pinned run."
+
+
+def _quoted(word: str) -> str:
+    return f"“{shortened(word, LONGEST_WORD)}”"
+
+
+def parting(first: list[str], second: list[str]) -> int:
+    """Return the index of the first word that differs; −1 if none does."""
+    if first == second:
+        return -1
+    pairs = zip(first, second, strict=False)
+    same = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
+    return min(len(first), len(second)) if same is None else same
+
+
+def most(place: str, query: str, key: str, value: float, other: str) -> str:
+    """Say in which cell a head's two maps differ most; `value` is this run's weight minus the other's."""
+    if not value:
+        return "No weight differs."
+    way = "more" if value > 0 else "less"
+    return f"Largest difference: {query} reads {abs(value):.3f} {way} of {key} in {place} than in {other}."
