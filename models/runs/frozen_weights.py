@@ -106,7 +106,10 @@ class Trained(Protocol):
 
 
 def is_other_seed(one: Trained, other: Trained) -> bool:
-    """Return True if two checkpoints are of one recipe, model and data, and of different seeds."""
+    """Return True if two checkpoints are of one recipe, model and data, and of different seeds.
+
+    Whether snapshots were kept makes no difference to the weights.
+    """
     mine, others = one.training.get("recipe"), other.training.get("recipe")
     if not isinstance(mine, dict) or not isinstance(others, dict):
         return False
@@ -114,8 +117,14 @@ def is_other_seed(one: Trained, other: Trained) -> bool:
         one.config == other.config
         and one.training.get("data") == other.training.get("data")
         and mine.get("seed") != others.get("seed")
-        and {**mine, "seed": None} == {**others, "seed": None}
+        and _as_trained(mine) == _as_trained(others)
     )
+
+
+def _as_trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in recipe.items() if name != "seed" and "snapshot" not in name
+    }
 
 
 def _sites(trace: Trace, kind: str) -> list[AttentionSite]:

@@ -102,6 +102,8 @@ def test_a_seed_differs_in_the_seed_alone() -> None:
     recipe = {"steps": 10, "seed": 1}
     scope, other = (scope_of("transformer", recipe={**recipe, "seed": seed}) for seed in (1, 2))
     assert is_other_seed(scope, other)
+    kept = {**recipe, "seed": 2, "snapshots": True}
+    assert is_other_seed(scope, scope_of("transformer", recipe=kept))
     assert not is_other_seed(scope, scope)
     assert not is_other_seed(scope, scope_of("transformer", recipe={"steps": 11, "seed": 2}))
     assert not is_other_seed(scope, scope_of("seq2seq", recipe={**recipe, "seed": 2}))
