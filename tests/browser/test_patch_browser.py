@@ -98,6 +98,23 @@ def test_an_empty_second_text_is_named_and_the_picture_stays(opened: Page) -> No
     expect(opened.locator(".patch .measured")).to_contain_text("logit(")
 
 
+def test_the_pinned_text_is_taken(shared_page: Page) -> None:
+    pinned = {"pin.checkpoint": "eng-fra", "pin.source": "The horse is black."}
+    go(
+        shared_page,
+        "interventions",
+        READY,
+        checkpoint="eng-fra",
+        source=SOURCE,
+        **SECTION,
+        **pinned,
+    )
+    shared_page.get_by_role("button", name="Take the pinned text").click()
+    box = shared_page.locator(".st-key-patch-text textarea")
+    expect(box).to_have_value("The horse is black.")
+    expect(shared_page.locator(".patch .cells thead th").nth(9)).to_contain_text("horse")
+
+
 def test_an_example_brings_its_texts_and_a_head(opened: Page) -> None:
     opened.get_by_role("button", name="him → her").click()
     expect(opened.get_by_label("English sentence")).to_have_value("We saw him.")

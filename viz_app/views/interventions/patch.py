@@ -12,10 +12,11 @@ from viz_app.controls.text_box import text_box
 from viz_app.drawing import provenance
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.stamp import FileContent
-from viz_app.session import live, run_changes, url_state
+from viz_app.session import live, pinned, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.remembered import recall, remember
+from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
@@ -38,6 +39,10 @@ def _choose(run: CurrentRun) -> Choices:
     trace = run.unchanged.trace
     with pick.row("patch-controls", "small"):
         second = _boxes(run)
+        fields = typed_fields(run.scope, trace)
+        texts = [url_state.get(pinned.of_pinned(parameter_of(field))) or "" for field in fields]
+        if pinned.checkpoint() and all(texts):
+            pick.button("Take the pinned text", "patch-pinned", partial(use_pinned, texts))
         part = url_state.get(state.PATCH_PART)
         streams = {one.key: one.title for one in grids(run.scope, trace, part)}
         stream = next(iter(streams), "")
