@@ -122,8 +122,11 @@ def is_other_seed(one: Trained, other: Trained) -> bool:
 
 
 def _as_trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what sets the weights; a setting that is off may be missing in an older record."""
     return {
-        name: value for name, value in recipe.items() if name != "seed" and "snapshot" not in name
+        name: value
+        for name, value in recipe.items()
+        if value and name != "seed" and "snapshot" not in name
     }
 
 

@@ -102,9 +102,17 @@ def test_a_seed_differs_in_the_seed_alone() -> None:
     recipe = {"steps": 10, "seed": 1}
     scope, other = (scope_of("transformer", recipe={**recipe, "seed": seed}) for seed in (1, 2))
     assert is_other_seed(scope, other)
-    kept = {**recipe, "seed": 2, "snapshots": True}
+    kept = {**recipe, "seed": 2, "snapshots": True, "patience": 0}
     assert is_other_seed(scope, scope_of("transformer", recipe=kept))
     assert not is_other_seed(scope, scope)
     assert not is_other_seed(scope, scope_of("transformer", recipe={"steps": 11, "seed": 2}))
     assert not is_other_seed(scope, scope_of("seq2seq", recipe={**recipe, "seed": 2}))
     assert not is_other_seed(scope, scope_of("transformer"))
+
+
+def test_the_five_seeds_of_dates_are_known_as_such() -> None:
+    dates = models.load("dates", device="cpu")
+    others = [
+        name for name in models.shipped() if is_other_seed(dates, models.load(name, device="cpu"))
+    ]
+    assert others == [f"dates-seed-{seed}" for seed in (2, 3, 4, 5)]
