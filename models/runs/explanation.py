@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.runs.attention_row import AttentionRow, rounded
@@ -115,7 +115,7 @@ def permuted_weights(row: AttentionRow, n: int = N_PERMUTATIONS, seed: int = 0) 
     return Permutations(trials(row, torch.stack([permuted(row, order) for order in orders])))
 
 
-def permuted(row: AttentionRow, order: Tensor) -> Float[Tensor, "key"]:
+def permuted(row: AttentionRow, order: Int[Tensor, "allowed"]) -> Float[Tensor, "key"]:
     """Return the row with the weight of `order[i]` on the i-th allowed key."""
     weights = row.weights.clone()
     weights[row.allowed.nonzero()[:, 0]] = row.weights[order]

@@ -110,6 +110,8 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
         "f1.2_a0.1",
         "2:4,3:6",
         '[{"type":"HeadOff","where":{"site":"a","heads":[1]}}]',
+        '[{"type":"Patch","where":{"site":"a","heads":[1]},"fields":["We like him.",null]}]',
+        "decoder.layers.1.cross_attn:2",
         "3",
         "17",
         "0.25",

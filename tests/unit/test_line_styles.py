@@ -16,12 +16,15 @@ from models.analysis.jacobian_reach import LAYER_KINDS, LayerChoice, Reach
 from models.analysis.layer_timing import Timing
 from models.analysis.position_measures import similarity_by_distance
 from models.layers.positions import formula_table
+from models.runs.sweep import Swept
 from viz_app.drawing import loss_curve
 from viz_app.drawing.frame import larger
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.weight_cell import chosen_cell
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.from_rnn import charts, learners
 from viz_app.views.inside import cell, scaling
+from viz_app.views.interventions import many_texts
 from viz_app.views.positions import charts as positions
 
 TABLE = formula_table("paper", 13, 8)
@@ -57,7 +60,14 @@ def one_cell() -> tuple[Any, cell.Cell]:
     return trace, chosen_cell(trace, trace.attention["decoder.layers.1.cross_attn"], 1, 2, 1)
 
 
+def swept() -> tuple[CurrentRun, Swept]:
+    scope = letters()
+    curve = {"0.5": (0.1, 0.05, 0.2, 0.4), "1": (0.5, 0.5, 0.5, 0.5)}
+    return CurrentRun(scope, scope.run("abcde", "edc")), Swept("zero", 8, 3, (), {"cross": curve})
+
+
 MADE = {
+    many_texts.curves: lambda draw: draw(*swept()),
     loss_curve.loss_curve: lambda draw: draw(
         [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"
     ),
@@ -110,11 +120,9 @@ def drawers() -> set[str]:
 
 
 def layers(spec: dict) -> list[dict]:
-    return (
-        [part for one in spec["layer"] for part in layers(one)]
-        if "layer" in spec
-        else [spec.get("spec", spec)]
-    )
+    if "spec" in spec:
+        return layers(spec["spec"])
+    return [part for one in spec["layer"] for part in layers(one)] if "layer" in spec else [spec]
 
 
 def told(spec: dict) -> dict[str, set[str]]:

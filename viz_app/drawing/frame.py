@@ -24,6 +24,7 @@ LINES = [
 # dashes and gaps in px, in the order of LINES, so that lines differ without their colours too
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
+Titled = TypeVar("Titled", alt.Chart, alt.LayerChart, alt.FacetChart)
 NOTHING: Mapping = MappingProxyType({})
 NOTE_LINE, NOTE_GAP = 16, 14  # px: height of a note's line, and its distance from the x axis title
 GRID = "rgba(128, 136, 153, 0.25)"
@@ -41,12 +42,12 @@ SMALL, LARGE = 16, 18  # font sizes of a presentation in px
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
-def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
-    """Return the chart with a wrapped title and a fixed height."""
+def titled(chart: Titled, text: str, height: int | None = None) -> Titled:
+    """Return the chart with a wrapped title and, if one is given, a fixed height."""
     title = alt.TitleParams(
         textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10
     )
-    return chart.properties(title=title, height=height)
+    return chart.properties(title=title, **({} if height is None else {"height": height}))
 
 
 def framed(

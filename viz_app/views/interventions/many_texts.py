@@ -14,6 +14,7 @@ from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
 from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.frame import titled
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import FileContent
 from viz_app.session import url_state
@@ -189,7 +190,7 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     chart = alt.layer(band, median, order).properties(width=125, height=170)
     faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=3)
     title = f"Heads off together: by importance (line), {swept.n_orders} random orders (band)"
-    return faceted.properties(title=alt.TitleParams(title, anchor="start"))
+    return titled(faceted, title)
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
