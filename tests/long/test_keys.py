@@ -14,6 +14,7 @@ PAGES = [
     ("attention", ".head", {"growth": "true"}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}), ("interventions", ".outcome", {}),
+    ("interventions", ".patch", {"interventions-section": "Patch"}),
     ("interventions", ".rowtests", {"interventions-section": "Is attention explanation?"}),
     ("compare", ".difference", {}),
     ("inside", ".several", {"inside-view": "several"}), ("layer", ".layer", {}),
