@@ -177,7 +177,7 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     tip = [alt.Tooltip("share:Q", format=".0%")]
     values = ("in order of importance", "low", "random orders", "high")
     tip += [alt.Tooltip(f"{name}:Q", format="+.3f") for name in values]
-    loss = "change of the loss (nats a token)"
+    loss = "+ nats"
     band = base.mark_area(opacity=0.22).encode(
         y=alt.Y("low:Q", title=loss), y2="high:Q", tooltip=tip
     )
@@ -187,9 +187,11 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     order = base.mark_line(point=True, strokeWidth=2.5).encode(
         y="in order of importance:Q", tooltip=tip
     )
-    chart = alt.layer(band, median, order).properties(width=125, height=170)
-    faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=3)
-    title = f"Heads off together: by importance (line), {swept.n_orders} random orders (band)"
+    chart = alt.layer(band, median, order).properties(width=130, height=72)
+    faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=2)
+    title = (
+        f"Loss with heads off together: by importance (line), {swept.n_orders} random orders (band)"
+    )
     return titled(faceted, title)
 
 
