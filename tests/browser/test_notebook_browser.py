@@ -13,9 +13,9 @@ from served_app import boxes, cell_of, frames, resized
 
 import viz_app
 from models.trace import Trace
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import HeadOff, MaskChange, for_kinds
 from viz_app import notebook
-from viz_app.notebook import Picture, head, heads, lines, mask
+from viz_app.notebook import Picture, compare, head, heads, lines, mask
 
 TEXT, TARGET = "abcdeab", "edcb"
 WIDE, NARROW = {"width": 1280, "height": 720}, {"width": 400, "height": 720}
@@ -262,3 +262,37 @@ def test_what_fits_itself_to_a_frame_does_not_grow_with_it(
             )
         )
         assert 0 <= tall - held <= 1
+
+
+def test_a_click_on_a_distance_opens_both_maps_and_their_difference(
+    run: Trace, offline: Callable[..., Page]
+) -> None:
+    other = letters().run(TEXT, TARGET, edits=[HeadOff("encoder.layers.0.self_attn", head=1)])
+    page = offline(compare(run, other))
+    site = "decoder.layers.1.cross_attn"
+    chosen = page.locator(f'.distances button[data-site="{site}"][data-head="2"]')
+    chosen.click()
+    expect(chosen).to_have_attribute("aria-pressed", "true")
+    shown = page.locator(".difference")
+    expect(shown).to_have_attribute("data-site", site)
+    expect(shown).to_have_attribute("data-head", "2")
+    expect(shown).to_have_attribute("data-distance", chosen.get_attribute("data-value") or "")
+    cells = page.locator(".difference .of-difference canvas.cells")
+    (box,) = boxes(page, cells)
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
+    told = page.locator(".difference .tip tr td:last-child")
+    expect(told).to_have_count(3)
+    first, second, signed = (float(one.replace("−", "-")) for one in told.all_inner_texts())
+    assert first - second == pytest.approx(signed, abs=1e-4)
+    maps = [one.attention[site].weights(2) for one in (run, other)]
+    assert float((maps[0] - first).abs().min()) < 1e-4
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_a_comparison_is_no_wider_than_its_frame(
+    run: Trace, offline: Callable[..., Page], size: dict[str, int]
+) -> None:
+    page = offline(compare(run, run), "dark", size)
+    expect(page.locator(".difference")).to_have_attribute("data-distance", "0")
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= size["width"]

@@ -87,7 +87,7 @@ def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
     if len(others):
         assert header["distance"] == pytest.approx(others.min())
         assert "Nearest to" in grid["sentence"]
-    assert header["answers"][0]["whose"] == text.FIRST
+    assert header["answers"][0]["whose"] == text.PAGE.captions[0]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -146,7 +146,7 @@ def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
     np.testing.assert_array_equal(arrays["difference"], -turned_arrays["difference"])
     assert header["scale"] == turned_header["scale"]
     both = header["most"], turned_header["most"]
-    assert {(" more of " in s, " less of " in s) for s in both} == {(True, False), (False, True)}
+    assert {(" more to " in s, " less to " in s) for s in both} == {(True, False), (False, True)}
     assert both[0].replace(" more ", " less ") == both[1].replace(" more ", " less ")
 
 
@@ -243,9 +243,9 @@ def test_where_answers_part() -> None:
     assert text.parting(["a", "b"], ["a", "c"]) == 1
     assert text.parting(["a"], ["a", "b"]) == 1
     said = text.verdict(["a", "b"], ["a", "c"])
-    assert "“b” here" in said
+    assert "“b” in this run" in said
     assert "“c” in the pinned run" in said
-    assert "nothing here" in text.verdict(["a"], ["a", "b"])
+    assert "nothing in this run" in text.verdict(["a"], ["a", "b"])
 
 
 def test_the_table_holds_every_distance_of_the_page() -> None:

@@ -67,7 +67,9 @@ def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> Non
     assert "from viz_app.notebook import" in drawn
     script = (
         f"{opened}\n{drawn}\n"
-        "pages = [picture._repr_html_() for picture in (heads(trace), lines(trace, [(1, 2), (3, 4)]), mask(trace))]\n"
+        "from viz_app.notebook import compare\n"
+        "pictures = heads(trace), lines(trace, [(1, 2), (3, 4)]), mask(trace), compare(trace, trace)\n"
+        "pages = [picture._repr_html_() for picture in pictures]\n"
         "assert all(len(page) > 10_000 for page in pages)\n"
         "import sys\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('streamlit', 'starlette', 'plotly', 'altair')])"

@@ -1,11 +1,14 @@
 """The app's pictures in a notebook or as a saved page, drawn without a server or a network.
 
     import models
-    from viz_app.notebook import head, heads, lines, mask
+    from models import edits
+    from viz_app.notebook import compare, head, heads, lines, mask
     scope = models.load("eng-fra")
     run = scope.run("We like him.")
     heads(run)                                  # the last line of a cell
     head(run, layer=3, head=5).save("head.html")
+    other = scope.run("We like him.", edits=[edits.HeadOff("decoder.layers.0.cross_attn", head=2)])
+    compare(run, other)                         # distances of all heads, two maps, their difference
 
 Layers and heads are counted from 1, as on the screen, tokens from 0. `kind` is the name of a kind
 of attention ("encoder_self", "decoder_self", "cross", "self" …); by default the cross-attention, or
@@ -42,13 +45,14 @@ from viz_app.drawing.scale import NAMES as STRENGTHS
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import sharpest_head
 from viz_app.drawing.stamp import caption, facts
+from viz_app.notebook.comparison import compare
 from viz_app.notebook.mask import mask
 from viz_app.notebook.picture import Answer, Part, Picture
 from viz_app.notebook.places import check_length, listed, place_of, sites_of
 from viz_app.views.inside.several import FIRST, MOST, HeadGroup, several, toggle
 from viz_app.words import Terms, head_title, terms
 
-__all__ = ["Picture", "head", "heads", "lines", "mask"]
+__all__ = ["Picture", "compare", "head", "heads", "lines", "mask"]
 
 MOST_WEIGHTS = 2**17  # weights embedded in a picture so that a click opens a head: half a megabyte
 GLANCE, HEAD, LINES = 560, 620, 560  # heights of wide frames in CSS pixels

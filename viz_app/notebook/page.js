@@ -68,9 +68,9 @@ function changed(payload, fields) {
 }
 
 // What fits itself to the height of a window fits itself to the frame as it is at first: one that grew with it would never end.
-// By name: the least height, what else stands in the frame, and the most, as in head.css and mask_painter.css.
+// By name: the least height, what else stands in the frame, and the most, as in head.css, mask_painter.css and difference.css.
 function hold() {
-  const parts = { head: [380, 285, 900], board: [250, 445, 400] };
+  const parts = { head: [380, 285, 900], board: [250, 445, 400], difference: [170, 300, 480] };
   for (const [name, [least, beside, most]] of Object.entries(parts))
     document.documentElement.style.setProperty(`--attnscope-${name}`, `${Math.min(most, Math.max(least, window.innerHeight - beside))}px`);
 }
@@ -93,7 +93,11 @@ window.attnscope = {};
 const { theme, title, about, answers, arrays, ...picture } = await unpacked(), parts = [];
 main.replaceChildren();
 main.classList.toggle("two", picture.parts.length > 1);
-picture.parts.forEach((part, i) => parts.push(new Part(part, arrays[part.payload], (event, value) => answer(i, event, value))));
+const object = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
+for (const [i, part] of picture.parts.entries()) {
+  const payload = part.is_object ? object(arrays[part.payload]) : arrays[part.payload];
+  parts.push(new Part(part, payload, (event, value) => answer(i, event, value)));
+}
 document.title = title;
 document.querySelector(".about").textContent = about;
 restyle();

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -23,10 +24,10 @@ THEMES = ("", "light", "dark")
 
 @dataclass(frozen=True)
 class Part:
-    """A browser component and its initial payload."""
+    """A browser component and its initial payload: a packed one, or an object."""
 
     component: Component
-    payload: bytes
+    payload: bytes | dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,10 @@ class Picture:
         """Return everything page.js reads as one payload, with equal payloads stored once."""
         arrays: dict[bytes, str] = {}
 
-        def name(payload: bytes, part: int) -> str:
+        def name(payload: bytes | dict, part: int) -> str:
             whole = stamped(payload, self.parts[part].component.name, (0, 0))
+            if isinstance(whole, dict):
+                whole = json.dumps(whole, ensure_ascii=False).encode()
             return arrays.setdefault(whole, f"p{len(arrays)}")
 
         header = {
@@ -109,6 +112,7 @@ class Picture:
                     "name": part.component.name,
                     "files": _files(part.component),
                     "payload": name(part.payload, i),
+                    "is_object": isinstance(part.payload, dict),
                 }
                 for i, part in enumerate(self.parts)
             ],

@@ -85,7 +85,7 @@ class Difference extends Fitted {
     tip.hidden = !spot || spot.query === undefined || spot.key === undefined;
     if (tip.hidden) return;
     const { queries, keys, arrays } = picture, cell = spot.query * keys.length + spot.key;
-    tip.querySelector(".where").textContent = `${queries[spot.query][0]} reads ${keys[spot.key][0]}`;
+    tip.querySelector(".where").textContent = `${queries[spot.query][0]} attends to ${keys[spot.key][0]}`;
     const table = tip.querySelector("table");
     table.replaceChildren();
     this.panels.forEach(({ name }, n) => {

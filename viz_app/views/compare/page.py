@@ -15,6 +15,7 @@ from viz_app.session.focus import HEAD, SITE, Focus, chosen_focus
 from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.compare import state, text
+from viz_app.views.compare.compared import within
 from viz_app.views.compare.offers import offers
 from viz_app.views.compare.payloads import Choices, payloads, table
 from viz_app.views.page import Cell, Columns, File, Page, Shown, View
@@ -28,7 +29,7 @@ def _choose(run: CurrentRun) -> Choices:
     with pick.row("compared", "small"):
         name_pinned(live.session(), run, settings, other)
         _choose_head(other)
-    return Choices(settings, _focus(run), state.within(other.trace, state.other_head()))
+    return Choices(settings, _focus(run), within(other.trace, state.other_head()))
 
 
 def _beside_itself(run: CurrentRun) -> Choices:
@@ -41,7 +42,7 @@ def _beside_itself(run: CurrentRun) -> Choices:
                 pick.button(offer.label, offer.key, offer.action, help=offer.help or None)
     with which_head.row():
         which_head.which_head(dict(by_kind(run.trace)), site, focus.head)
-    return Choices(None, focus, state.within(run.trace, state.other_head()))
+    return Choices(None, focus, within(run.trace, state.other_head()))
 
 
 def _focus(run: CurrentRun) -> Focus:
@@ -61,7 +62,7 @@ def _choose_head(other: CurrentRun) -> None:
         for head in range(site.n_heads)
     ]
     options = ["", *(state.written(head) for head in heads)]
-    chosen = state.within(other.trace, state.other_head())
+    chosen = within(other.trace, state.other_head())
     pick.one_of_many(
         text.WITH,
         state.OTHER,

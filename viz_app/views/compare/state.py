@@ -2,14 +2,12 @@
 
 import re
 
-from models.trace import Trace
 from viz_app.session import pinned, url_state
 from viz_app.session.focus import pick_head
 from viz_app.session.parameters import Text
+from viz_app.views.compare.compared import Head
 
 OTHER = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
-
-Head = tuple[str, int]  # a site and a head
 
 
 def other_head() -> Head | None:
@@ -26,13 +24,6 @@ def parsed(value: str) -> Head | None:
 def written(head: Head) -> str:
     """Return the value of OTHER for a head."""
     return f"{head[0]}:{head[1]}"
-
-
-def within(trace: Trace, head: Head | None) -> Head | None:
-    """Return the head if this run has it."""
-    if head is None or (site := trace.attention.get(head[0])) is None or head[1] >= site.n_heads:
-        return None
-    return head
 
 
 def choose_other(head: Head | None) -> None:

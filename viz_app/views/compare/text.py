@@ -1,15 +1,29 @@
 """The wording of the page Compare."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from models.analysis.comparison import POSITIONS, TOKENS, WORDS, KindPair
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.labels import shortened
 
+
+@dataclass(frozen=True)
+class Sides:
+    """What the two runs are called: above a picture, and in a sentence."""
+
+    captions: tuple[str, str]
+    first: str
+    second: str
+
+
+PAGE = Sides(("This run", "Pinned run"), "this run", "the pinned run")
+NOTEBOOK = Sides(("First run", "Second run"), "the first run", "the second run")
 QUESTION = "Compare: which heads differ, and where?"
 ANSWER = "The darker a head, the further apart. Click a head for both maps and their difference."
 NONE = "This model has no attention, so there are no heads to compare."
 BESIDE_ITSELF = "Compare with:"
-FIRST, SECOND = "This run", "Pinned run"
 WITH = "Head of the pinned run"
 NOTHING = "[nothing]"  # that a model generates
 SAME = "with the same head"
@@ -79,7 +93,7 @@ def _counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def verdict(first: list[str], second: list[str]) -> str:
+def verdict(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) -> str:
     """Say where two answers part."""
     parts = parting(first, second)
     if parts < 0:
@@ -87,14 +101,16 @@ def verdict(first: list[str], second: list[str]) -> str:
     one, other = (
         _quoted(some[parts]) if parts < len(some) else "nothing" for some in (first, second)
     )
-    return f"The answers part at word {parts + 1}: {one} here, {other} in the pinned run."
+    return (
+        f"The answers part at word {parts + 1}: {one} in {sides.first}, {other} in {sides.second}."
+    )
 
 
 def _quoted(word: str) -> str:
     return f"“{shortened(word, LONGEST_WORD)}”"
 
 
-def parting(first: list[str], second: list[str]) -> int:
+def parting(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the index of the first word that differs; −1 if none does."""
     if first == second:
         return -1
@@ -104,8 +120,8 @@ def parting(first: list[str], second: list[str]) -> int:
 
 
 def most(place: str, query: str, key: str, value: float, other: str) -> str:
-    """Say in which cell a head's two maps differ most; `value` is this run's weight minus the other's."""
+    """Say in which cell a head's two maps differ most; `value` is the first run's weight minus the other's."""
     if not value:
         return "No weight differs."
     way = "more" if value > 0 else "less"
-    return f"Largest difference: {query} reads {abs(value):.3f} {way} of {key} in {place} than in {other}."
+    return f"Largest difference: {query} attends {abs(value):.3f} {way} to {key} in {place} than in {other}."

@@ -1,0 +1,105 @@
+"""Two runs beside each other: how far apart their heads are, and two maps with their difference."""
+
+from models.analysis import comparison
+from models.trace import Trace
+from viz_app.components.catalogue import DIFFERENCE, DISTANCES
+from viz_app.drawing.notes import answer_line
+from viz_app.drawing.stamp import caption, facts
+from viz_app.notebook.picture import Answer, Part, Picture
+from viz_app.notebook.places import listed, place_of
+from viz_app.views.compare.compared import Compared, Head, check_size, of_two
+from viz_app.views.compare.difference import difference, of_both
+from viz_app.views.compare.grid import distances
+from viz_app.views.compare.text import NOTEBOOK
+
+MOST_WEIGHTS = 2**17  # weights of each run embedded in a picture so that a click opens a head
+HEIGHT = 560  # of a wide frame in CSS pixels
+NOWHERE: Head = ("", 0)  # the head that is furthest apart
+
+
+def compare(
+    run_a: Trace,
+    run_b: Trace,
+    *,
+    kind: str = "",
+    layer: int | None = None,
+    head: int | None = None,
+    theme: str = "",
+) -> Picture:
+    """Draw how far each head of one run is from the same head of another.
+
+    The grid holds the Jensen-Shannon divergence of each head in bits, from 0 (equal) to 1. Beside
+    it are the two maps of one head and their signed difference, the weight in the first run minus
+    that in the second, and both answers with the first word that differs. The head is the one
+    furthest apart, or that of `kind`, `layer` and `head`; a click shows another, and for long
+    texts the call that draws it.
+
+    Runs over the same text cut into other tokens are compared by words. Two translations of one
+    sentence can be compared in the decoder if they have the same target: `scope.run(text, target)`.
+
+    Raises:
+        ValueError: the two runs cannot be compared, or have no such kind, layer or head.
+    """
+    for run in (run_a, run_b):
+        check_size(run)
+    found = comparison.compare(run_a, run_b)
+    focus = NOWHERE
+    if kind or layer is not None or head is not None:
+        site, number = place_of(run_a, layer or 1, head or 1, kind)
+        focus = site.name, number
+        _check_compared(found, focus)
+    shown = _at(found, focus)
+    drawn = Part(DIFFERENCE, _drawn(shown, run_a, run_b))
+    places = [
+        (site.name, number)
+        for pair in found.kinds
+        for site in pair.first[: pair.n_layers]
+        for number in range(pair.n_heads)
+    ]
+    n_weights = sum(
+        pair.n_layers * pair.n_heads * pair.maps(0, 0, 0).numel() for pair in found.kinds
+    )
+    answers = []
+    for name, number in places:
+        pick = {"site": name, "head": number}
+        if n_weights <= MOST_WEIGHTS:
+            payload = _drawn(_at(found, (name, number)), run_a, run_b)
+            answers.append(Answer("pick", pick, shows=1, payload=payload))
+        else:
+            code = _call(run_a, name, number)
+            answers.append(Answer("pick", pick, says="These maps are drawn by", code=code))
+    names = [f"{run.model.name}{' (changed)' if run.edits else ''}" for run in (run_a, run_b)]
+    about = f"First run: {caption(facts(run_a))} Second run: {caption(facts(run_b))}"
+    title = f"Heads of {names[0]} and {names[1]} compared"
+    return Picture(title, about, [Part(DISTANCES, distances(shown)), drawn], answers, theme, HEIGHT)
+
+
+def _at(found: comparison.Comparison, focus: Head) -> Compared:
+    return of_two(found, focus, sides=NOTEBOOK)
+
+
+def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
+    first, second = (answer_line(run)[1].split(" ") for run in (run_a, run_b))
+    tasks = {run.model.training.get("task", "unknown") for run in (run_a, run_b)}
+    return difference(what, of_both(first, second, NOTEBOOK, len(tasks) == 1))
+
+
+def _check_compared(found: comparison.Comparison, focus: Head) -> None:
+    """Check that a head of the first run has its counterpart in the second.
+
+    Raises:
+        ValueError: it has none; the message says why.
+    """
+    name, head = focus
+    site, place = found.first.attention[name], found.of(name)
+    if place is None:
+        why = found.reasons.get(site.kind, f"{found.second.model.name} has fewer layers")
+        raise ValueError(f"layer {site.layer + 1} of {site.kind!r} cannot be compared: {why}")
+    if head >= place[0].n_heads:
+        heads = listed([str(n + 1) for n in range(place[0].n_heads)])
+        raise ValueError(f"head must be {heads}, which both runs have, not {head + 1}")
+
+
+def _call(run: Trace, name: str, head: int) -> str:
+    site = run.attention[name]
+    return f'compare(run_a, run_b, kind="{site.kind}", layer={site.layer + 1}, head={head + 1})'

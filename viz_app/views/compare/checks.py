@@ -1,0 +1,49 @@
+"""The checks of the distance shown: by a second formula, against itself and turned round."""
+
+import numpy as np
+
+from models.analysis.checks import Check, check_site
+from models.analysis.comparison import row_distances
+from viz_app.views.compare.compared import Compared
+
+CLOSE = 1e-5  # bits between two routes to one distance
+
+
+def checks(what: Compared) -> list[Check]:
+    """Check the distance by a second route, against itself and turned round."""
+    first, second = what.maps
+    itself = row_distances(first, first).nan_to_num(0.0)
+    turned = float(row_distances(second, first).nanmean().nan_to_num(0.0))
+    by_kl = _by_kl(first.double().numpy(), second.double().numpy())
+    return [
+        Check(
+            "against itself: 0",
+            float(itself.max()),
+            0.0,
+            "The head beside itself, its furthest row, in bits",
+        ),
+        Check(
+            "swapped: the same distance",
+            abs(turned - what.distance),
+            CLOSE,
+            "The distance with the two sides exchanged, less the distance shown, in bits",
+        ),
+        Check(
+            "the distance by another formula",
+            abs(by_kl - what.distance),
+            CLOSE,
+            "Half of KL(p‖m) + half of KL(q‖m) with m = (p + q)/2, less the distance shown, in bits",
+        ),
+        *check_site(what.site),
+    ]
+
+
+def _by_kl(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the mean divergence of the rows from two Kullback–Leibler divergences, in bits."""
+    half = (first + second) / 2
+    rows = np.zeros(len(first))
+    for one in (first, second):
+        ratio = np.divide(one, half, out=np.ones_like(one), where=one > 0)
+        rows += (one * np.log2(ratio)).sum(-1) / 2
+    read = (first.sum(-1) > 0) | (second.sum(-1) > 0)
+    return float(rows[read].mean()) if read.any() else 0.0

@@ -1,0 +1,156 @@
+"""Two runs, and the pair of heads that is looked at: what the page and a notebook draw, without Streamlit."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from models.analysis.comparison import Comparison, KindPair
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.views.compare import text
+from viz_app.views.compare.text import Sides
+
+MOST_TOKENS = 256  # of a text whose heads are compared
+MOST_WEIGHTS = 12_000_000  # of all heads of a run
+SCALES = (0.1, 0.25, 0.5, 1.0)  # of the difference
+
+Head = tuple[str, int]  # a site and a head
+Place = tuple[int, int]  # a layer and a head of one kind
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two runs, and the pair of heads that is looked at."""
+
+    found: Comparison
+    pair: KindPair
+    grids: dict[str, Tensor]  # (layer, head) distances by kind
+    chosen: Place  # of the first run
+    reference: Place | None  # of the second; None: the same head
+    is_one_run: bool = False
+    is_reread: bool = False  # the second run was made to read the first one's answer
+    sides: Sides = text.PAGE
+
+    @property
+    def terms(self) -> words.Terms:
+        """Names of the first run's task."""
+        training = self.found.first.model.training
+        return words.terms(training.get("task", "unknown"), training.get("languages", ()))
+
+    @property
+    def site(self) -> AttentionSite:
+        return self.pair.first[self.chosen[0]]
+
+    @property
+    def opposite(self) -> Place:
+        """Layer and head in the second run."""
+        return self.reference or self.chosen
+
+    @property
+    def maps(self) -> tuple[Tensor, Tensor]:
+        return self.pair.maps(0, *self.chosen), self.pair.maps(1, *self.opposite)
+
+    @property
+    def distance(self) -> float:
+        return float(self.grids[self.pair.kind][self.chosen])
+
+    @property
+    def scale(self) -> float:
+        """The end of the difference's scale, which all heads of the page share."""
+        largest = 0.0
+        if self.reference is None:
+            for pair in self.found.kinds:
+                for layer in range(pair.n_layers):
+                    first, second = (pair.maps(side, layer)[: pair.n_heads] for side in (0, 1))
+                    largest = max(largest, float((first - second).abs().max()))
+        else:
+            other = self.pair.maps(1, *self.reference)
+            for layer in range(len(self.pair.first)):
+                largest = max(largest, float((self.pair.maps(0, layer) - other).abs().max()))
+        return next(scale for scale in SCALES if largest <= scale or scale == SCALES[-1])
+
+
+def check_size(trace: Trace) -> None:
+    """Check that a run is short enough for all its heads to be compared.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    n = max(len(row.ids) for row in trace.streams.values())
+    n_weights = sum(site.n_heads * site.n_query * site.n_key for site in trace.attention.values())
+    if n > MOST_TOKENS or n_weights > MOST_WEIGHTS:
+        fits = min(MOST_TOKENS, int(n * (MOST_WEIGHTS / max(1, n_weights)) ** 0.5))
+        raise ValueError(text.TOO_LONG.format(n, fits))
+
+
+def within(trace: Trace, head: Head | None) -> Head | None:
+    """Return the head if this run has it."""
+    if head is None or (site := trace.attention.get(head[0])) is None or head[1] >= site.n_heads:
+        return None
+    return head
+
+
+def of_one_run(found: Comparison, focus: Head, other: Head | None) -> Compared:
+    """Compare every head of the focus's kind with the head in focus, and look at `other` or the nearest."""
+    pair, layer = found.of(focus[0]) or (found.kinds[0], 0)
+    reference = layer, min(focus[1], pair.first[layer].n_heads - 1)
+    grid = pair.to_head(*reference)
+    place = found.of(other[0]) if other else None
+    if other and place and place[0] is pair:
+        chosen = place[1], other[1]
+    else:
+        chosen = nearest(grid, reference) or reference
+    return Compared(found, pair, {pair.kind: grid}, chosen, reference, is_one_run=True)
+
+
+def nearest(grid: Tensor, reference: Place) -> Place | None:
+    """Return the nearest other head to a head of the same grid; None if there is none."""
+    if grid.numel() == 1:
+        return None
+    others = grid.clone()
+    others[reference] = float("inf")
+    layer, head = divmod(int(others.argmin()), grid.shape[1])
+    return layer, head
+
+
+def of_two(
+    found: Comparison,
+    focus: Head,
+    other: Head | None = None,
+    is_reread: bool = False,
+    sides: Sides = text.PAGE,
+) -> Compared:
+    """Compare heads of the same layer and number, or all of a kind with one head of the second run.
+
+    The pair looked at is that in focus, or the one furthest apart.
+    """
+    reference = None
+    if other:
+        for pair in found.kinds:
+            names = [site.name for site in pair.second]
+            if other[0] in names:
+                reference = pair, (names.index(other[0]), other[1])
+    if reference:
+        pair, at = reference
+        grids = {pair.kind: pair.to_head(*at)}
+    else:
+        grids, at = {pair.kind: pair.distances for pair in found.kinds}, None
+    pair, chosen = _in_focus(found, grids, focus) or _furthest(found, grids)
+    return Compared(found, pair, grids, chosen, at, is_reread=is_reread, sides=sides)
+
+
+def _in_focus(
+    found: Comparison, grids: dict[str, Tensor], focus: Head
+) -> tuple[KindPair, Place] | None:
+    place = found.of(focus[0])
+    if place is None or place[0].kind not in grids:
+        return None
+    pair, layer = place
+    return (pair, (layer, focus[1])) if focus[1] < grids[pair.kind].shape[1] else None
+
+
+def _furthest(found: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, Place]:
+    shown = [pair for pair in found.kinds if pair.kind in grids]
+    pair = max(shown, key=lambda pair: float(grids[pair.kind].max()))
+    layer, head = divmod(int(grids[pair.kind].argmax()), grids[pair.kind].shape[1])
+    return pair, (layer, head)

@@ -1,0 +1,141 @@
+"""The payload of two maps and their signed difference on one scale, with both answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from models.analysis.comparison import TOKENS, WORDS
+from viz_app import words
+from viz_app.drawing.labels import Label, axes_labels, quoted, writes
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import head_name
+from viz_app.drawing.stamp import facts, saving
+from viz_app.views.compare import text
+from viz_app.views.compare.compared import Compared
+from viz_app.views.compare.text import Sides
+
+
+def difference(what: Compared, answers: dict[str, Any]) -> bytes:
+    """Return the payload of two maps and their signed difference, with `answers` as `of_both` returns."""
+    first, second = (one.numpy() for one in what.maps)
+    queries, keys = _labels(what)
+    signed = first - second
+    titles = _names(what)
+    query_axis, key_axis = words.axes(what.site, what.terms, writes(what.found.first, what.site))
+    header = {
+        "title": f"{_heading(what)}: {text.bits(what.distance)} apart",
+        "site": what.site.name,
+        "head": what.chosen[1],
+        "distance": what.distance,
+        "names": titles,
+        "queries": [label.as_json() for label in queries],
+        "keys": [label.as_json() for label in keys],
+        "queryAxis": query_axis,
+        "keyAxis": key_axis,
+        "scale": what.scale,
+        "how": _how(what),
+        "most": _most(what, titles, signed, queries, keys),
+        **answers,
+        **saving(
+            head_name(what.found.first, what.site, what.chosen[1], "compared"),
+            facts(what.found.first),
+        ),
+    }
+    blocked = [
+        (~what.pair.allowed(side, *at)).numpy().astype(np.uint8)
+        for side, at in enumerate((what.chosen, what.opposite))
+    ]
+    return pack(
+        header,
+        first=first.astype(np.float32),
+        second=second.astype(np.float32),
+        difference=signed.astype(np.float32),
+        blockedFirst=blocked[0],
+        blockedSecond=blocked[1],
+    )
+
+
+def _names(what: Compared) -> list[str]:
+    """Return what the two maps are called."""
+    ours = text.place(what.site, what.chosen[1])
+    theirs = text.place(what.pair.second[what.opposite[0]], what.opposite[1])
+    if what.is_one_run:
+        return [ours, theirs]
+    if ours == theirs:
+        return list(what.sides.captions)
+    first, second = what.sides.captions
+    return [f"{first}: {ours}", f"{second}: {theirs}"]
+
+
+def _heading(what: Compared) -> str:
+    """Return the name of both heads."""
+    ours = text.place(what.site, what.chosen[1])
+    theirs = text.place(what.pair.second[what.opposite[0]], what.opposite[1])
+    return ours if ours == theirs else f"{ours} and {theirs}"
+
+
+def _most(
+    what: Compared,
+    titles: Sequence[str],
+    signed: np.ndarray,
+    queries: Sequence[Label],
+    keys: Sequence[Label],
+) -> str:
+    """Return the sentence on the cell that differs most."""
+    row, column = divmod(int(np.abs(signed).argmax()), signed.shape[1])
+    names = titles if what.is_one_run else [what.sides.first, what.sides.second]
+    return text.most(
+        names[0], quoted(queries[row]), quoted(keys[column]), float(signed[row, column]), names[1]
+    )
+
+
+def _labels(what: Compared) -> tuple[list[Label], list[Label]]:
+    """Return the labels of what is compared along both axes."""
+    pair, first, second = what.pair, what.found.first, what.found.second
+    ours, theirs = axes_labels(first, what.site), axes_labels(second, pair.second[what.opposite[0]])
+    rows = first.axes(what.site)
+    shown = []
+    for axis, mine, other, row in zip((pair.queries, pair.keys), ours, theirs, rows, strict=True):
+        if axis.how == WORDS:
+            shown.append([Label(row.text[slice(*span)].strip()) for span in axis.spans])
+        elif axis.how == TOKENS:
+            shown.append(mine)
+        else:
+            shown.append([_either(a, b, what.sides) for a, b in zip(mine, other, strict=True)])
+    queries, keys = shown
+    if pair.keys.how == WORDS:
+        keys = [*keys, Label(text.REST, text.REST_NOTE, special=True)]
+    return queries, keys
+
+
+def _either(first: Label, second: Label, sides: Sides) -> Label:
+    """Return the label of a position with a token of each run."""
+    if first.text == second.text:
+        return first
+    return Label(
+        f"{first.text} | {second.text}",
+        f"{first.text} in {sides.first}, {second.text} in {sides.second}",
+    )
+
+
+def _how(what: Compared) -> str:
+    """Say how the rows are compared."""
+    ways = dict.fromkeys(pair.how for pair in what.found.kinds if pair.kind in what.grids)
+    notes = [text.HOW[way] for way in ways]
+    return " ".join([*notes, text.REREAD] if what.is_reread else notes)
+
+
+def of_both(
+    first: Sequence[str], second: Sequence[str], sides: Sides, is_same_task: bool
+) -> dict[str, Any]:
+    """Return the words of both answers and where they part."""
+    if is_same_task:
+        parts, verdict = text.parting(first, second), text.verdict(first, second, sides)
+    else:
+        parts, verdict = -1, text.OTHER_TASK
+    both = zip(sides.captions, (first, second), strict=True)
+    return {
+        "answers": [{"whose": name, "words": list(some), "from": parts} for name, some in both],
+        "verdict": verdict,
+    }

@@ -1,0 +1,74 @@
+"""The payload of the grid: how far every head is from its counterpart, or from one head."""
+
+from typing import Any
+
+from viz_app import words
+from viz_app.views.compare import text
+from viz_app.views.compare.compared import Compared, nearest
+
+
+def distances(what: Compared) -> dict[str, Any]:
+    """Return the payload of the grid of all heads."""
+    kinds = []
+    for pair in what.found.kinds:
+        if (grid := what.grids.get(pair.kind)) is None:
+            continue
+        sites = pair.first[: len(grid)]
+        kinds.append(
+            {
+                "title": words.kind_title(pair.first[0]),
+                "note": text.partial(pair) if what.reference is None else "",
+                "sites": [site.name for site in sites],
+                "layers": [site.layer + 1 for site in sites],
+                "heads": grid.shape[1],
+                "values": grid.tolist(),
+            }
+        )
+    ours = {site.kind: site for site in what.found.first.attention.values()}
+    reasons = {words.kind_title(ours[kind]): why for kind, why in what.found.reasons.items()}
+    return {
+        "why": "",
+        "title": _title(what),
+        "sentence": _sentence(what),
+        "legend": text.LEGEND,
+        "unit": "bits",
+        "kinds": kinds,
+        "reasons": [f"{title}: {why}." for title, why in reasons.items()],
+        "chosen": {"site": what.site.name, "head": what.chosen[1]},
+        "reference": _reference(what),
+    }
+
+
+def _reference(what: Compared) -> dict[str, Any] | None:
+    """Return the head of this run that all are compared with; None if it is another run's, or none."""
+    if not what.is_one_run or what.reference is None:
+        return None
+    layer, head = what.reference
+    return {"site": what.pair.first[layer].name, "head": head}
+
+
+def _title(what: Compared) -> str:
+    if what.reference is None:
+        return f"How far each head is from the same head of {what.sides.second}"
+    other = text.place(what.pair.second[what.reference[0]], what.reference[1])
+    return (
+        f"How far each head is from {other}{'' if what.is_one_run else f' of {what.sides.second}'}"
+    )
+
+
+def _sentence(what: Compared) -> str:
+    if what.reference is None:
+        best = max(what.found.kinds, key=lambda pair: float(pair.distances.max()))
+        layer, head = divmod(int(best.distances.argmax()), best.n_heads)
+        n = sum(grid.numel() for grid in what.grids.values())
+        place = text.place(best.first[layer], head)
+        return text.furthest(place, float(best.distances[layer, head]), n)
+    grid, reference = what.grids[what.pair.kind], what.reference
+    name = text.place(what.pair.second[reference[0]], reference[1])
+    if what.is_one_run:
+        at = nearest(grid, reference)
+    else:
+        layer, head = divmod(int(grid.argmin()), grid.shape[1])
+        at, name = (layer, head), f"{name} of {what.sides.second}"
+    place = "" if at is None else text.place(what.pair.first[at[0]], at[1])
+    return text.nearest(name, place, 0.0 if at is None else float(grid[at]))
