@@ -1,4 +1,4 @@
-"""Cells of one run put into another, one at a time: all positions of all layers in few passes."""
+"""Parts of one run put into another, one at a time: cells and heads of all layers in few passes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.effects import LARGEST_BATCH, Runner
+from models.analysis.effects import LARGEST_BATCH, HeadEffects, Runner
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
-from models.trace.edits import ActivationPart, Edit
+from models.trace.edits import ActivationPart, AttentionPart, Edit
 
-Cells = Mapping[str, Sequence[tuple[int, int]]]  # intermediate → (batch row, position)
+Pairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
+Places = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
 
 
 @dataclass(frozen=True, eq=False)
 class _OneEach(Edit, stored=False):
-    """Give each batch row the vectors of its own cells.
+    """Give each batch row the vector of its own cell, or the output of its own head.
 
-    `met` are those of its intermediates that it was offered.
+    `met` are the places that it was offered.
     """
 
-    cells: Cells = field(default_factory=dict)
+    cells: Places = field(default_factory=dict)  # of intermediates
     vectors: Mapping[str, Tensor] = field(default_factory=dict)  # (cell, feature)
+    heads: Places = field(default_factory=dict)  # of attentions
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)  # (head, query here, feature)
+    queries: Mapping[str, Sequence[int]] = field(default_factory=dict)  # those here
     met: set[str] = field(default_factory=set)
 
     __hash__ = object.__hash__
@@ -44,6 +48,32 @@ class _OneEach(Edit, stored=False):
         value[rows[here], tokens[here] - start] = self.vectors[part.name].to(value)[here]
         return value
 
+    def head_out(
+        self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
+    ) -> Float[Tensor, "row head query d_head"]:
+        """Put the outputs in, at the queries of this pass."""
+        if part.site not in self.heads:
+            return head_out
+        self.met.add(part.site)
+        start, n = part.queries[0] if len(part.queries) else 0, len(part.queries)
+        rows, heads = torch.tensor(self.heads[part.site], device=head_out.device).T[:, :, None]
+        queries = torch.tensor(self.queries[part.site], device=head_out.device)
+        here = (queries >= start) & (queries < start + n)
+        head_out = head_out.clone()
+        outputs = self.outputs[part.site].to(head_out)
+        head_out[rows, heads, queries[here] - start] = outputs[:, here]
+        return head_out
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A cell of an intermediate, or a head of an attention, with what is taken for it."""
+
+    name: str
+    number: int
+    taken: Tensor  # (feature), or (query here, feature)
+    queries: Sequence[int] | None = None  # of a head
+
 
 def cell_effects(
     scope: Runner,
@@ -51,58 +81,167 @@ def cell_effects(
     metric: Metric,
     other: Trace,
     names: Sequence[str],
-    alignment: Sequence[tuple[int, int]] = (),
+    alignment: Pairs = (),
+    positions: Sequence[int] | None = None,
 ) -> Float[Tensor, "name position *row"]:
     """Return the effect of patching each position of these intermediates from another run.
 
     Each is a cell of the residual stream or the output of a feed-forward, all of one stream. The
     run's own edits stay in force. `alignment` holds (position here, position in the other run)
-    pairs; positions without a counterpart are NaN. A cell that is the same in both runs changes
-    nothing, and costs nothing.
+    pairs; positions without a counterpart are NaN, as are those not in `positions`. A cell that is
+    the same in both runs changes nothing, and costs nothing.
 
     Raises:
         ValueError: the runs have different numbers of tokens there and no alignment is given, or
             an intermediate cannot be changed.
     """
-    n, n_other = (len(trace.activations[names[0]].tokens) for trace in (run, other))
+    n = len(run.activations[names[0]].tokens)
+    cells, unchanged = _cells(run, other, names, alignment, positions)
+    values = _effects(scope, run, metric, cells)
+    return _cell_grid(names, n, cells, unchanged, values)
+
+
+def part_effects(
+    scope: Runner,
+    run: Trace,
+    metric: Metric,
+    other: Trace,
+    names: Sequence[str],
+    alignments: Mapping[str, Pairs] | None = None,
+    positions: Sequence[int] | None = None,
+    *,
+    with_heads: bool = True,
+) -> tuple[Float[Tensor, "name position *row"] | None, HeadEffects | None]:
+    """Return the effects of taking each cell, as cell_effects, and each head, from the same passes.
+
+    `alignments` holds the pairs of each stream whose token counts differ. The effect of a head
+    whose output is the same in both runs is 0, and costs nothing.
+
+    Raises:
+        ValueError: as cell_effects.
+    """
+    alignments = alignments or {}
+    cells, unchanged = [], []
+    if names:
+        stream = run.activations[names[0]].axes[1]
+        cells, unchanged = _cells(run, other, names, alignments.get(stream, ()), positions)
+    sites = [site for site in run.attention.values() if site.has_causes] if with_heads else []
+    heads = []
+    for site in sites:
+        pairs = _pairs(run, other, site.query_stream, alignments.get(site.query_stream, ()))
+        here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
+        own, taken = (t.attention[site.name].out[0].float() for t in (run, other))
+        heads += [
+            _Part(site.name, head, taken[head, there], here)
+            for head in range(site.n_heads)
+            if not torch.equal(own[head, here], taken[head, there])
+        ]
+    values = _effects(scope, run, metric, [*cells, *heads])
+    grid = None
+    if names:
+        n = len(run.activations[names[0]].tokens)
+        grid = _cell_grid(names, n, cells, unchanged, values[: len(cells)])
+    if not sites:
+        return grid, None
+    found = {(one.name, one.number): v for one, v in zip(heads, values[len(cells) :], strict=True)}
+    return grid, HeadEffects.of(
+        {
+            (site.name, head): found.get((site.name, head), _nothing(run, metric))
+            for site in sites
+            for head in range(site.n_heads)
+        },
+        sites,
+        metric,
+    )
+
+
+def _pairs(run: Trace, other: Trace, stream: str, alignment: Pairs) -> list[tuple[int, int]]:
+    n, n_other = (len(trace.streams[stream].ids) for trace in (run, other))
     if not alignment and n != n_other:
         raise ValueError(
             f"this run has {n} tokens there and the other {n_other}; give both the same number, or "
             "an alignment"
         )
-    pairs = list(alignment) or [(i, i) for i in range(n)]
-    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
-    unchanged = torch.zeros_like(metric(before, before))
-    effects = torch.full((len(names), n, *unchanged.shape), torch.nan)
-    taken = {name: other.activations[name].value[0] for name in names}
-    cells: list[tuple[int, int, int]] = []
-    for i, name in enumerate(names):
-        own = run.activations[name].value[0]
+    return list(alignment) or [(i, i) for i in range(n)]
+
+
+def _cells(
+    run: Trace,
+    other: Trace,
+    names: Sequence[str],
+    alignment: Pairs,
+    positions: Sequence[int] | None,
+) -> tuple[list[_Part], list[tuple[str, int]]]:
+    """Return the cells that differ, and those that are the same in both runs."""
+    differ, same = [], []
+    pairs = _pairs(run, other, run.activations[names[0]].axes[1], alignment)
+    for name in names:
+        own, taken = (trace.activations[name].value[0] for trace in (run, other))
         for here, there in pairs:
-            effects[i, here] = 0.0
-            if not torch.equal(own[here], taken[name][there]):
-                cells.append((i, here, there))
-    size = before.shape[-1] * max(len(row.ids) for row in run.streams.values())
-    n_rows = max(1, LARGEST_BATCH // size)
-    for first in range(0, len(cells), n_rows):
-        part = cells[first : first + n_rows]
-        after = _pass(scope, run, [(names[i], here, taken[names[i]][j]) for i, here, j in part])
-        for (i, here, _), logits in zip(part, after, strict=True):
-            effects[i, here] = metric(before, logits)
+            if positions is not None and here not in positions:
+                continue
+            if torch.equal(own[here], taken[there]):
+                same.append((name, here))
+            else:
+                differ.append(_Part(name, here, taken[there]))
+    return differ, same
+
+
+def _cell_grid(
+    names: Sequence[str],
+    n: int,
+    cells: Sequence[_Part],
+    unchanged: Sequence[tuple[str, int]],
+    values: Float[Tensor, "cell ..."],
+) -> Float[Tensor, "name position *row"]:
+    effects = torch.full((len(names), n, *values.shape[1:]), torch.nan)
+    for name, position in unchanged:
+        effects[names.index(name), position] = 0.0
+    for cell, value in zip(cells, values, strict=True):
+        effects[names.index(cell.name), cell.number] = value
     return effects
 
 
-def _pass(
-    scope: Runner, run: Trace, cells: Sequence[tuple[str, int, Tensor]]
-) -> list[Float[Tensor, "row option"]]:
-    """Return the logits with each of these vectors put in its place, from one pass."""
-    by_name: dict[str, list[tuple[int, int]]] = {}
-    vectors: dict[str, list[Tensor]] = {}
-    for row, (name, position, vector) in enumerate(cells):
-        by_name.setdefault(name, []).append((row, position))
-        vectors.setdefault(name, []).append(vector)
-    put = _OneEach(cells=by_name, vectors={name: torch.stack(v) for name, v in vectors.items()})
-    outputs = scope.outputs_batch([run.streams] * len(cells), [*run.edits, put])
-    if missing := [name for name in by_name if name not in put.met]:
+def _nothing(run: Trace, metric: Metric) -> Float[Tensor, "*row"]:
+    before = logits_of(run.outputs)
+    return torch.zeros_like(metric(before, before))
+
+
+def _effects(
+    scope: Runner, run: Trace, metric: Metric, parts: Sequence[_Part]
+) -> Float[Tensor, "part ..."]:
+    """Return the effect of each part alone, from as few passes as fit."""
+    before = logits_of(run.outputs)
+    size = before.shape[-1] * max(len(row.ids) for row in run.streams.values())
+    n_rows = max(1, LARGEST_BATCH // size)
+    effects = []
+    for first in range(0, len(parts), n_rows):
+        after = _pass(scope, run, parts[first : first + n_rows])
+        effects += [metric(before, logits) for logits in after]
+    empty = _nothing(run, metric)
+    return torch.stack(effects) if effects else empty.new_zeros(0, *empty.shape)
+
+
+def _pass(scope: Runner, run: Trace, parts: Sequence[_Part]) -> list[Float[Tensor, "row option"]]:
+    """Return the logits with each of these parts put in its place, from one pass."""
+    places: dict[bool, dict[str, list[tuple[int, int]]]] = {True: {}, False: {}}
+    taken: dict[str, list[Tensor]] = {}
+    queries: dict[str, Sequence[int]] = {}
+    for row, part in enumerate(parts):
+        is_head = part.queries is not None
+        places[is_head].setdefault(part.name, []).append((row, part.number))
+        taken.setdefault(part.name, []).append(part.taken)
+        if part.queries is not None:
+            queries[part.name] = part.queries
+    stacked = {name: torch.stack(several) for name, several in taken.items()}
+    put = _OneEach(
+        cells=places[False],
+        vectors={name: stacked[name] for name in places[False]},
+        heads=places[True],
+        outputs={name: stacked[name] for name in places[True]},
+        queries=queries,
+    )
+    outputs = scope.outputs_batch([run.streams] * len(parts), [*run.edits, put])
+    if missing := [name for name in taken if name not in put.met]:
         raise ValueError(f"{missing[0]!r} is not an activation that can be changed")
     return [logits_of(one) for one in outputs]

@@ -46,6 +46,25 @@ class HeadEffects:
     metric: Metric
     edits: dict[tuple[str, int], Edit]  # by site and head
 
+    @classmethod
+    def of(
+        cls,
+        by_head: Mapping[tuple[str, int], Float[Tensor, "*row"]],
+        sites: Sequence[Any],
+        metric: Metric,
+        edits: Mapping[tuple[str, int], Edit] | None = None,
+    ) -> HeadEffects:
+        """Return the effects by site and head, set out by kind and layer."""
+        kinds: dict[str, list[Any]] = {}
+        for site in sites:
+            kinds.setdefault(site.kind, []).append(site)
+        names = {
+            kind: tuple(site.name for site in sorted(several, key=lambda site: site.layer))
+            for kind, several in kinds.items()
+        }
+        values = {kind: _grid(paths, by_head) for kind, paths in names.items()}
+        return cls(values, names, metric, dict(edits or {}))
+
 
 def head_effects(
     scope: Runner,
@@ -73,19 +92,9 @@ def head_effects(
     by_head = {
         (site.name, head): effect for (site, head), effect in zip(heads, effects, strict=True)
     }
-    sites: dict[str, list[Any]] = {}
-    for site in {site.name: site for site, _ in heads}.values():
-        sites.setdefault(site.kind, []).append(site)
-    names = {
-        kind: tuple(site.name for site in sorted(several, key=lambda site: site.layer))
-        for kind, several in sites.items()
-    }
-    return HeadEffects(
-        {kind: _grid(paths, by_head) for kind, paths in names.items()},
-        names,
-        metric,
-        {(site.name, head): edit for (site, head), edit in zip(heads, edits, strict=True)},
-    )
+    sites = list({site.name: site for site, _ in heads}.values())
+    made = {(site.name, head): edit for (site, head), edit in zip(heads, edits, strict=True)}
+    return HeadEffects.of(by_head, sites, metric, made)
 
 
 def effects_of(

@@ -13,9 +13,10 @@ from models.trace.edits import HeadOff, Patch, Where
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.interventions import findings, patch, patch_payloads, state
+from viz_app.views.interventions import findings, patch, patch_effects, patch_payloads, state
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.patch_payloads import NOTE, Choices, payloads
+from viz_app.views.interventions.patch_effects import Choices
+from viz_app.views.interventions.patch_payloads import NOTE, payloads
 from viz_app.views.interventions.patch_runs import Two, grids, level, two_runs
 from viz_app.views.interventions.second_text import another
 
@@ -107,7 +108,7 @@ def test_the_share_of_the_whole_gap_is_one(name: str) -> None:
     assert two.gap == pytest.approx(
         value(two, "needed", two.this.trace) - value(two, "enough", two.other.trace), abs=1e-4
     )
-    if abs(two.gap) < patch_payloads.LEAST_GAP:
+    if abs(two.gap) < patch_effects.LEAST_GAP:
         return
     drawn = payloads(run_of(name), choices(name, unit="share"))["patch"]
     assert drawn["unit"] == "of the gap"
@@ -240,11 +241,29 @@ def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
     assert kept["patch"] == payloads(run, choices("eng-fra"))["patch"]
 
 
-def test_long_texts_are_not_tried_and_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_payloads, "MOST_WORK", 100)
-    drawn = payloads(run_of("gpt"), choices("gpt"))["patch"]
-    assert {panel["sentence"] for panel in drawn["panels"]} == {say.TOO_LONG}
-    assert not drawn["is_tried"]
+@pytest.mark.parametrize("name", ["gpt", "eng-fra", "bert"])
+def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = payloads(run_of(name), choices(name))["patch"]
+    monkeypatch.setattr(patch_effects, "MOST_WORK", 100)
+    drawn = payloads(run_of(name), choices(name))
+    for panel, all_tried in zip(drawn["patch"]["panels"], whole["panels"], strict=True):
+        effects = panel["grid"]["effects"]
+        n = len(effects[0])
+        tried = [i for i in range(n) if effects[0][i] is not None]
+        other = both(name).other.trace.streams[run_of(name).scope.model.fields[0].stream].ids
+        own = both(name).this.trace.streams[run_of(name).scope.model.fields[0].stream].ids
+        differ = [i for i in range(n) if own[i] != other[i]]
+        assert len(tried) == patch_effects.FEWEST_TRIED < n
+        assert {*differ[:2], n - 1, n - 2} <= set(tried)
+        for line, wanted in zip(effects, all_tried["grid"]["effects"], strict=True):
+            assert [line[i] for i in tried] == pytest.approx([wanted[i] for i in tried], abs=1e-4)
+        assert {x for kind in panel["kinds"] for line in kind["effects"] for x in line} == {None}
+    said = drawn[NOTE]["rows"][0][1]
+    assert f"4 of {n} positions" in said
+    assert "heads are not tried" in said
+    assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert", "xlnet", "dates", "gpt-sentiment"])

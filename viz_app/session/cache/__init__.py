@@ -1,10 +1,10 @@
 """Results kept between reruns and shared by all sessions; read-only by convention."""
 
 from viz_app.session.cache.findings import (
-    cell_effects,
     formula_measures,
     head_effects,
     is_found,
+    part_effects,
     reach,
     rewritten,
     row_finding,
@@ -37,7 +37,6 @@ from viz_app.session.cache.runs import (
 
 __all__ = [
     "autoregression",
-    "cell_effects",
     "changed_model",
     "changed_run",
     "checkpoint_drawing",
@@ -50,6 +49,7 @@ __all__ = [
     "is_open",
     "masked_runs",
     "opened_as",
+    "part_effects",
     "reach",
     "reread",
     "rewritten",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from models import Scope, Trace
-from models.analysis.cells import cell_effects as cells_of
+from models.analysis.cells import part_effects as parts_of
 from models.analysis.effects import HeadEffects
 from models.analysis.effects import head_effects as head_effects_of
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
@@ -127,21 +127,26 @@ def _of_row(row: AttentionRow, what: Hashable) -> Hashable:
     return ("row", *run, row.site, row.head, row.decision, what)
 
 
-def cell_effects(
+def part_effects(
     scope: Scope,
     trace: Trace,
     other: Trace,
     metric: Metric,
     names: tuple[str, ...],
-    alignment: tuple[tuple[int, int], ...],
-) -> torch.Tensor:
-    """Return the effect of taking each cell of these intermediates from another run."""
+    alignments: dict[str, tuple[tuple[int, int], ...]],
+    positions: tuple[int, ...] | None,
+    with_heads: bool,
+) -> tuple[torch.Tensor | None, HeadEffects | None]:
+    """Return the effect of taking each cell of these intermediates, and each head, from another run."""
     streams = (tuple(trace.streams.values()), tuple(other.streams.values()))
+    what = (trace.edits, metric, names, tuple(alignments.items()), positions, with_heads)
     return cached(
         scope,
-        "cells",
-        *(streams, trace.edits, metric, names, alignment),
-        make=lambda: cells_of(scope, trace, metric, other, names, alignment),
+        "parts",
+        *(streams, *what),
+        make=lambda: parts_of(
+            scope, trace, metric, other, names, alignments, positions, with_heads=with_heads
+        ),
     )
 
 

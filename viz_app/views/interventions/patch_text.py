@@ -82,6 +82,18 @@ def tokens(n: int, m: int, n_aligned: int) -> str:
     )
 
 
+def long(n_tried: int | None, n: int, has_heads: bool) -> str:
+    """Say which parts of a long text are tried; None positions for all."""
+    said = []
+    if n_tried is not None:
+        said.append(
+            f"Long text: {n_tried} of {n} positions are tried, the first that differ and the last."
+        )
+    if not has_heads:
+        said.append("The heads are not tried: shorten the text to see them.")
+    return " ".join(said)
+
+
 def measured(token: str, rival: str, row: int, this: float, other: float) -> str:
     """Name what is measured, with its value in both runs."""
     what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"

@@ -1,0 +1,46 @@
+"""The answers of the section Patch: of both texts, and of the patched run."""
+
+from dataclasses import replace
+from typing import Any
+
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions import text
+from viz_app.views.interventions.patch_effects import Choices
+from viz_app.views.interventions.patch_runs import NEEDED, Two
+from viz_app.views.interventions.payloads import Asked, answer_words, outcome
+
+
+def answers(run: CurrentRun, choices: Choices, two: Two) -> dict[str, Any]:
+    """Return the payload of the answers: of both texts, and of the patched run of the chosen side."""
+    side = choices.side
+    base, source = two.sides(side)
+    if side == NEEDED:
+        before = cache.changed_run(run.unchanged, run.spec.without("edits"))
+        asked = Asked(before, run, two.all, two.chosen)
+    else:
+        edited = base.with_edits(choices.other_edits)
+        every = [
+            replace(one, row=row)
+            for one, row in zip(two.all, two.rows, strict=True)
+            if row is not None
+        ]
+        chosen = sum(row is not None for row in two.rows[: two.chosen])
+        asked = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
+    drawn = outcome(asked)
+    own, patched = drawn["answers"]
+    other = answer_words(CurrentRun(source.scope, source.trace))
+    first = next(
+        (i for i, (a, b) in enumerate(zip(own["words"], other, strict=False)) if a != b),
+        -1 if len(own["words"]) == len(other) else min(len(own["words"]), len(other)),
+    )
+    names = ("This text", "Other text") if side == NEEDED else ("Other text", "This text")
+    drawn["answers"] = [
+        own | {"whose": names[0]},
+        {"whose": names[1], "words": other, "from": first},
+        patched | {"whose": f"{names[0]}, patched"},
+    ]
+    if drawn["verdict"] == text.NOTHING_YET:
+        drawn["verdict"] = say.NOTHING_YET
+    return drawn

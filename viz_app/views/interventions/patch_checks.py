@@ -1,0 +1,89 @@
+"""The identity checks of the section Patch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from models.analysis.checks import Check, check_site
+from models.analysis.effects import effects_of
+from models.analysis.metrics import Divergence, logits_of
+from models.trace.edits import Edit, Patch, Where
+from viz_app.views.interventions.patch_effects import Shown, strongest_cell
+from viz_app.views.interventions.patch_runs import NEEDED, grids
+
+EXACT = 1e-4
+
+
+def checks_of(shown: Shown) -> list[Check]:
+    """Check the strongest cell alone, a run patched with itself, and everything patched."""
+    two, grid = shown.two, shown.grid
+    base, _ = two.sides(NEEDED)
+    scope, trace, metric = base.scope, base.trace, two.metric(NEEDED)
+    checks: list[Check] = []
+    cells = shown.effects[NEEDED].cells
+    whole = _everything(shown)
+    if grid is not None and cells is not None and (cell := strongest_cell(shown, NEEDED)):
+        i, j, _ = cell
+        where = Where(activation=grid.names[i], queries=(j,))
+        row, *rest = _each(shown, [[two.patch(NEEDED, where)], *([whole] if whole else [])])
+        alone, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
+        checks.append(
+            Check(
+                "the strongest cell alone",
+                abs(alone - value),
+                EXACT * max(1.0, abs(value)),
+                "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
+            )
+        )
+        own: list[Edit] = [Patch(where, fields=base.patched_from)]
+        same = effects_of(scope, trace, [tuple(own)], Divergence(two.row))
+        checks.append(
+            Check(
+                "patched with itself: 0",
+                float(same[0]),
+                0.0,
+                "The strongest cell put in its own place; KL divergence of the two distributions in nats",
+            )
+        )
+        if rest:
+            checks.append(
+                Check(
+                    "everything patched: the other run",
+                    _apart(rest[0], logits_of(two.other.trace.outputs)),
+                    EXACT,
+                    "Every cell of the residual stream taken from the other run; largest difference of the logits from its own",
+                )
+            )
+    site = next(iter(trace.attention.values()), None)
+    return [*checks, *(check_site(site) if site is not None else [])]
+
+
+def _each(shown: Shown, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
+    """Return the logits of this run under each set of patches, from one pass."""
+    this = shown.two.this
+    edits = [
+        replace(edit, where=replace(edit.where, rows=(row,)))
+        for row, own in enumerate(each)
+        for edit in own
+    ]
+    return [
+        logits_of(one) for one in this.scope.outputs_batch([this.trace.streams] * len(each), edits)
+    ]
+
+
+def _everything(shown: Shown) -> list[Edit]:
+    """Return the patches that take every cell; none where token counts differ."""
+    two = shown.two
+    if any(two.pairs(NEEDED, stream) for stream in two.this.trace.streams):
+        return []
+    return [
+        Patch(Where(activation=name), fields=two.other.patched_from)
+        for grid in grids(two.this.scope, two.this.trace, "residual")
+        for name in grid.names
+    ]
+
+
+def _apart(now: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the largest difference; both are −∞ where an option is ruled out."""
+    return float(torch.where(now == wanted, 0.0, (now - wanted).abs()).max())

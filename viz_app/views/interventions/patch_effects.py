@@ -1,0 +1,166 @@
+"""The effects of the section Patch: each part of one run taken into the other, both ways."""
+
+from dataclasses import dataclass
+
+import torch
+
+from models.analysis.effects import HeadEffects
+from models.trace import Trace
+from models.trace.edits import Edits, Patch
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, Grid, Two, grids, two_runs
+from viz_app.views.interventions.payloads import strongest
+
+MOST_WORK = 20_000  # parts tried one way · tokens of the longest stream
+FEWEST_TRIED = 4  # positions of a long text
+LEAST_GAP = 0.1  # of what is measured; shares of less say nothing
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices of the section: the second text, what is tried first in its place if it cannot be used, and the views."""
+
+    second: tuple[str, ...]
+    instead: tuple[tuple[str, ...], ...]
+    position: int | None
+    stream: str
+    part: str
+    unit: str
+    side: str
+    other_edits: Edits = ()
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What each part does on one side; None of a kind that is not there or not tried."""
+
+    cells: torch.Tensor | None  # (layer, position)
+    heads: HeadEffects | None
+    tried: tuple[int, ...] | None = None  # positions, of a text too long to try all
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is drawn: both runs, the grid, and the effects by side."""
+
+    two: Two
+    grid: Grid | None
+    effects: dict[str, Effects]
+    is_share: bool
+
+    def shown(self, side: str, values: torch.Tensor) -> torch.Tensor:
+        """Return effects as they are drawn."""
+        if not self.is_share:
+            return values
+        return values / (self.two.gap if side == ENOUGH else -self.two.gap)
+
+
+def usable(run: CurrentRun, choices: Choices) -> tuple[Two | None, str]:
+    """Return the runs of the second text, or of the last one that could be used with why this one cannot."""
+    two = two_runs(run, choices.second, choices.position)
+    if isinstance(two, Two):
+        return two, ""
+    for texts in choices.instead:
+        if isinstance(other := two_runs(run, texts, choices.position), Two):
+            return other, two
+    return None, two
+
+
+def measured(two: Two, choices: Choices) -> Shown:
+    """Try every part, both ways."""
+    scope, trace = two.this.scope, two.this.trace
+    every = grids(scope, trace, choices.part)
+    grid = next((one for one in every if one.key == choices.stream), next(iter(every), None))
+    is_share = choices.unit == "share" and abs(two.gap) >= LEAST_GAP
+    return Shown(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
+
+
+def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
+    base, source = two.sides(side)
+    trace = base.trace
+    alignments = {stream: pairs for stream in trace.streams if (pairs := two.pairs(side, stream))}
+    n = max(len(row.ids) for row in trace.streams.values())
+    n_heads = sum(site.n_heads for site in trace.attention.values() if site.has_causes)
+    has_heads = 0 < n_heads * n <= MOST_WORK
+    positions = None
+    if grid is not None:
+        room = max(MOST_WORK // n - n_heads * has_heads, 0) // len(grid.names)
+        positions = _tried(two, side, grid.stream, max(room, FEWEST_TRIED))
+    names = grid.names if grid is not None else ()
+
+    def effects(names: tuple[str, ...]) -> Effects:
+        return Effects(
+            *cache.part_effects(
+                base.scope,
+                trace,
+                source.trace,
+                two.metric(side),
+                names,
+                alignments,
+                positions,
+                has_heads,
+            ),
+            positions if names else None,
+        )
+
+    try:
+        return effects(names)
+    except ValueError:  # a model of others may record what it cannot change
+        return effects(())
+
+
+def _tried(two: Two, side: str, stream: str, most: int) -> tuple[int, ...] | None:
+    """Return the positions of a long text that are tried; None for all.
+
+    They are the first ones that differ, at most half of those tried, and the last ones.
+    """
+    base, source = two.sides(side)
+    here, there = (run.trace.streams[stream].ids for run in (base, source))
+    if len(here) <= most:
+        return None
+    counterparts = dict(two.pairs(side, stream) or enumerate(range(len(here))))
+    differ = [
+        i
+        for i, token in enumerate(here)
+        if i not in counterparts or token != there[counterparts[i]]
+    ]
+    first = [i for i in differ if i in counterparts][: most // 2]
+    last = [i for i in reversed(sorted(counterparts)) if i not in first][: most - len(first)]
+    return tuple(sorted([*first, *last]))
+
+
+def edits_of(run: CurrentRun, choices: Choices, side: str) -> Edits:
+    """Return the edits in force in the run of this side."""
+    return run.trace.edits if side == NEEDED else choices.other_edits
+
+
+def edited_of(run: CurrentRun, shown: Shown, side: str, taken: Edits) -> Trace | None:
+    """Return the run of this side under its patches alone; None if there are none."""
+    patches = tuple(edit for edit in taken if isinstance(edit, Patch))
+    base, _ = shown.two.sides(side)
+    if not patches:
+        return None
+    if side == NEEDED and patches == run.trace.edits:
+        return run.trace
+    return base.with_edits(patches)
+
+
+def strongest_cell(shown: Shown, side: str) -> tuple[int, int, float] | None:
+    """Return the row, the position and the effect of the strongest cell, as it is drawn."""
+    cells = shown.effects[side].cells
+    if cells is None or shown.grid is None:
+        return None
+    values = shown.shown(side, cells)
+    size = values.abs().nan_to_num(-1)
+    i, j = divmod(int(size.argmax()), values.shape[1])
+    return (i, j, float(values[i, j])) if float(size[i, j]) >= 0 else None
+
+
+def strongest_head(shown: Shown, side: str) -> tuple[str, int, float] | None:
+    """Return the attention, the head and the effect of the strongest head, as it is drawn."""
+    heads = shown.effects[side].heads
+    if heads is None:
+        return None
+    site, head, value = strongest(heads)
+    return site, head, float(shown.shown(side, torch.tensor(value)))
