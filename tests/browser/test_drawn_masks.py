@@ -703,7 +703,7 @@ def test_where_there_is_no_room_for_all_pictures_a_switch_chooses(stage: Stage) 
     assert stage.js(switch) == ["Before", "After"]
     stage.click(".switch .before")
     assert stage.js(seen) == ["before", "difference", "tokens"]
-    assert stage.attrs(".switch button", "aria-pressed") == ["true", "false", "false"]
+    assert stage.attrs(".switch button", "aria-pressed") == ["true", *["false"] * 3]
     assert stage.drawn(".panel.before .cells", "text")
     shown(stage, 700)
     assert stage.js(switch) == ["Before", "After", "Difference"]

@@ -1,3 +1,6 @@
+// A window as narrow as a phone's, where what is secondary waits until it is asked for.
+const isPhone = () => window.innerWidth <= 700;
+
 // A view that is drawn for the width of its element: again when it has another picture, and when it gets another width.
 class Fitted {
   constructor(root) {

@@ -5,6 +5,9 @@ class Head extends Fitted {
     const on = { hover: (spot, event) => this.hover(spot, event), click: (spot) => this.click(spot) };
     this.map = new Heatmap(root.querySelector(".map"), on);
     this.lines = new Lines(root.querySelector(".lines"), on);
+    this.fold = root.querySelector(".fold");
+    this.fold.open = !isPhone(); // a phone shows the lines when they are asked for
+    this.fold.ontoggle = () => (this.width = 0, this.resized());
     this.tip = root.querySelector(".tip");
     this.reading = root.querySelector(".reading");
     useKeys(root, { Escape: () => (this.lock ? this.hold(null) : false) });
@@ -61,12 +64,13 @@ class Head extends Fitted {
 
   // Its height follows the window's.
   resized() {
+    if (!isPhone()) this.fold.open = true; // its summary is a phone's alone
     if (this.picture && this.map.stage.clientHeight !== this.map.room) this.width = 0;
     super.resized();
   }
 
   draw(width, other) {
-    if (other) { for (const part of [this.map, this.lines]) part.measure(); }
+    if (other) { for (const part of this.fold.open ? [this.map, this.lines] : [this.map]) part.measure(); }
     this.map.show(this.picture, this.theme);
     Object.assign(this.map.cells.dataset, {
       left: this.map.left,
@@ -75,7 +79,7 @@ class Head extends Fitted {
       wide: this.map.wide,
       tall: this.map.tall,
     }); // where the cells are
-    this.lines.show(this.picture, this.theme);
+    if (this.fold.open) this.lines.show(this.picture, this.theme);
     this.focus();
   }
 
@@ -127,7 +131,7 @@ class Head extends Fitted {
   focus() {
     const spot = this.hovered ?? this.lock;
     this.map.focus(spot);
-    this.lines.focus(spot, this.lock);
+    if (this.fold.open) this.lines.focus(spot, this.lock);
     this.read(spot);
     this.root.dataset.lock = this.nameOf(this.lock);
   }

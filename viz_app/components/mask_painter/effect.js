@@ -22,6 +22,7 @@ class Effect {
           board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event), down: (spot) => on.enlarge(spot) }),
         };
       });
+    this.worth = Object.assign(put(choices, "button", "worth", "Tokens"), { type: "button", onclick: () => this.choose("tokens") });
     const panel = put(this.place, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
     this.table = put(put(put(panel, "div", "scroll"), "table"), "tbody");
@@ -36,7 +37,9 @@ class Effect {
   }
 
   press() {
-    for (const { name, button } of this.panels) button.setAttribute("aria-pressed", name === this.place.dataset.shown);
+    for (const { name, button } of [...this.panels, { name: "tokens", button: this.worth }]) {
+      button.setAttribute("aria-pressed", name === this.place.dataset.shown);
+    }
   }
 
   // The file has all three pictures beside each other, whatever the page has room for.

@@ -1,10 +1,12 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
-// The parts stand side by side where there is room, else one under the other.
+// The parts are side by side where there is room, else one under the other; on a phone the maps are side by side below the tokens.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
 const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more
+const ON_PHONE = { least: 170, gap: 10, rows: 150 }; // px: two maps beside each other, below where the tokens go
 // The height of all rows: what the window leaves below the controls.
-const roomForRows = () => Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around));
-const BAR = { height: 190, left: 46 };
+const roomForRows = () => (isPhone() ? ON_PHONE.rows : Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around)));
+const BAR = { height: 190, low: 110, left: 46 };
+const barHeight = () => (isPhone() ? BAR.low : BAR.height);
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
 // A change as people read it: two decimals, or its order of magnitude where it is only rounding.
@@ -43,22 +45,30 @@ class Shuffle extends Fitted {
   // A presentation's letters are larger; its rows are not, so that it is no higher than it must be.
   draw(whole) {
     const { parts, tokens } = this.picture, n = tokens.length, scale = scaleOf(), width = whole / scale;
-    const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
-    const wide = (width - PART.gap * (columns - 1)) / columns;
+    const phone = isPhone(), gap = phone ? ON_PHONE.gap : PART.gap, first = phone && parts.length > 1 ? 1 : 0; // parts with a row of their own
+    const fitting = Math.floor((width + gap) / ((phone ? ON_PHONE.least : PART.least) + gap));
+    const columns = Math.max(1, Math.min(parts.length - first, fitting)), wide = (width - gap * (columns - 1)) / columns;
     this.pitch = Math.min(ROW.most, Math.max(ROW.least, roomForRows() / n)) / scale;
     this.letters = this.pitch >= 14 ? 13 : 12;
     this.every = Math.ceil((this.letters - 0.5) / this.pitch); // rows from one name to the next
-    const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
+    const below = (i) => (i < first ? ON_PHONE.gap : PART.below); // a tangle has no scale under it
+    const heights = parts.map((part, i) => PART.top + (part.kind === "bars" ? barHeight() : n * this.pitch) + below(i));
+    const bars = parts.every((part) => part.kind === "bars");
     this.svg.replaceChildren();
-    let y = 0;
+    let y = 0, tallest = 0;
     parts.forEach((part, i) => {
-      if (i && i % columns === 0) y += Math.max(...heights.slice(i - columns, i));
-      const group = putSvg(this.svg, "g", { transform: `translate(${(i % columns) * (wide + PART.gap)} ${y})` });
-      this.write(group, part.title, 0, 14, { "font-weight": 600, "font-size": 13 }, wide);
-      this[part.kind](group, part, part.kind === "bars" ? wide : Math.min(wide, PART.most));
+      const at = i < first ? 0 : (i - first) % columns, room = i < first ? width : wide;
+      if (at === 0) {
+        y += tallest;
+        tallest = 0;
+      }
+      tallest = Math.max(tallest, heights[i]);
+      const group = putSvg(this.svg, "g", { transform: `translate(${at * (wide + gap)} ${y})` });
+      this.head(group, part.title, room);
+      this[part.kind](group, part, part.kind === "bars" ? room : Math.min(room, PART.most));
     });
-    const most = parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + roomForRows() / scale + PART.below;
-    const height = y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns));
+    const most = bars ? heights[0] : (first + 1) * (PART.top + roomForRows() / scale) + first * ON_PHONE.gap + PART.below;
+    const height = y + tallest;
     this.place.style.height = `${most * scale}px`;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("height", height * scale);
@@ -73,6 +83,14 @@ class Shuffle extends Fitted {
       style,
       room < Infinity ? fit(text, room, widthIn(`${how["font-weight"] ?? 400} ${size}px ${this.theme.font}`)) : text,
     );
+  }
+
+  // A title in one line, or where it has no room in two, the second from its colon on.
+  head(group, title, room) {
+    const look = { "font-weight": 600, "font-size": 13 }, cut = title.indexOf(": ") + 1;
+    const wide = widthIn(`600 13px ${this.theme.font}`)(title) > room;
+    const lines = wide && cut ? [title.slice(0, cut), title.slice(cut + 1)] : [title];
+    lines.forEach((line, i) => this.write(group, line, 0, 14 + 17 * i, look, room));
   }
 
   // A thing that says what it is when it is pointed at.
@@ -155,7 +173,9 @@ class Shuffle extends Fitted {
       const text = tick === unrelated ? `${beyond ? "≥ " : ""}1.41` : String(tick);
       this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
     }
-    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, {
+    const whole = "moved by (share of its length)",
+      fits = widthIn(`12px ${theme.font}`)(whole) < 2 * Math.min(left + width / 2, ON_PHONE.least / 2);
+    this.write(group, isPhone() && !fits ? "moved by" : whole, left + width / 2, top + 38, {
       "text-anchor": "middle",
       "font-size": 12,
       fill: theme.quiet,
@@ -165,18 +185,20 @@ class Shuffle extends Fitted {
   bars(group, part, wide) {
     const { arrays, unrelated } = this.picture, { theme } = this, values = arrays[part.array];
     const looks = [{ fill: theme.accent }, { fill: SECOND, "fill-opacity": 0.15, stroke: SECOND }]; // filled and hollow
-    const floor = PART.top + BAR.height, each = (wide - BAR.left) / part.stages.length, thick = Math.min(48, (each * 0.8) / part.names.length);
+    const floor = PART.top + barHeight(),
+      each = (wide - BAR.left) / part.stages.length,
+      thick = Math.min(48, (each * 0.8) / part.names.length);
     for (const tick of [0, 0.5, 1]) {
-      const y = floor - (tick / unrelated) * BAR.height;
+      const y = floor - (tick / unrelated) * barHeight();
       putSvg(group, "line", { x1: BAR.left, y1: y, x2: wide, y2: y, stroke: theme.line });
       this.write(group, tick.toFixed(1), BAR.left - 8, y, { "text-anchor": "end", "dominant-baseline": "middle", fill: theme.quiet });
     }
-    this.write(group, "mean change", 0, 0, { transform: `translate(11 ${PART.top + BAR.height / 2 + 40}) rotate(-90)` });
+    this.write(group, "mean change", 0, 0, { transform: `translate(11 ${PART.top + barHeight() / 2 + 40}) rotate(-90)` });
     part.stages.forEach((stage, s) => {
       const middle = BAR.left + (s + 0.5) * each;
       this.write(group, stage, middle, floor + 18, { "text-anchor": "middle" }, each - 4);
       part.names.forEach((name, k) => {
-        const value = values[k * part.stages.length + s], tall = (Math.min(value, unrelated) / unrelated) * BAR.height;
+        const value = values[k * part.stages.length + s], tall = (Math.min(value, unrelated) / unrelated) * barHeight();
         const x = middle + (k - part.names.length / 2) * thick;
         const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), ...looks[k] };
         Object.assign(this.put(group, "rect", place, `${stage}, ${name}: ${exact(value)}`).dataset, { bar: k, stage: s, value: exact(value) });

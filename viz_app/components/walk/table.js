@@ -1,7 +1,7 @@
 // A table on a canvas: a row a token or a head; a column a vector as a strip of colours, a number, a weight or a length.
 // Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
 // with the highest `drop` first.
-const ROW = { own: 22, finger: 40, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
+const ROW = { own: 22, finger: 30, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
 // px: a phone's window, a projector's, and what that has for all rows, presented and not
 const NARROW = 700, PROJECTOR = { tall: 720, rows: 150, beside: 222 };
 

@@ -32,7 +32,7 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch, Whole
-from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Shown, View
+from viz_app.views.page import Cell, Columns, File, Foot, Shown, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions import text as say
 
@@ -226,8 +226,12 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     several = "positions-stages" in drawn
     texts = [Shown(PLAIN, key) for key in drawn if key.startswith("note ")]
     left = [Shown(SHUFFLE, "positions-stages") if several else EXPLAINED, *texts]
-    right = [*[EXPLAINED] * several, Explanation(), Checks()]
-    return [Shown(SHUFFLE, "positions-shuffle"), Columns((1.3, 1), (left, right), stack=True)]
+    right = [EXPLAINED] * several
+    return [
+        Shown(SHUFFLE, "positions-shuffle"),
+        Columns((1.3, 1), (left, right), stack=True),
+        Foot(),
+    ]
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
