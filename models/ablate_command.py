@@ -102,7 +102,7 @@ def _report(sweep: Sweep) -> None:
     marked = sum(one.is_marked for one in found)
     print(
         f"{sweep.scope.name}: each of {len(found)} heads off ({sweep.baseline}), change of the loss in "
-        f"nats a token on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
+        f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
         f"{n - n // 2} texts after Holm's correction ({marked}; without a correction "
         f"{0.05 * len(found):.1f} would be by chance)"
     )

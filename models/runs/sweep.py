@@ -14,11 +14,11 @@ from torch import Tensor
 from models.analysis.paired import Interval, bootstrap, holm
 from models.checkpoint_files import write_bytes
 from models.runs.scope import Scope
+from models.runs.text_loss import UNITS, TextLosses
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, HeadOff, Where
 from models.trace.edits.watched import Nudged
-from models.trace.outputs import NextToken, TokenInOrder
 
 BATCH = 32  # texts in one pass
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the heads of a kind that are off
@@ -93,14 +93,15 @@ class Sweep:
     batch: int = BATCH
     losses: dict[str, list[float]] = field(default_factory=dict)
     _example: Trace = field(init=False, repr=False)
+    _measure: TextLosses = field(init=False, repr=False)
     _ranked: dict[Head, float] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         fields = {field.stream for field in self.scope.model.text_fields}
         values = [row for stream, row in self.texts[0].items() if stream in fields]
         self._example = self.scope.run_batch([values])[0]
-        if not isinstance(next(iter(self._example.outputs.values())), NextToken | TokenInOrder):
-            raise ValueError(f"{self.scope.name} predicts no tokens, so texts have no loss")
+        self._measure = TextLosses(self.scope, self.texts, self.seed)
+        self.texts = self._measure.texts
         self._continue()
 
     @property
@@ -126,6 +127,11 @@ class Sweep:
                     off = order[: max(1, round(share * len(order)))]
                     edits = tuple(self._off([one]) for one in off)
                     yield f"{kind} {name} {share:g}", edits, reported
+
+    @property
+    def unit(self) -> str:
+        """The unit of the losses."""
+        return UNITS[self._measure.kind]
 
     @property
     def n_passes(self) -> int:
@@ -216,7 +222,7 @@ class Sweep:
             nudged = Nudged()
             texts = [selecting[i] for i in part]
             outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
-            loss = torch.stack([_loss(one) for one in outputs]).sum()
+            loss = self._measure.losses(texts, outputs).sum()
             for site, zeros in nudged.head_zeros.items():
                 grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
                 parts = [
@@ -248,7 +254,7 @@ class Sweep:
 
     def _losses(self, texts: Sequence[Streams], edits: Sequence[Edit]) -> Float[Tensor, "text"]:
         outputs = self.scope.outputs_batch(texts, edits)
-        return torch.stack([_loss(one) for one in outputs])
+        return self._measure.losses(texts, outputs)
 
     def _of(self) -> dict[str, Any]:
         """Return what the losses on file must belong to."""
@@ -283,10 +289,3 @@ class Sweep:
             return
         content = json.dumps({"of": self._of(), "losses": self.losses})
         write_bytes(self.path, content.encode())
-
-
-def _loss(outputs: Mapping[str, Any]) -> Float[Tensor, ""]:
-    """Return the mean negative log-probability of a text's labels, in nats a token."""
-    output = next(iter(outputs.values()))
-    rows, labels = range(len(output.labels)), list(output.labels)
-    return -output.logits.float().log_softmax(-1)[rows, labels].mean()

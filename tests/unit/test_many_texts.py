@@ -91,9 +91,30 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
             assert drawn == [order, low, median, high]
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt-sentiment", "dates-rnn"])
-def test_a_model_without_a_loss_or_heads_says_why(name):
+@pytest.mark.parametrize(
+    ("name", "unit", "said"),
+    [
+        ("bert", "nats a masked token", "15 % of the tokens are masked"),
+        ("gpt-sentiment", "nats an answer", "the answer that the model gives with all its heads"),
+        ("bert-where", "nats an answer", "without labels"),
+        ("gpt", "nats a token", "their own tokens"),
+    ],
+)
+def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):
     scope = models.load(name, device="cpu")
+    run = CurrentRun(scope, scope.run(*scope.held_out[0]))
+    view = many_texts.find(run)
+    assert view is many_texts.MANY_TEXTS
+    assert said.replace("their", "texts'") in view.text(run, many_texts.Choices("zero"))
+    sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out[:8]], n_orders=1)
+    sweep.run(lambda done, of: None)
+    drawn = many_texts.board(run, sweep.swept())
+    assert drawn["unit"] == sweep.unit == unit
+    assert len(cells(drawn)) == len(sweep.heads)
+
+
+def test_a_model_without_heads_says_why():
+    scope = models.load("dates-rnn", device="cpu")
     found = many_texts.find(CurrentRun(scope, scope.run(*scope.held_out[0])))
     assert isinstance(found, str)
     assert found.endswith(".")

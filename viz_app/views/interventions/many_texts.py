@@ -7,9 +7,9 @@ from typing import Any
 
 import altair as alt
 
+from models.runs import text_loss
 from models.runs.sweep import HeadResult, Swept
 from models.trace import AttentionSite
-from models.trace.outputs import NextToken, TokenInOrder
 from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
@@ -27,12 +27,16 @@ from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Wi
 BASELINES = ("zero", "uniform")
 CURVES = "if-curves"
 ANSWER = "Each head is switched off in turn over held-out texts: the loss says which ones the model needs."
-NO_LOSS = (
-    "This model gives no probability to each token of a text, so a text has no loss. The section Heads shows what each head "
-    "does to its answer."
-)
+NO_LOSS = "This model gives no probabilities, so a text has no loss."
+LOSSES = {  # what the loss of a text is, by its kind
+    text_loss.TOKENS: "The loss is that of the texts' own tokens.",
+    text_loss.MASKED: "Of each text 15 % of the tokens are masked, drawn once with a fixed seed; the loss is that of these "
+    "tokens. A [MASK] that a text brings along has no known token and does not count.",
+    text_loss.ANSWER: "The texts come without labels, so the loss is −log p of the answer that the model gives with all its heads: it "
+    "says how much an answer rests on a head, not whether it is right.",
+}
 NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
-EXPLANATION = """Each number is the change of the **loss** in nats a token when that head alone is off, a mean over held-out texts.
+EXPLANATION = """Each number is the change of the **loss** in nats when that head alone is off, a mean over held-out texts.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
 of the texts (Koehn 2004). A star says that the effect is significant on the **other** half after Holm's correction for the number
 of heads (Holm 1979), so that no head is chosen and reported on the same texts.
@@ -66,8 +70,7 @@ def find(run: CurrentRun) -> View[Choices] | str:
     sites = [site for site in run.trace.attention.values() if site.has_causes]
     if not run.scope.model.masks_can_change or not sites:
         return text.NONE
-    output = next(iter(run.trace.outputs.values()), None)
-    return MANY_TEXTS if isinstance(output, NextToken | TokenInOrder) else NO_LOSS
+    return NO_LOSS if text_loss.loss_kind(run.trace.outputs) is None else MANY_TEXTS
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -76,6 +79,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     if swept is None:
         return {}
     return {"board": board(run, swept), CURVES: curves(run, swept)}
+
+
+def _kind(run: CurrentRun) -> str:
+    return text_loss.loss_kind(run.unchanged.trace.outputs) or text_loss.TOKENS
 
 
 def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
@@ -105,7 +112,7 @@ def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
         "*: significant on the other half of the texts",
         "largest": max((abs(one.effect.mean) for one in swept.heads), default=0.0),
-        "unit": "nats a token",
+        "unit": text_loss.UNITS[_kind(run)],
         "kinds": kinds,
     }
 
@@ -199,7 +206,7 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     scope = run.unchanged.scope
     measure = Widget(partial(sweeping.sweeping, scope, choices.baseline))
     if "board" not in drawn:
-        return [Prose(NOT_MEASURED), measure]
+        return [Prose(f"{NOT_MEASURED} {LOSSES[_kind(run)]}"), measure]
     board_of_heads = Shown(BOARD, change={"on_switch": _try, "on_scale": _scale})
     return [Columns((1.3, 1), ([board_of_heads, measure], [Plot(CURVES, fits=False)]))]
 
@@ -232,7 +239,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     return [File("Effects and intervals, CSV", make, name, "text/csv")]
 
 
-HEAD = ["kind", "layer", "head", "mean effect in nats a token", "low", "high", "p", "significant"]
+HEAD = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
 
 
 def table(swept: Swept) -> list[list[object]]:
@@ -256,7 +263,7 @@ MANY_TEXTS = View(
     payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: EXPLANATION,
+    text=lambda run, choices: f"{LOSSES[_kind(run)]}\n\n{EXPLANATION}",
     files=_files,
     is_live=lambda choices: False,
     has_strip=False,

@@ -1,0 +1,109 @@
+"""The loss of a text under any model: of its tokens, of masked ones, or of its answer."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.metrics import logits_of
+from models.runs.scope import Scope
+from models.tokenizers.base import Encoding
+from models.tokenizers.encoding import hidable
+from models.trace.outputs import MaskedToken, NextToken, Output, TokenInOrder
+
+TOKENS, MASKED, ANSWER = "tokens", "masked", "answer"
+UNITS = {TOKENS: "nats a token", MASKED: "nats a masked token", ANSWER: "nats an answer"}
+SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)
+
+Streams = Mapping[str, Encoding]
+
+
+def loss_kind(outputs: Mapping[str, Output]) -> str | None:
+    """Return the kind of loss, a key of UNITS; None of an answer without probabilities."""
+    output = next(iter(outputs.values()), None)
+    if isinstance(output, NextToken | TokenInOrder):
+        return TOKENS
+    if isinstance(output, MaskedToken):
+        return MASKED
+    try:
+        logits_of(outputs)
+    except ValueError:
+        return None
+    return ANSWER
+
+
+def with_hidden(scope: Scope, texts: Sequence[Streams], seed: int = 0) -> list[Streams]:
+    """Return texts with 15 % of their tokens masked, drawn by the seed, at least one.
+
+    A [MASK] of a text's own stays; the token it hides is not known, so it has no part in the loss.
+    Texts without a token that can be masked are left out.
+    """
+    mask_id, found = scope.tokenizer.mask_id, []
+    for text in texts:
+        ((stream, row),) = text.items()
+        places = sorted(hidable(row, mask_id))
+        if places:
+            rng = Random(f"{seed} {row.ids}")
+            hidden = rng.sample(places, max(1, round(SHARE * len(places))))
+            found.append({stream: scope.tokenizer.hiding(row, sorted(hidden))})
+    return found
+
+
+def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
+    """Return the label of each row of the logits: the tokens read, or else what the model chooses.
+
+    None: not known.
+    """
+    output = next(iter(outputs.values()))
+    if isinstance(output, NextToken | TokenInOrder | MaskedToken):
+        return tuple(output.labels)
+    return tuple(logits_of(outputs).argmax(-1).tolist())
+
+
+def loss_of(outputs: Mapping[str, Output], labels: Sequence[int | None]) -> Float[Tensor, ""]:
+    """Return the mean negative log-probability of the labels that are known, in nats."""
+    known = [(row, label) for row, label in enumerate(labels) if label is not None]
+    rows, wanted = (list(one) for one in zip(*known, strict=True))
+    return -logits_of(outputs).float().log_softmax(-1)[rows, wanted].mean()
+
+
+class TextLosses:
+    """The losses of texts under edits of a model.
+
+    The labels of an answer are what the model chooses without edits, so that its own loss says how
+    sure it is.
+
+    Raises:
+        ValueError: the model's answer has no probabilities.
+    """
+
+    def __init__(self, scope: Scope, texts: Sequence[Streams], seed: int = 0) -> None:
+        self.scope = scope
+        kind = loss_kind(scope.outputs_batch(texts[:1])[0])
+        if kind is None:
+            raise ValueError(f"{scope.name} gives no probabilities, so texts have no loss")
+        self.kind = kind
+        self.texts = with_hidden(scope, texts, seed) if kind == MASKED else list(texts)
+        self._chosen: dict[tuple[tuple[int, ...], ...], tuple[int | None, ...]] = {}
+
+    def labels(
+        self, texts: Sequence[Streams], outputs: Sequence[Mapping[str, Output]]
+    ) -> list[tuple[int | None, ...]]:
+        """Return the labels of each text; `outputs` are its answers, under whatever edits."""
+        if self.kind != ANSWER:
+            return [labels_of(one) for one in outputs]
+        keys = [tuple(tuple(row.ids) for row in text.values()) for text in texts]
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._chosen}
+        if new:
+            own = self.scope.outputs_batch(list(new.values()))
+            self._chosen |= {key: labels_of(one) for key, one in zip(new, own, strict=True)}
+        return [self._chosen[key] for key in keys]
+
+    def losses(
+        self, texts: Sequence[Streams], outputs: Sequence[Mapping[str, Output]]
+    ) -> Float[Tensor, "text"]:
+        """Return the loss of each text from its answers."""
+        every = zip(outputs, self.labels(texts, outputs), strict=True)
+        return torch.stack([loss_of(one, labels) for one, labels in every])

@@ -1,0 +1,88 @@
+"""The loss of a text under a model that guesses masked tokens or gives an answer, by hand."""
+
+import math
+
+import pytest
+import torch
+
+import models
+from models.runs.sweep import Sweep
+from models.runs.text_loss import TextLosses, loss_kind, with_hidden
+from models.tokenizers.encoding import hidable
+from models.trace.edits import HeadOff, Where
+from models.trace.outputs import Numbers
+
+N = 8
+
+
+def sweep_of(name: str) -> Sweep:
+    scope = models.load(name, device="cpu")
+    sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out[:N]], n_orders=1, batch=3)
+    sweep.run(lambda done, of: None)
+    return sweep
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_masks_are_drawn_by_the_seed_and_hide_known_tokens(seed: int) -> None:
+    scope = models.load("bert", device="cpu")
+    texts = [scope.encode(*text) for text in scope.held_out[:N]]
+    hidden = with_hidden(scope, texts, seed)
+    assert hidden == with_hidden(scope, texts, seed) != with_hidden(scope, texts, seed + 1)
+    for text, now in zip(texts, hidden, strict=True):
+        (row,), (after,) = text.values(), now.values()
+        changed = [i for i, (a, b) in enumerate(zip(row.ids, after.ids, strict=True)) if a != b]
+        n = len(hidable(row, scope.tokenizer.mask_id))
+        assert len(changed) == max(1, round(0.15 * n))
+        assert {after.ids[i] for i in changed} == {scope.tokenizer.mask_id}
+
+
+def test_the_loss_of_masked_tokens_is_that_of_single_runs() -> None:
+    sweep = sweep_of("bert")
+    (site, head), *_ = sweep.heads
+    off = HeadOff(Where(site=site, heads=(head,)))
+    for name, edits in (("own", ()), (f"{site} {head}", (off,))):
+        for text, loss in zip(sweep.texts, sweep.losses[name], strict=True):
+            output = next(iter(sweep.scope.outputs_batch([text], edits)[0].values()))
+            known = [i for i, label in enumerate(output.labels) if label is not None]
+            by_hand = [
+                math.log(math.fsum(math.exp(x - float(output.logits[i][output.labels[i]])) for x in output.logits[i].tolist()))
+                for i in known
+            ]  # fmt: skip
+            assert loss == pytest.approx(sum(by_hand) / len(by_hand), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gpt-sentiment", "bert-where"])
+def test_the_loss_of_an_answer_is_that_of_what_all_heads_choose(name: str) -> None:
+    sweep = sweep_of(name)
+    site, head = list(sweep.heads)[-1]
+    off = HeadOff(Where(site=site, heads=(head,)), baseline="zero")
+    for own, after, text in zip(
+        sweep.losses["own"], sweep.losses[f"{site} {head}"], sweep.scope.held_out[:N], strict=True
+    ):
+        before, edited = (
+            next(iter(sweep.scope.run(*text, edits=edits).outputs.values()))
+            for edits in ((), (off,))
+        )
+        if name == "bert-where":
+            tables = [
+                [(one.start_logits, before.start_logits), (one.end_logits, before.end_logits)]
+                for one in (before, edited)
+            ]
+        else:
+            tables = [[(one.logits, before.logits)] for one in (before, edited)]
+        losses = [
+            sum(-float(now.double().log_softmax(-1)[was.argmax()]) for now, was in table)
+            / len(table)
+            for table in tables
+        ]
+        assert [own, after] == pytest.approx(losses, abs=1e-4)
+
+
+def test_an_answer_of_numbers_has_no_loss() -> None:
+    assert loss_kind({"vectors": Numbers("text", (3, 4))}) is None
+    scope = models.load("gpt", device="cpu")
+    assert torch.isfinite(
+        TextLosses(scope, texts := [scope.encode("The boy said")]).losses(
+            texts, scope.outputs_batch(texts)
+        )
+    ).all()
