@@ -120,6 +120,13 @@ def _add_app_flags(parser: argparse.ArgumentParser) -> None:
         help="a host name by which the app is reached (of a proxy, for example)",
     )
     parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="server processes that share the work of many people, each with models of its own "
+        "(1; with --share one for each core, at most 4)",
+    )
+    parser.add_argument(
         "--keep",
         metavar="MB",
         help="memory for opened models and their runs (512); the least recently used go first",

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
+SHARING = 4  # server processes of a shared app, on as many cores
 WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
 
@@ -40,15 +42,16 @@ def open_app(options: Namespace) -> int:
     Raises:
         ValueError: the folder of --models does not exist, or another option is invalid.
     """
-    from streamlit.web.cli import main as streamlit
-
-    from viz_app import checkpoints
+    from viz_app import checkpoints, workers
     from viz_app.host_guard import ALLOWED
-    from viz_app.session.byte_cache import BUDGET_VARIABLE, budget
+    from viz_app.session import byte_cache
+    from viz_app.session.byte_cache import BUDGET_VARIABLE
 
     if options.keep is not None:
         os.environ[BUDGET_VARIABLE] = options.keep
-    budget(BUDGET_VARIABLE if options.keep is None else "--keep")  # raises now, not on every page
+    # raises now, not on every page
+    kept = byte_cache.budget(BUDGET_VARIABLE if options.keep is None else "--keep")
+    n = _workers(options)
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
     if options.dtype:
@@ -62,21 +65,48 @@ def open_app(options: Namespace) -> int:
         checkpoints.open_scope(options.module)  # raises now, not on every page
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
-    flags = [
-        f"--server.port={options.port}",
-        f"--server.headless={str(options.no_browser).lower()}",
-    ]
+    flags = []
     if options.share:
         os.environ[checkpoints.SHARED] = "1"
-        flags += [f"--server.address={options.share}", "--client.showErrorDetails=none"]
+        flags.append("--client.showErrorDetails=none")
         print(
             WARNING.format(
                 address=options.share, port=options.port, models=_offered(options.models)
             ),
             file=sys.stderr,
         )
+    if n > 1:
+        os.environ[BUDGET_VARIABLE] = str(kept / byte_cache.MEGABYTE / n)
+        address = options.share or "localhost"
+        return workers.serve(n, address, options.port, flags, not options.no_browser)
+    if options.share:
+        flags.append(f"--server.address={options.share}")
+    headless = str(options.no_browser).lower()
+    return run_server([f"--server.port={options.port}", f"--server.headless={headless}", *flags])
+
+
+def run_server(flags: Sequence[str]) -> int:
+    """Serve the app in this process with these flags of Streamlit; returns the exit status."""
+    from streamlit.web.cli import main as streamlit
+
     app = Path(__file__).with_name("server.py")
     return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
+
+
+def _workers(options: Namespace) -> int:
+    """Return the number of server processes.
+
+    Raises:
+        ValueError: --workers is out of range.
+    """
+    from viz_app.workers import MOST
+
+    n = options.workers
+    if n is None:
+        n = min(os.cpu_count() or 1, SHARING) if options.share else 1
+    if not 1 <= n <= MOST:
+        raise ValueError(f"--workers must be between 1 and {MOST}, not {n}")
+    return n
 
 
 def _offered(folder: Path | None) -> str:

@@ -19,6 +19,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from viz_app import workers
+
 # environment variable: additional names of this server, separated by commas
 ALLOWED = "ATTNSCOPE_ALLOW_HOST"
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -75,7 +77,7 @@ class HostGuard:
 
 def settings() -> dict[str, object]:
     """Return the arguments of HostGuard for this server: its address and additional names."""
-    address = st.get_option("server.address") or ""
+    address = os.environ.get(workers.ADDRESS) or st.get_option("server.address") or ""
     behind = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
     everywhere = address in EVERYWHERE
     return {

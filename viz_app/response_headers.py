@@ -12,6 +12,7 @@ import re
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from viz_app import workers
 from viz_app.entry_page import entry_page
 
 
@@ -25,7 +26,10 @@ class ResponseHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(self.headers)
+                headers = MutableHeaders(scope=message)
+                headers.update(self.headers)
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers.update(workers.cookie())
             await send(message)
 
         await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)

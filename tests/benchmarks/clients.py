@@ -1,7 +1,7 @@
 """Many people editing once a second, beside one: how long an answer takes, what it costs the server, and whether everyone gets
 their own.
 
-    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15]
+    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1]
 
 The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive by Streamlit's
 protocol, ask the live socket at each edit, and commit the text to Streamlit when they have rested. An answer is timed until
@@ -183,11 +183,14 @@ def phase(server: Server, first: int, n: int, seconds: float) -> Phase:
 
 
 def measure(
-    short: bool = False, crowds: Sequence[int] = CROWDS, seconds: float = SECONDS
+    short: bool = False,
+    crowds: Sequence[int] = CROWDS,
+    seconds: float = SECONDS,
+    workers: int = 1,
 ) -> list[Result]:
     """One client, then each crowd. No number comes twice, so that no text does."""
     crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
-    with serving(APP) as server:
+    with serving(APP, workers) as server:
         one, *many = (
             phase(server, sum((1, *crowds)[:i]), n, seconds) for i, n in enumerate((1, *crowds))
         )
@@ -212,5 +215,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=CROWDS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    print_table(measure(crowds=options.clients, seconds=options.seconds))
+    print_table(measure(False, options.clients, options.seconds, options.workers))

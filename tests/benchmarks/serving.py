@@ -29,26 +29,32 @@ class Server:
     log: Path
 
     def cpu_seconds(self) -> float:
-        """Processor time the server has used so far (Linux only)."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time the server and its workers have used so far (Linux only)."""
+        stats = (Path(f"/proc/{pid}/stat").read_text() for pid in self._processes())
+        times = [stat.rpartition(")")[2].split() for stat in stats]
+        return sum(int(time[11]) + int(time[12]) for time in times) / os.sysconf("SC_CLK_TCK")
 
     def resident_mb(self) -> float:
-        """Memory of the server that is resident now (Linux only)."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        """Memory of the server and its workers that is resident now (Linux only)."""
+        sizes = (Path(f"/proc/{pid}/statm").read_text().split() for pid in self._processes())
+        return sum(int(size[1]) for size in sizes) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def _processes(self) -> list[int]:
+        pid = self.process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, workers)]
 
 
 @contextmanager
-def serving(script: Path) -> Iterator[Server]:
-    """Serve the script until the block ends. If the block fails, the end of the server's log goes to stderr."""
+def serving(script: Path, workers: int = 1) -> Iterator[Server]:
+    """Serve the script until the block ends; the app by several workers. If the block fails, the end of the server's log goes to stderr."""
     with tempfile.TemporaryDirectory() as folder:
         if script != APP:  # Streamlit reads the settings that lie next to the script
             settings = Path(folder, ".streamlit")
             settings.mkdir()
             shutil.copy(APP.parent / ".streamlit" / "config.toml", settings)
             script = Path(shutil.copy(script, folder))
-        server = _start(script, Path(folder, "server.log"))
+        server = _start(script, Path(folder, "server.log"), workers)
         try:
             _wait_for(server)
             yield server
@@ -71,13 +77,19 @@ def served(script: Path) -> Iterator[str]:
         yield server.address
 
 
-def _start(script: Path, log: Path) -> Server:
+def _start(script: Path, log: Path, workers: int) -> Server:
     address = f"localhost:{_free_port()}"
     port = address.partition(":")[2]
-    command = [
-        *(sys.executable, "-m", "streamlit", "run", str(script)),
-        *(f"--server.port={port}", "--server.headless=true"),
-    ]
+    if workers == 1:
+        command = [
+            *(sys.executable, "-m", "streamlit", "run", str(script)),
+            *(f"--server.port={port}", "--server.headless=true"),
+        ]
+    else:
+        command = [
+            *(sys.executable, "-m", "viz_app.command", "--no-browser"),
+            *(f"--port={port}", f"--workers={workers}"),
+        ]
     paths = os.pathsep.join([str(APP.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
     with log.open("wb") as file:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import streamlit.web.cli
 
-from viz_app import checkpoints, command
+from viz_app import checkpoints, command, workers
 from viz_app.host_guard import ALLOWED
 from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 
@@ -55,7 +55,7 @@ def test_shared_it_listens_where_it_is_told_and_says_so(
     given: list[str],
     address: str,
 ) -> None:
-    assert attnscope(monkeypatch, *given) == 0
+    assert attnscope(monkeypatch, *given, "--workers", "1") == 0
     assert f"--server.address={address}" in started[0]
     assert "--client.showErrorDetails=none" in started[0]
     assert checkpoints.is_shared()
@@ -78,13 +78,54 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     (tmp_path / "runs" / "mine" / "config.json").touch()
     monkeypatch.chdir(tmp_path)
     names = ["--allow-host", "attn.example.org", "--allow-host", "attn.local"]
-    assert attnscope(monkeypatch, "--share", "127.0.0.1", "--models", "runs", *names) == 0
+    assert (
+        attnscope(monkeypatch, "--share", "127.0.0.1", "--models", "runs", *names, "--workers", "1")
+        == 0
+    )
     assert checkpoints.available()[-1] == "runs/mine"
     assert os.environ[ALLOWED] == "attn.example.org,attn.local"
     assert (
         "It opens the shipped models and 1 under runs, no other folder of this machine."
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "n"),
+    [
+        (["--share"], 2, 2),
+        (["--share"], 16, 4),
+        (["--share", "--workers", "7"], 2, 7),
+        (["--workers", "3"], 2, 3),
+    ],
+)
+def test_workers_share_the_address_and_what_is_kept(
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[str],
+    cores: int,
+    n: int,
+) -> None:
+    asked: list[tuple] = []
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(workers, "serve", lambda *arguments: asked.append(arguments) or 0)
+    assert attnscope(monkeypatch, *given, "--keep", "840", "--port", "8999") == 0
+    assert not started
+    address = "0.0.0.0" if "--share" in given else "localhost"
+    assert asked[0][:3] == (n, address, 8999)
+    assert budget() * n == pytest.approx(840 * MEGABYTE, abs=n)
+
+
+@pytest.mark.parametrize("n", ["0", "-1", "65"])
+def test_a_number_of_workers_out_of_range_is_refused(
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    n: str,
+) -> None:
+    assert attnscope(monkeypatch, "--workers", n) == 1
+    assert f"--workers must be between 1 and 64, not {n}" in capsys.readouterr().err
+    assert not started
 
 
 def test_the_numbers_that_models_run_in_reach_the_app(

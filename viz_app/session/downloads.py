@@ -4,7 +4,6 @@ The files of a long text are too large to keep in memory for every session; Stre
 button would hold the whole file until the session ends.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from viz_app import workers
 from viz_app.session import live
 
 AT_ONCE = 2  # simultaneous downloads of one session; each is computed while it is sent
@@ -47,7 +47,7 @@ def address(label: str, name: str, pieces: Callable[[], Iterator[bytes]]) -> str
     if not live.is_served():
         return ""
     offers: dict[str, tuple[str, _File]] = st.session_state.setdefault(_KEY, {})
-    token = offers[label][0] if label in offers else secrets.token_urlsafe(16)
+    token = offers[label][0] if label in offers else workers.new_token()
     offers[label] = token, _File(live.session().token, name, pieces)
     _files[token] = offers[label][1]
     return f"{_path()}/{token}"

@@ -10,7 +10,6 @@ the browser never replaces a newer picture by an older one, whichever path they 
 import asyncio
 import json
 import logging
-import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from models import Scope
+from viz_app import workers
 from viz_app.drawing.payload import pack
 from viz_app.session import cache, memory
 from viz_app.session.current_run import CurrentRun
@@ -54,7 +54,7 @@ class LiveSession:
     """The part of a session that the socket needs."""
 
     def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(16)  # authorises requests for this session
+        self.token = workers.new_token()  # authorises requests for this session
         self._run: CurrentRun | None = None
         self._aside: tuple[Scope, tuple[Any, ...], bool] | None = None  # scope, fields, stale
         self.change: Change = unchanged  # applies the page's changes to a run of this model
