@@ -1,6 +1,6 @@
 """The task's score of a run with edits against the score without, over held-out texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sacrebleu
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.analysis.paired import Interval, bootstrap
 from models.runs.scope import Scope
+from models.runs.text_loss import UNITS, TextLosses
 from models.trace.edits import Edit
 from models.training.evaluation import METRICS
 from models.training.task import Case, Progress, no_progress
@@ -20,25 +21,100 @@ OF_TASK = {"translation": "BLEU", "dates": "exact match"}
 
 @dataclass(frozen=True)
 class EditedScore:
-    """Scores of the same texts, decoded greedily without and with edits, in percent.
+    """Scores of the same texts without and with edits.
 
-    `change` is after − before with its 95 % paired-bootstrap interval over texts.
+    Written texts are decoded greedily and scored in percent; a loss is in nats. `change` is after −
+    before with its 95 % paired-bootstrap interval over texts.
     """
 
-    metric: str  # of METRICS
+    metric: str  # of METRICS, or the loss with its unit
     before: float
     after: float
     change: Interval
     texts: tuple[tuple[str, str], ...]  # what is written for each case before and after
+    n: int
 
     @property
-    def n(self) -> int:
-        return len(self.texts)
+    def is_loss(self) -> bool:
+        """True if less is better."""
+        return self.metric not in METRICS
 
 
 def held_out_cases(scope: Scope) -> list[Case]:
     """Return the held-out cases that a checkpoint stores, with one reference each."""
     return [Case(text[0], (text[1],)) for text in scope.held_out if len(text) == 2]
+
+
+class EditedScoring:
+    """The scoring of held-out texts under edits and without them, by default the checkpoint's.
+
+    A model that translates writes each text; the score of any other is the loss of the texts
+    (models.runs.text_loss).
+
+    Raises:
+        ValueError: the model gives no probabilities, or there are no texts.
+    """
+
+    def __init__(
+        self, scope: Scope, edits: Sequence[Edit], cases: Sequence[Case] = (), seed: int = 0
+    ) -> None:
+        self.scope, self.edits, self.seed = scope, tuple(edits), seed
+        self.is_written = scope.task in OF_TASK and scope.model.translates
+        self._pairs: list[tuple[str, str]] = []
+        self._losses: list[tuple[float, float]] = []
+        if self.is_written:
+            self.cases = list(cases) or held_out_cases(scope)
+            self.n = len(self.cases)
+        else:
+            fields = [case.fields for case in cases] or scope.held_out
+            texts = [scope.encode(*one) for one in fields]
+            self._measure = TextLosses(scope, texts, seed) if texts else None
+            self.n = len(self._measure.texts) if self._measure else 0
+        if not self.n:
+            raise ValueError(f"too little held-out text: {scope.name} comes with none")
+
+    def steps(self) -> Iterator[int]:
+        """Score one text after another; yield the number of texts done.
+
+        Raises:
+            ValueError: an edit cannot be made on a text.
+        """
+        for i in range(self.n):
+            try:
+                self._write(self.cases[i]) if self.is_written else self._lose(i)
+            except ValueError as error:
+                raise ValueError(f"held-out text {i + 1}: {error}") from error
+            yield i + 1
+
+    def found(self) -> EditedScore:
+        """Return the score, all texts done."""
+        if not self.is_written:
+            was, now = (torch.tensor(one) for one in zip(*self._losses, strict=True))
+            unit = UNITS[self._measure.kind] if self._measure else ""
+            change = bootstrap(now - was, self.seed)
+            before, after = float(was.mean()), float(now.mean())
+            return EditedScore(f"loss in {unit}", before, after, change, (), self.n)
+        metric = OF_TASK[self.scope.task]
+        first, second = ([pair[i] for pair in self._pairs] for i in (0, 1))
+        change, score = _change(metric, first, second, self.cases, self.seed), METRICS[metric]
+        scores = (score(first, self.cases), score(second, self.cases))
+        return EditedScore(metric, *scores, change, tuple(self._pairs), self.n)
+
+    def _write(self, case: Case) -> None:
+        source = case.source if isinstance(case.source, str) else case.source[0]
+        before = self.scope.write(source).text
+        after = self.scope.write(source, edits=self.edits).text if self.edits else before
+        self._pairs.append((before, after))
+
+    def _lose(self, i: int) -> None:
+        if self._measure is None:
+            return
+        texts = self._measure.texts[i : i + 1]
+        before, after = (
+            float(self._measure.losses(texts, self.scope.outputs_batch(texts, edits))[0])
+            for edits in ((), self.edits)
+        )
+        self._losses.append((before, after))
 
 
 def edited_score(
@@ -49,29 +125,17 @@ def edited_score(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> EditedScore:
-    """Score held-out texts under edits and without them, by default those of the checkpoint.
+    """Score held-out texts under edits and without them, as EditedScoring does.
 
     `progress(done, total)` is called after each text, and stops the scoring by an exception.
 
     Raises:
-        ValueError: the model's task has no score of written texts, or there are no texts.
+        ValueError: as EditedScoring.
     """
-    if scope.task not in OF_TASK or not scope.model.translates:
-        raise ValueError(f"{scope.name} writes no text that could be scored")
-    cases = cases or held_out_cases(scope)
-    if not cases:
-        raise ValueError(f"too little held-out text: {scope.name} comes with none")
-    metric, written = OF_TASK[scope.task], []
-    for done, case in enumerate(cases, 1):
-        source = case.source if isinstance(case.source, str) else case.source[0]
-        before = scope.write(source).text
-        after = scope.write(source, edits=edits).text if edits else before
-        written.append((before, after))
-        progress(done, len(cases))
-    first, second = ([pair[i] for pair in written] for i in (0, 1))
-    change = _change(metric, first, second, cases, seed)
-    score = METRICS[metric]
-    return EditedScore(metric, score(first, cases), score(second, cases), change, tuple(written))
+    scoring = EditedScoring(scope, edits, cases, seed)
+    for done in scoring.steps():
+        progress(done, scoring.n)
+    return scoring.found()
 
 
 def _change(

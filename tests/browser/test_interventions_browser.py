@@ -8,6 +8,8 @@ import models
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep
 from models.trace.edits import HeadOff, HeadScale, to_text
+from models.training.edited_score import edited_score
+from viz_app.controls.scoring import sentence
 
 SOURCE, SITE, HEAD = "She is reading a book.", "decoder.layers.2.cross_attn", 5
 READY = ".outcome[data-painted]"
@@ -163,3 +165,29 @@ def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> N
     head.click()  # the head is off in the reader's own text
     in_url(shared_page, "interventions-section", "Heads")
     expect(shared_page.locator(READY)).to_be_visible()
+
+
+def test_the_score_over_held_out_texts_is_stopped_goes_on_and_is_that_of_the_models(
+    shared_page: Page,
+) -> None:
+    resized(shared_page, 1280, 720)
+    model = models.load("dates-bahdanau", device="cpu")
+    site = next(iter(model.run(*model.held_out[0]).attention))
+    off = HeadOff(site, head=0, baseline="uniform")
+    go(
+        shared_page,
+        "interventions",
+        READY,
+        checkpoint="dates-bahdanau",
+        edits=to_text((off,)),
+    )
+    start = shared_page.get_by_role("button", name="Score over 64 held-out texts")
+    start.first.click()
+    shared_page.locator(".st-key-if-score-stop button").first.click()
+    expect(shared_page.get_by_text("texts: stopped")).to_be_visible()
+    start.first.click()
+    said = shared_page.get_by_text("Exact match in %: ")
+    expect(said).to_be_visible(timeout=240_000)
+    found = edited_score(model, [off])
+    expect(said).to_have_text(sentence(found).replace("**", ""))
+    expect(start.first).to_be_disabled()

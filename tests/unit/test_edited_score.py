@@ -5,11 +5,14 @@ import sacrebleu
 import torch
 
 import models
+from models.analysis.paired import Interval
 from models.runs.scope import Scope
-from models.trace.edits import HeadOff, HeadScale, Where
+from models.runs.text_loss import TextLosses
+from models.trace.edits import HeadOff, HeadScale, Patch, Where
 from models.training import edited_score as module
-from models.training.edited_score import edited_score, held_out_cases
+from models.training.edited_score import EditedScore, edited_score, held_out_cases
 from models.training.task import Case
+from viz_app.controls.scoring import sentence
 
 N = 12
 
@@ -71,9 +74,53 @@ def test_it_is_stopped_by_its_progress_and_refused_where_there_is_no_score(scope
 
     with pytest.raises(InterruptedError):
         edited_score(scopes["dates-bahdanau"], [], progress=stop)
-    with pytest.raises(ValueError, match="writes no text"):
-        edited_score(models.load("gpt", device="cpu"), [])
     assert len(held_out_cases(scopes["eng-fra"])) == 64
     one = edited_score(scopes["dates-bahdanau"], [], [Case("12 March 1999", ("1999-03-12",))])
     assert (one.before, one.n) == (100, 1)
     assert torch.isfinite(torch.tensor(one.change.low))
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "gpt-sentiment"])
+def test_a_model_that_does_not_translate_is_scored_by_its_loss(name: str) -> None:
+    scope = models.load(name, device="cpu")
+    cases = [Case(tuple(text), ()) for text in scope.held_out[:N]]
+    off = HeadOff(Where(layers=(0,)))
+    found = edited_score(scope, [off], cases)
+    measure = TextLosses(scope, [scope.encode(*text) for text in scope.held_out[:N]])
+    was, now = (
+        torch.stack([measure.losses([text], scope.outputs_batch([text], edits))[0] for text in measure.texts])
+        for edits in ((), (off,))
+    )  # fmt: skip
+    assert (found.before, found.after) == pytest.approx((float(was.mean()), float(now.mean())))
+    assert found.change.mean == pytest.approx(float((now - was).mean()), abs=1e-5)
+    assert (found.n, found.texts, found.is_loss) == (N, (), True)
+    assert found.metric.startswith("loss in nats")
+
+
+PATCH = Patch("layers.0.resid_post", fields=("The boy said",), of="activation")
+
+
+def test_an_edit_that_a_text_cannot_take_names_the_text(scopes) -> None:
+    with pytest.raises(ValueError, match="held-out text 1: "):
+        edited_score(models.load("gpt", device="cpu"), [PATCH])
+
+
+@pytest.mark.parametrize(
+    ("metric", "interval", "wanted"),
+    [
+        ("BLEU", (-2.0, -3.0, -1.0), "worse"),
+        ("BLEU", (2.0, 1.0, 3.0), "better"),
+        ("loss in nats a token", (0.5, 0.4, 0.6), "worse"),
+        ("loss in nats a token", (-0.5, -0.6, -0.4), "better"),
+        ("BLEU", (-2.0, -3.0, 0.5), "no clear change"),
+    ],
+)
+def test_the_sentence_turns_with_the_change(metric, interval, wanted) -> None:
+    mean, low, high = interval
+    said = sentence(EditedScore(metric, 40.0, 40.0 + mean, Interval(mean, low, high, 0.5), (), 64))
+    assert wanted in said
+    assert not [
+        word for word in ("worse", "better", "no clear") if word in said and word not in wanted
+    ]
+    assert "64 held-out texts" in said
+    assert f"{mean:+.1f}".replace("-", "−") in said

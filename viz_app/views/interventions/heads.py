@@ -6,7 +6,7 @@ from functools import partial
 from models.runs.held_out import FEWEST_TEXTS
 from models.trace.edits import Edit, MaskChange
 from viz_app.components.catalogue import BOARD, OUTCOME
-from viz_app.controls import pick
+from viz_app.controls import pick, scoring
 from viz_app.drawing import provenance
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.stamp import FileContent
@@ -84,7 +84,7 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     board = Shown(BOARD, change={"on_switch": state.switch, "on_scale": state.scale})
     outcome = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
     beside = [outcome, Widget(partial(list_edits, run)), Widget(partial(findings.buttons, run))]
-    return [Columns((1.5, 1), ([board], beside))]
+    return [Columns((1.5, 1), ([board, Widget(partial(scoring.scoring, run))], beside))]
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
