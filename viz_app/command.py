@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
 SHARING = 4  # server processes of a shared app, on as many cores
 WARNING = """
@@ -82,15 +81,9 @@ def open_app(options: Namespace) -> int:
     if options.share:
         flags.append(f"--server.address={options.share}")
     headless = str(options.no_browser).lower()
-    return run_server([f"--server.port={options.port}", f"--server.headless={headless}", *flags])
-
-
-def run_server(flags: Sequence[str]) -> int:
-    """Serve the app in this process with these flags of Streamlit; returns the exit status."""
-    from streamlit.web.cli import main as streamlit
-
-    app = Path(__file__).with_name("server.py")
-    return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
+    return workers.run_server(
+        [f"--server.port={options.port}", f"--server.headless={headless}", *flags]
+    )
 
 
 def _workers(options: Namespace) -> int:

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from viz_app import bounds
 
@@ -85,6 +86,14 @@ class Request:
 
 def _values(headers: Sequence[tuple[bytes, bytes]], *names: bytes) -> list[bytes]:
     return [text.partition(b":")[2].strip() for name, text in headers if name in names]
+
+
+def run_server(flags: Sequence[str]) -> int:
+    """Serve the app in this process with these flags of Streamlit; returns the exit status."""
+    from streamlit.web.cli import main as streamlit
+
+    app = Path(__file__).with_name("server.py")
+    return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
 
 
 def serve(n: int, address: str, port: int, flags: list[str], browser: bool) -> int:
@@ -225,8 +234,6 @@ def _work(number: int, n: int, address: str, flags: list[str]) -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches all processes; the front ends them
     from click import Abort
-
-    from viz_app.command import run_server
 
     with open(os.devnull, "w") as nowhere, suppress(Abort, KeyboardInterrupt):
         sys.stdout = nowhere  # Streamlit prints the address, which is the worker's own

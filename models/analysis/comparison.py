@@ -36,7 +36,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Axis:
-    """What is compared along one axis of two maps.
+    """The tokens, words or positions that two maps are compared by along one axis.
 
     `how` is TOKENS, WORDS or POSITIONS. By words, `units` holds for each token of both rows the
     index of its word, or OUTSIDE, and `spans` the place of each word in the text.

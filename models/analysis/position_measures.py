@@ -88,7 +88,7 @@ def similarity_by_distance(table: Table) -> SimilarityByDistance:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """For each position, the nearest other one by Euclidean distance, and that distance."""
+    """The nearest other position of each position, and its Euclidean distance."""
 
     nearest: Int[Tensor, "n"]
     distance: Float[Tensor, "n"]

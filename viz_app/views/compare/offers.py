@@ -1,4 +1,4 @@
-"""What a run can be compared with at one click: each offer pins a run."""
+"""Offers of runs to compare with; one click pins the run."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from viz_app.drawing.labels import shortened
 
 @dataclass(frozen=True)
 class Sides:
-    """What the two runs are called: above a picture, and in a sentence."""
+    """The names of the two runs: above a picture, and in a sentence."""
 
     captions: tuple[str, str]
     first: str

@@ -1,4 +1,4 @@
-"""From RNN to attention: what each kind of layer reaches, what it costs, and what attention changed in translation."""
+"""The page From RNN to attention: what each kind of layer reaches, what it costs, and what attention changed in translation."""
 
 from collections.abc import Callable
 

@@ -48,7 +48,7 @@ what is free alone may be dear together."""
 
 @dataclass(frozen=True)
 class Choices:
-    """What a head that is off passes on."""
+    """The baseline: the output of a head that is off."""
 
     baseline: str
 

@@ -33,7 +33,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Effects:
-    """What each part does on one side; None of a kind that is not there or not tried."""
+    """Return the effect of each part on one side; None for a kind that is missing or not tried."""
 
     cells: torch.Tensor | None  # (layer, position)
     heads: HeadEffects | None
@@ -42,7 +42,7 @@ class Effects:
 
 @dataclass(frozen=True)
 class Shown:
-    """What is drawn: both runs, the grid, and the effects by side."""
+    """The numbers that are drawn: both runs, the grid, and the effects by side."""
 
     two: Two
     grid: Grid | None

@@ -110,7 +110,7 @@ class Two:
 
     @cached_property
     def gap(self) -> float:
-        """How much larger the measured number is in this run than in the other."""
+        """The measured number in this run minus that in the other."""
         one, two = (
             level(self.metric(side), run.trace)
             for side, run in ((NEEDED, self.this), (ENOUGH, self.other))
