@@ -112,7 +112,7 @@ def test_only_the_frame_and_the_controls_know_streamlit() -> None:
     folders = ("controls", "session", "input_bar")
     single = {
         *(APP / f"{name}.py" for name in ("app", "bounds", "command", "entry_page", "host_guard")),
-        *(APP / f"{name}.py" for name in ("navigation", "server", "ui")),
+        *(APP / f"{name}.py" for name in ("navigation", "server", "ui", "workers")),
         APP / "components" / "mounting.py",
         APP / "views" / "frame.py",
     }
