@@ -8,7 +8,7 @@ apart matched heads usually are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -67,10 +67,28 @@ def mean_distances(
     Raises:
         ValueError: there is no text, or nothing can be compared on all of them.
     """
-    of_texts: list[dict[str, KindDistances]] = []
+    of_texts = []
     for first, second in pairs:
-        of_texts.append({pair.kind: _of_text(pair) for pair in compare(first, second).kinds})
+        of_texts.append(distances_of_text(first, second))
         report()
+    return averaged(of_texts)
+
+
+def distances_of_text(first: Trace, second: Trace) -> dict[str, KindDistances]:
+    """Return the distances of all heads of two models on one text, by kind.
+
+    Raises:
+        ValueError: the runs cannot be compared.
+    """
+    return {pair.kind: _of_text(pair) for pair in compare(first, second).kinds}
+
+
+def averaged(of_texts: Sequence[Mapping[str, KindDistances]]) -> list[KindDistances]:
+    """Return the mean over texts of what `distances_of_text` returns, kind by kind.
+
+    Raises:
+        ValueError: there is no text, or nothing can be compared on all of them.
+    """
     if not of_texts:
         raise ValueError("heads are matched over texts, and there is none")
     found = []

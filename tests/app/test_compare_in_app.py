@@ -99,3 +99,28 @@ def test_a_model_without_attention_says_so_and_offers_others() -> None:
     app = page_at("compare", checkpoint="dates-rnn")
     assert not app.exception
     assert any("no attention" in text.value for text in app.markdown)
+
+
+@pytest.mark.parametrize("beside", [{}, {"pin.checkpoint": "dates-bahdanau"}])
+def test_heads_are_compared_over_many_texts(
+    monkeypatch: pytest.MonkeyPatch, beside: dict[str, str]
+) -> None:
+    monkeypatch.setattr("viz_app.controls.matching.ADVISED", 9)
+    monkeypatch.setattr("viz_app.controls.matching.SLICE", 100.0)
+    query = {"checkpoint": "dates", "compare-section": "Many texts", "compare-kind": "cross"}
+    app = page_at("compare", **query, **beside)
+    assert not app.exception
+    assert not app.dataframe
+    app.button(key="compare-matching-start").click().run()
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert len(table) == (1 if beside else 8)
+    assert any("Over 9 held-out texts" in caption.value for caption in app.caption)
+
+
+def test_models_without_common_texts_say_so_at_the_button() -> None:
+    query = {"checkpoint": "dates", "compare-section": "Many texts", "pin.checkpoint": "gpt-char"}
+    app = page_at("compare", **query)
+    app.button(key="compare-matching-start").click().run()
+    assert not app.exception
+    assert app.error or app.button(key="compare-matching-stop")

@@ -14,6 +14,7 @@ from models.trace.edits import Edit, SetWeights, Where
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.cache import changed_run, row_finding
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.other_seeds import other_seeds
 from viz_app.views.interventions import explanation
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions.explanation_payload import (
@@ -150,7 +151,7 @@ def test_another_model_that_reads_other_tokens_says_so_and_the_rest_stays() -> N
 def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
     run = run_of("dates-bahdanau")
     assert "dates-cosine" in explanation._others(run)
-    assert explanation._seeds(run, models.shipped()) == ()
+    assert other_seeds(run.scope, models.shipped()) == ()
     told = columns(run, replace(usual("dates-bahdanau"), seeds=("dates-dot", "dates-cosine")))
     assert told["other"]["says"][2].startswith("2 other seeds: JS 0.")
 

@@ -12,6 +12,7 @@ import torch
 from drawn import letters
 
 import viz_app
+from models.analysis.head_matching import KindDistances, match_heads
 from models.analysis.jacobian_reach import LAYER_KINDS, LayerChoice, Reach
 from models.analysis.layer_timing import Timing
 from models.analysis.position_measures import similarity_by_distance
@@ -22,6 +23,7 @@ from viz_app.drawing.frame import larger
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.compare import matches
 from viz_app.views.from_rnn import charts, learners
 from viz_app.views.inside import cell, scaling
 from viz_app.views.interventions import many_texts
@@ -66,7 +68,14 @@ def swept() -> tuple[CurrentRun, Swept]:
     return CurrentRun(scope, scope.run("abcde", "edc")), Swept("zero", 8, 3, (), {"cross": curve})
 
 
+def matched() -> tuple[Any, ...]:
+    places = ((0, 0), (0, 1))
+    kind = KindDistances("self", "Self", places, places, torch.eye(2), torch.zeros(1, 1, 2), ())
+    return kind, match_heads(kind), "a", "b"
+
+
 MADE = {
+    matches.chart: lambda draw: draw(*matched()),
     many_texts.curves: lambda draw: draw(*swept()),
     loss_curve.loss_curve: lambda draw: draw(
         [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"

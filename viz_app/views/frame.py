@@ -230,7 +230,8 @@ class _One:
         if isinstance(cell, Table):
             whole = st.column_config.NumberColumn(format="localized")
             columns = dict.fromkeys(cell.counted, whole)
-            st.dataframe(picture, hide_index=True, key=key, column_config=columns)
+            height = cell.height or "auto"
+            st.dataframe(picture, height=height, hide_index=True, key=key, column_config=columns)
             return
         if isinstance(cell, Shown):
             change = {name: _ignore for name in cell.change} if self.prefix else cell.change

@@ -46,10 +46,14 @@ class Plot:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: a pandas DataFrame among the pictures. Numbers of the columns `counted` have separators of thousands."""
+    """A table: a pandas DataFrame among the pictures. Numbers of the columns `counted` have separators of thousands.
+
+    It scrolls within `height` px; 0: as high as its first rows need.
+    """
 
     picture: str
     counted: tuple[str, ...] = ()
+    height: int = 0
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ from viz_app.session import live, pinned, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import HEAD, SITE, Focus, chosen_focus
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 from viz_app.views import onward
 from viz_app.views.compare import state, text
 from viz_app.views.compare.compared import within
+from viz_app.views.compare.matches import MATCHES
 from viz_app.views.compare.offers import offers
 from viz_app.views.compare.payloads import Choices, payloads, table
-from viz_app.views.page import Cell, Columns, File, Page, Shown, View
+from viz_app.views.page import Cell, Columns, File, Find, Page, Shown, View
 
 
 def _choose(run: CurrentRun) -> Choices:
@@ -104,10 +106,24 @@ GRID = View(
     has_strip=False,
     is_of_run=False,
 )
+SECTIONS: dict[str, Find] = {
+    "This text": lambda run: GRID if run.trace.attention else text.NONE,
+    "Many texts": lambda run: MATCHES if run.trace.attention else text.NONE,
+}
+SECTION = Choice("compare-section", "", options=tuple(SECTIONS))
+
+
+def _answer(run: CurrentRun) -> str:
+    if not run.trace.attention:
+        return text.NONE
+    return text.ANSWER_MANY if url_state.get(SECTION) == "Many texts" else text.ANSWER
+
+
 COMPARE = Page(
     "Compare",
     text.QUESTION,
-    lambda run: text.ANSWER if run.trace.attention else text.NONE,
-    {"": lambda run: GRID if run.trace.attention else text.NONE},
+    _answer,
+    SECTIONS,
     lambda run, choices: onward.what_attention_changed(run),
+    SECTION,
 )

@@ -47,13 +47,55 @@ read anything do not count.
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
 Two runs of models trained alike from other random numbers differ too, and head 1 of one need not do what head 1 of the other
-does: `attnscope compare A B` matches heads over many texts, and says how certain each match is. One text is one text."""
+does: the section Many texts matches heads, and says how certain each match is. One text is one text."""
+ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
+WITHIN = "Heads of this model by each other. Pin another checkpoint to match its heads."
+NOT_MEASURED = (
+    "Nothing is measured yet for these weights. The button below runs held-out texts through both models "
+    "and compares every head with every head."
+)
+KIND_LACKS = "{} has no attention that can be compared with this one on every text."
+NO_NULL = "No other seeds of this recipe are there to say how close matches usually are."
+ONE_HEAD = "The model has one head of this kind."
+MATCHING = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over held-out texts, none of them trained on. Both models
+read the same target. Edits and masks of a run take no part; its training step and similarity do.
+
+**Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
+how much further the nearest other head is; below 0, another head is nearer and matched elsewhere.
+
+**p** is the share of matches between other seeds of the same recipe that are at least as close: small where the two models are
+more alike than two seeds usually are."""
 
 
 def place(site: AttentionSite, head: int) -> str:
     """Return the attention, the layer and the head, counted from 1."""
     layer = f"{words.kind_short(site)}, layer {site.layer + 1}"
     return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
+
+
+def kind_short(site: AttentionSite) -> str:
+    """Return the short name of a kind of attention."""
+    return words.kind_short(site)
+
+
+def matched(n: int, same: int, clear: int) -> str:
+    """Say how many matches go to the head of the same number, and how many are also the nearest."""
+    return f"{same} of {n} heads are matched to the head of the same layer and number. {clear} of {n} matches are also the nearest head."
+
+
+def null(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
+    """Say how many matches are closer than those between other seeds."""
+    return f"{near} of {n} are closer than 95 % of {n_drawn} matches between {len(seeds)} other seeds (p ≤ 0.05)."
+
+
+def most_alike(first: str, second: str, distance: float) -> str:
+    """Name the two heads of a model that are most alike."""
+    return f"{first} and {second} are most alike: {bits(distance)} apart."
+
+
+def over_texts(n: int, advised: int) -> str:
+    """Say over how many texts, and if they are few."""
+    return f"Over {n} held-out texts{f'; {advised} or more are advised' if n < advised else ''}."
 
 
 def furthest(place: str, distance: float, n: int) -> str:

@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 
-from models.checkpoint import CheckpointError, config_of
-from models.opening import folder_of
+from models.checkpoint import CheckpointError
 from models.runs.attention_row import AttentionRow, query_of
 from models.runs.explanation import adversary
-from models.runs.frozen_weights import is_other_seed
 from models.trace import AttentionSite, Trace
 from viz_app import checkpoints
 from viz_app.components.catalogue import ROW_TESTS
@@ -22,6 +18,7 @@ from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
 from viz_app.session.live import Pictures
+from viz_app.session.other_seeds import other_seeds
 from viz_app.session.parameters import Choice
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions import heads, state
@@ -38,14 +35,6 @@ from viz_app.views.page import Cell, Shown, View, Widget
 
 OTHER = Choice("if-other", None, is_step=False)
 MOST_SEEDS = 5
-
-
-@dataclass(frozen=True)
-class _Record:
-    """The configuration and the training record of a checkpoint that is not opened."""
-
-    config: Any
-    training: dict[str, Any]
 
 
 def find(run: CurrentRun) -> View[RowChoices] | str:
@@ -90,7 +79,7 @@ def _choose(run: CurrentRun) -> RowChoices:
             other = pick.one_of_many(
                 "Other model", OTHER, others, other, width=190, help=text.ABOUT["other"]
             )
-    seeds = _seeds(run, others)
+    seeds = other_seeds(run.scope, others)[:MOST_SEEDS]
     return RowChoices(url_state.get(state.POSITION), site.name, head, other, seeds)
 
 
@@ -102,20 +91,8 @@ def _others(run: CurrentRun) -> list[str]:
             training = cache.description(checkpoints.folder(name)).training
             if name != run.scope.name and training.get("task", "") == run.scope.task:
                 names.append(name)
-    seeds = _seeds(run, names)
+    seeds = other_seeds(run.scope, names)[:MOST_SEEDS]
     return [*seeds, *(name for name in names if name not in seeds)]
-
-
-def _seeds(run: CurrentRun, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the checkpoints of the same recipe and another seed."""
-    seeds = []
-    for name in names:
-        with suppress(CheckpointError):
-            folder = checkpoints.folder(name)
-            record = _Record(config_of(folder_of(folder)), cache.description(folder).training)
-            if is_other_seed(run.scope, record):
-                seeds.append(name)
-    return tuple(seeds[:MOST_SEEDS])
 
 
 def _layout(run: CurrentRun, choices: RowChoices, drawn: Pictures) -> Sequence[Cell]:

@@ -1,0 +1,105 @@
+"""Many texts of Compare: measured step by step as all at once, its table is the match, and its sentences count it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import models
+from models.analysis.head_matching import (
+    KindDistances,
+    match_heads,
+    mean_distances,
+    null_distances,
+    similarity_within,
+)
+from models.compare_command import common_texts, runs
+from viz_app.controls.matching import Measured, measured_steps, n_steps
+from viz_app.session.other_seeds import other_seeds
+from viz_app.views.compare import matches
+
+PLACES = ((0, 0), (0, 1), (1, 0))
+
+
+def kind_of(mean: list[list[float]]) -> KindDistances:
+    own = torch.zeros(1, 1, 2)
+    return KindDistances("self", "Self", PLACES, PLACES, torch.tensor(mean), own, ("tokens",))
+
+
+def finished(kind: KindDistances, null: list[float] | None = None) -> Measured:
+    drawn = {} if null is None else {"self": null}
+    return Measured((kind,), drawn, ("a", "b", "c") if null else (), 200)
+
+
+CROSSED = kind_of([[0.9, 0.1, 0.8], [0.2, 0.7, 0.6], [0.4, 0.3, 0.5]])  # 1 → 2, 2 → 1, 3 → 3
+
+
+def test_steps_end_in_what_is_measured_at_once() -> None:
+    names = ["dates", "dates-seed-2", "dates-seed-3", "dates-seed-4"]
+    first, second, *seeds = (models.load(name, device="cpu") for name in names)
+    texts = common_texts([first, second, *seeds], None, 11)
+    *done, last = measured_steps(first, second, seeds, texts)
+    assert done == [8, 11, 19, 22]
+    assert n_steps(len(texts), len(seeds)) == 22
+    assert isinstance(last, Measured)
+    at_once = mean_distances(zip(runs(first, texts), runs(second, texts), strict=True))
+    for one, other in zip(last.kinds, at_once, strict=True):
+        torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
+    null = null_distances([mean_distances(zip(*(runs(s, texts) for s in seeds), strict=True))])
+    assert last.null.keys() == null.keys()
+    for kind, values in null.items():
+        assert last.null[kind] == pytest.approx(values, abs=1e-6)
+
+
+def test_within_a_model_a_head_is_0_from_itself() -> None:
+    scope = models.load("dates", device="cpu")
+    texts = common_texts([scope], None, 9)
+    *_, last = measured_steps(scope, scope, [], texts)
+    assert isinstance(last, Measured)
+    for one, other in zip(last.kinds, similarity_within(runs(scope, texts)), strict=True):
+        torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
+        assert not one.mean.diagonal().any()
+
+
+def test_the_other_seeds_of_dates_are_found() -> None:
+    scope = models.load("dates", device="cpu")
+    assert set(other_seeds(scope)) == {f"dates-seed-{n}" for n in (2, 3, 4, 5)}
+    assert other_seeds(models.load("gpt", device="cpu")) == ()
+
+
+def test_the_table_holds_matches_margins_and_p() -> None:
+    found = match_heads(CROSSED, [0.15, 0.3])
+    rows = matches.match_rows(found)
+    assert [row[:2] for row in rows] == [("L1 H1", "L1 H2"), ("L1 H2", "L1 H1"), ("L2 H1", "L2 H1")]
+    assert [row[3] for row in rows] == pytest.approx([0.7, 0.4, -0.2], abs=1e-3)
+    assert [row[4] for row in rows] == pytest.approx([1 / 3, 2 / 3, 1.0], abs=1e-3)
+
+
+def test_the_sentence_counts_and_turns_round() -> None:
+    said = matches.matched_sentence(finished(CROSSED), CROSSED, match_heads(CROSSED))
+    assert "1 of 3 heads are matched to the head of the same layer and number" in said
+    assert "2 of 3 matches are also the nearest" in said
+    assert "No other seeds" in said
+    same = replace(CROSSED, mean=1 - torch.eye(3))
+    said = matches.matched_sentence(finished(same), same, match_heads(same))
+    assert "3 of 3 heads are matched" in said
+    null = [0.5] * 39
+    said = matches.matched_sentence(finished(same, null), same, match_heads(same, null))
+    assert "3 of 3 are closer than 95 % of 39 matches between 3 other seeds" in said
+    null = [0.0] * 39
+    said = matches.matched_sentence(finished(same, null), same, match_heads(same, null))
+    assert "0 of 3 are closer" in said
+
+
+def test_the_most_alike_are_named() -> None:
+    mean = torch.tensor([[0.0, 0.4, 0.3], [0.4, 0.0, 0.2], [0.3, 0.2, 0.0]])
+    kind = replace(CROSSED, mean=mean)
+    assert matches.within_sentence(kind).startswith("L1 H2 and L2 H1 are most alike: 0.200 bits")
+    assert [row[1] for row in matches.nearest_rows(kind)] == ["L2 H1", "L2 H1", "L1 H2"]
+    assert np.isfinite([float(str(row[2])) for row in matches.nearest_rows(kind)]).all()
+
+
+def test_the_file_holds_every_pair_of_heads() -> None:
+    rows = matches.table(finished(CROSSED))
+    assert [row[-1] for row in rows] == pytest.approx(CROSSED.mean.flatten().tolist())

@@ -1,0 +1,33 @@
+"""Checkpoints of the same recipe as another and of other seeds: the yardstick of different models."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from models import CheckpointError, Scope
+from models.checkpoint import config_of
+from models.opening import folder_of
+from models.runs.frozen_weights import is_other_seed
+from viz_app import checkpoints
+from viz_app.session import cache
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The configuration and the training record of a checkpoint that is not opened."""
+
+    config: Any
+    training: dict[str, Any]
+
+
+def other_seeds(scope: Scope, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return those of the named checkpoints, by default of all available ones, that differ in the seed alone."""
+    seeds = []
+    for name in checkpoints.available() if names is None else names:
+        with suppress(CheckpointError):
+            folder = checkpoints.folder(name)
+            record = _Record(config_of(folder_of(folder)), cache.description(folder).training)
+            if is_other_seed(scope, record):
+                seeds.append(name)
+    return tuple(seeds)

@@ -1,0 +1,210 @@
+"""The section Many texts: which head of one model does what which head of another does?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import altair as alt
+import pandas as pd
+
+from models import Scope
+from models.analysis.head_matching import ADVISED, KindDistances, Match, Place, match_heads
+from viz_app.controls import matching, pick
+from viz_app.controls.matching import Measured
+from viz_app.controls.pin_bar import name_pinned, open_pinned
+from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.frame import LINES, titled
+from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import FileContent
+from viz_app.session import live
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
+from viz_app.views.compare import text
+from viz_app.views.page import Cell, Columns, File, Plot, Prose, Table, View, Widget
+
+KIND = Choice("compare-kind", "", is_step=False)
+CHART, TABLE, SENTENCE = "head-matches", "matches", "matching"
+CHART_SIZE, TABLE_HEIGHT = (360, 310), 318  # px
+COLUMNS = ("head", "matched to", "bits", "margin", "p")
+WITHIN_COLUMNS = ("head", "nearest", "bits")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The model compared with (this one: head by head within it), and a kind of attention of this one."""
+
+    second: Scope
+    kind: str
+
+
+def choose(run: CurrentRun) -> Choices:
+    """Draw what the model is compared with, and the choice of a kind."""
+    settings, other = open_pinned(live.session(), run)
+    second = run.scope if other is None else other.scope
+    kinds = {kind: text.kind_short(sites[0]) for kind, sites in by_kind(run.trace)}
+    with pick.row("matched", "small"):
+        if settings is not None and other is not None:
+            name_pinned(live.session(), run, settings, other)
+        else:
+            pick.words(text.WITHIN)
+        kind = pick.one(
+            "Attention", KIND, list(kinds), kinds.__getitem__, label_visibility="collapsed"
+        )
+    return Choices(second, kind)
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """Return the chart of all distances and the table of matches, if they are measured."""
+    measured = matching.measured(run.scope, choices.second)
+    if measured is None:
+        return {}
+    kind = next((one for one in measured.kinds if one.kind == choices.kind), None)
+    if kind is None:
+        return {SENTENCE: text.KIND_LACKS.format(choices.second.name)}
+    is_within = run.scope is choices.second
+    matches = [] if is_within else match_heads(kind, measured.null.get(kind.kind, ()))
+    rows = nearest_rows(kind) if is_within else match_rows(matches)
+    names = WITHIN_COLUMNS if is_within else COLUMNS
+    if not is_within and not measured.null:
+        names = names[:-1]
+    table = pd.DataFrame([row[: len(names)] for row in rows], columns=list(names))
+    said = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
+    return {
+        SENTENCE: f"{said} {text.over_texts(measured.n_texts, ADVISED)}",
+        CHART: chart(kind, matches, run.scope.name, choices.second.name),
+        TABLE: table,
+    }
+
+
+def name_of(place: Place) -> str:
+    """Return a layer and a head in short, counted from 1."""
+    return f"L{place[0] + 1} H{place[1] + 1}"
+
+
+def match_rows(matches: Sequence[Match]) -> list[tuple[object, ...]]:
+    """Return the rows of the table of matches: heads, distance, margin and p."""
+    return [
+        (
+            name_of(one.first),
+            name_of(one.second),
+            round(one.distance, 3),
+            round(one.margin, 3),
+            None if one.p is None else round(one.p, 3),
+        )
+        for one in matches
+    ]
+
+
+def nearest_rows(kind: KindDistances) -> list[tuple[object, ...]]:
+    """Return for each head of a model the nearest other, and its distance."""
+    if len(kind.first) < 2:
+        return [(name_of(kind.first[0]), "", None)]
+    mean = kind.mean.clone().fill_diagonal_(float("inf"))
+    least = mean.min(-1)
+    return [
+        (name_of(place), name_of(kind.second[int(at)]), round(float(bits), 3))
+        for place, bits, at in zip(kind.first, least.values, least.indices, strict=True)
+    ]
+
+
+def matched_sentence(measured: Measured, kind: KindDistances, matches: Sequence[Match]) -> str:
+    """Say how many heads are matched to the head of the same number, and how certain matches are."""
+    same = sum(one.first == one.second for one in matches)
+    clear = sum(one.margin > 0 for one in matches)
+    said = text.matched(len(matches), same, clear)
+    if not measured.null:
+        return f"{said} {text.NO_NULL}"
+    near = sum(one.p is not None and one.p <= 0.05 for one in matches)
+    n = len(measured.null.get(kind.kind, ()))
+    return f"{said} {text.null(near, len(matches), n, measured.seeds)}"
+
+
+def within_sentence(kind: KindDistances) -> str:
+    """Say which two heads of a model are most alike."""
+    rows = [row for row in nearest_rows(kind) if row[1]]
+    if not rows:
+        return text.ONE_HEAD
+    first, second, bits = min(rows, key=lambda row: float(str(row[2])))
+    return text.most_alike(str(first), str(second), float(str(bits)))
+
+
+def chart(kind: KindDistances, matches: Sequence[Match], first: str, second: str) -> alt.LayerChart:
+    """Return the chart of every head of one model by every head of another; matches are framed."""
+    values = [
+        {"first": name_of(a), "second": name_of(b), "bits": float(kind.mean[i, j])}
+        for i, a in enumerate(kind.first)
+        for j, b in enumerate(kind.second)
+    ]
+    ours, theirs = ([name_of(place) for place in places] for places in (kind.first, kind.second))
+    x = alt.X("second:N", title=f"heads of {second}", sort=theirs)
+    y = alt.Y("first:N", title=f"heads of {first}", sort=ours)
+    tip = [alt.Tooltip("first:N"), alt.Tooltip("second:N"), alt.Tooltip("bits:Q", format=".3f")]
+    scale = alt.Scale(domain=[0, 1], range=[0, 1])
+    legend = alt.Legend(title="bits", gradientLength=110)
+    cells = (
+        alt.Chart(alt.Data(values=values))
+        .mark_rect(color=LINES[0])
+        .encode(x=x, y=y, opacity=alt.Opacity("bits:Q", scale=scale, legend=legend), tooltip=tip)
+    )
+    marks = [{"first": name_of(one.first), "second": name_of(one.second)} for one in matches]
+    framed = (
+        alt.Chart(alt.Data(values=marks))
+        .mark_point(shape="square", size=70, color=LINES[5], strokeWidth=2, filled=False)
+        .encode(x=x, y=y)
+    )
+    whole = alt.layer(cells, framed).properties(width=CHART_SIZE[0], height=CHART_SIZE[1])
+    return titled(
+        whole, "Distance of every head from every head" + (" (square: match)" if marks else "")
+    )
+
+
+def layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+    """Place the chart beside the table; before, what will be measured and the button."""
+    measure = Widget(partial(matching.matching, run.scope, choices.second))
+    if SENTENCE not in drawn:
+        return [Prose(text.NOT_MEASURED, is_small=True), measure]
+    said = Prose(drawn[SENTENCE], is_small=True)
+    if CHART not in drawn:
+        return [said]
+    return [
+        said,
+        Columns((1.1, 1), ([Plot(CHART, fits=False)], [Table(TABLE, height=TABLE_HEIGHT)])),
+    ]
+
+
+def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+    """Offer the distances of all kinds."""
+    measured = matching.measured(run.scope, choices.second)
+    if measured is None:
+        return ()
+
+    def make(now: CurrentRun) -> FileContent:
+        return csv_table(
+            ["attention", "head", "other head", "mean distance in bits"], table(measured)
+        )
+
+    name = f"{run.scope.name}.{choices.second.name}.heads-over-texts.csv"
+    return [File("All distances, CSV", make, name, "text/csv")]
+
+
+def table(measured: Measured) -> list[list[object]]:
+    """Return the rows of the file: every head by every head."""
+    return [
+        [kind.title, name_of(a), name_of(b), float(kind.mean[i, j])]
+        for kind in measured.kinds
+        for i, a in enumerate(kind.first)
+        for j, b in enumerate(kind.second)
+    ]
+
+
+MATCHES = View(
+    payloads,
+    layout,
+    choose=choose,
+    text=lambda run, choices: text.MATCHING,
+    files=files,
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
