@@ -1,7 +1,7 @@
 """Many people editing once a second, beside one: how long an answer takes, what it costs the server, and whether everyone gets
 their own.
 
-    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1]
+    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1 2]
 
 The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive by Streamlit's
 protocol, ask the live socket at each edit, and commit the text to Streamlit when they have rested. An answer is timed until
@@ -30,7 +30,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.live import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
-CROWDS, SECONDS, EVERY = (30, 100), 15, 1.0
+CROWDS, SECONDS, EVERY, WORKERS = (30, 100), 15, 1.0, (1, 2)
 PATIENCE, PAUSE = (
     120,
     0.25,
@@ -186,21 +186,30 @@ def measure(
     short: bool = False,
     crowds: Sequence[int] = CROWDS,
     seconds: float = SECONDS,
-    workers: int = 1,
+    workers: Sequence[int] = WORKERS,
+) -> list[Result]:
+    """One client, then each crowd, for each number of server processes."""
+    crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
+    scope = models.load(CHECKPOINT, device="cpu")
+    return [result for n in workers for result in _measured(crowds, seconds, n, scope)]
+
+
+def _measured(
+    crowds: Sequence[int], seconds: float, workers: int, scope: models.Scope
 ) -> list[Result]:
     """One client, then each crowd. No number comes twice, so that no text does."""
-    crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
     with serving(APP, workers) as server:
         one, *many = (
             phase(server, sum((1, *crowds)[:i]), n, seconds) for i, n in enumerate((1, *crowds))
         )
     everyone = [client for phase in (one, *many) for client in phase.clients]
-    wrong = strangers(everyone, models.load(CHECKPOINT, device="cpu"))
+    wrong = strangers(everyone, scope)
+    by = f", {workers} workers" if workers > 1 else ""
     results = [
         Result(
-            f"{n} clients: p95 of an edit over one's p50",
+            f"{n} clients{by}: p95 of an edit over one's p50",
             (np.percentile(crowd.seconds, 95) / np.percentile(one.seconds, 50),),
-            "≤ 2" if n <= 30 else "",
+            "≤ 2" if n <= 30 and workers > 1 else "",
             f"one {one}, {n} {crowd} (p50 and p95), {len(crowd.seconds) / seconds:.1f} edits/s, "
             f"{1e3 * crowd.cpu_seconds / len(crowd.seconds):.0f} ms of CPU each, "
             f"load of the machine {crowd.load:.1f}",
@@ -208,13 +217,16 @@ def measure(
         for n, crowd in zip(crowds, many, strict=True)
     ]
     answers = sum(len(client.answers) for client in everyone)
-    return [*results, Result(f"answers with another's numbers, of {answers}", (float(wrong),), "0")]
+    return [
+        *results,
+        Result(f"answers with another's numbers{by}, of {answers}", (float(wrong),), "0"),
+    ]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=CROWDS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
     options = parser.parse_args()
     print_table(measure(False, options.clients, options.seconds, options.workers))

@@ -5,7 +5,7 @@ from models.trace.edits import Edit, SetWeights
 from viz_app import words
 
 QUESTION = "What happens if…?"
-ANSWER = "Click a head to switch it off, or drag it sideways (keys ← →) to scale it: the answer changes beside it."
+ANSWER = "Click a head to switch it off, or drag it sideways (or press ← →) to scale it: the answer changes beside it."
 NONE = "This run has no attention head whose output can be changed."
 NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "
