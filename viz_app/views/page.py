@@ -1,11 +1,12 @@
 """The shape of a page: its question and its views, each with controls, pictures, a text, checks and files. frame.py lays it out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from viz_app import words
 from viz_app.components import Component
+from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -121,6 +122,18 @@ class File:
     mime: str = "application/octet-stream"
     about: Callable[[CurrentRun], Facts] = lambda run: facts(run.trace)
     long: bool = False
+
+
+def csv_file(
+    label: str, name: str, table: Callable[[CurrentRun], Sequence[Iterable[object]]]
+) -> File:
+    """Return the download of a table, whose first row names its columns; `name` has no suffix."""
+
+    def make(run: CurrentRun) -> FileContent:
+        head, *rows = table(run)
+        return csv_table(head, rows)
+
+    return File(label, make, f"{name}.csv", "text/csv")
 
 
 @dataclass(frozen=True)

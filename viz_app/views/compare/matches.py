@@ -12,16 +12,14 @@ from models.analysis.head_matching import ADVISED, KindDistances, Match, Place, 
 from viz_app.controls import matching, pick
 from viz_app.controls.matching import Measured
 from viz_app.controls.pin_bar import name_pinned, open_pinned
-from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.frame import LINES, titled
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import FileContent
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.compare import text
-from viz_app.views.page import Cell, Columns, File, Plot, Prose, Table, View, Widget
+from viz_app.views.page import Cell, Columns, File, Plot, Prose, Table, View, Widget, csv_file
 
 KIND = Choice("compare-kind", "", is_step=False)
 CHART, TABLE, SENTENCE = "head-matches", "matches", "matching"
@@ -178,14 +176,9 @@ def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     measured = matching.measured(run.scope, choices.second)
     if measured is None:
         return ()
-
-    def make(now: CurrentRun) -> FileContent:
-        return csv_table(
-            ["attention", "head", "other head", "mean distance in bits"], table(measured)
-        )
-
-    name = f"{run.scope.name}.{choices.second.name}.heads-over-texts.csv"
-    return [File("All distances, CSV", make, name, "text/csv")]
+    head = ["attention", "head", "other head", "mean distance in bits"]
+    name = f"{run.scope.name}.{choices.second.name}.heads-over-texts"
+    return [csv_file("All distances, CSV", name, lambda now: [head, *table(measured)])]
 
 
 def table(measured: Measured) -> list[list[object]]:

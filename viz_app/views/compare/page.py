@@ -6,9 +6,7 @@ from viz_app.components.catalogue import DIFFERENCE, DISTANCES
 from viz_app.controls import pick, which_head
 from viz_app.controls.pin_bar import name_pinned, open_pinned
 from viz_app.drawing import provenance
-from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import FileContent
 from viz_app.session import live, pinned, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import HEAD, SITE, Focus, chosen_focus
@@ -20,7 +18,7 @@ from viz_app.views.compare.compared import within
 from viz_app.views.compare.matches import MATCHES
 from viz_app.views.compare.offers import offers
 from viz_app.views.compare.payloads import Choices, payloads, table
-from viz_app.views.page import Cell, Columns, File, Find, Page, Shown, View
+from viz_app.views.page import Cell, Columns, File, Find, Page, Shown, View, csv_file
 
 
 def _choose(run: CurrentRun) -> Choices:
@@ -89,12 +87,8 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    def make(now: CurrentRun) -> FileContent:
-        head, *lines = table(now, choices)
-        return csv_table(head, lines)
-
     name = provenance.file_name(run.trace, "head-distances")
-    return [File("All distances, CSV", make, f"{name}.csv", "text/csv")]
+    return [csv_file("All distances, CSV", name, lambda now: table(now, choices))]
 
 
 GRID = View(

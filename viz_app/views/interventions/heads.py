@@ -8,15 +8,13 @@ from models.trace.edits import Edit, MaskChange
 from viz_app.components.catalogue import BOARD, OUTCOME
 from viz_app.controls import pick, scoring
 from viz_app.drawing import provenance
-from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.stamp import FileContent
 from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.payloads import Choices, payloads, table
-from viz_app.views.page import Cell, Columns, File, Shown, View, Widget
+from viz_app.views.page import Cell, Columns, File, Shown, View, Widget, csv_file
 
 MOST_LISTED = 6  # edits with a button of their own
 
@@ -88,12 +86,8 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    def make(now: CurrentRun) -> FileContent:
-        head, *rows = table(now, choices)
-        return csv_table(head, rows)
-
     name = provenance.file_name(run.trace, "head-effects")
-    return [File("All effects, CSV", make, f"{name}.csv", "text/csv")]
+    return [csv_file("All effects, CSV", name, lambda now: table(now, choices))]
 
 
 BOARD_OF_HEADS = View(

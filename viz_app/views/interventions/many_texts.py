@@ -13,16 +13,14 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
-from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.frame import titled
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import FileContent
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import declared
 from viz_app.views.interventions import state, text
-from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Widget
+from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Widget, csv_file
 
 BASELINES = ("zero", "uniform")
 CURVES = "if-curves"
@@ -231,12 +229,8 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     swept = sweeping.swept(scope, choices.baseline)
     if swept is None:
         return ()
-
-    def make(now: CurrentRun) -> FileContent:
-        return csv_table(HEAD, table(swept))
-
-    name = f"{scope.name}.heads-over-texts.{choices.baseline}.csv"
-    return [File("Effects and intervals, CSV", make, name, "text/csv")]
+    name = f"{scope.name}.heads-over-texts.{choices.baseline}"
+    return [csv_file("Effects and intervals, CSV", name, lambda now: [HEAD, *table(swept)])]
 
 
 HEAD = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]

@@ -10,8 +10,6 @@ from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN
 from viz_app.controls import pick
 from viz_app.controls.text_box import text_box
 from viz_app.drawing import provenance
-from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.stamp import FileContent
 from viz_app.session import live, pinned, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -24,7 +22,7 @@ from viz_app.views.interventions.patch_effects import Choices, usable
 from viz_app.views.interventions.patch_payloads import NOTE, payloads, table
 from viz_app.views.interventions.patch_runs import SIDES, Two, grids, two_runs, typed_fields
 from viz_app.views.interventions.second_text import another
-from viz_app.views.page import Cell, Columns, File, Shown, View, Widget
+from viz_app.views.page import Cell, Columns, File, Shown, View, Widget, csv_file
 
 MOST_LISTED = 4  # edits with a button of their own
 _TASK, _USED = "patch task", "patch texts used"
@@ -216,12 +214,8 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    def make(now: CurrentRun) -> FileContent:
-        head, *rows = table(now, choices)
-        return csv_table(head, rows)
-
     name = provenance.file_name(run.trace, "patches")
-    return [File("All effects, CSV", make, f"{name}.csv", "text/csv")]
+    return [csv_file("All effects, CSV", name, lambda now: table(now, choices))]
 
 
 PATCHING = View(
