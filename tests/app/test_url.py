@@ -183,21 +183,28 @@ def test_texts_have_whole_characters() -> None:
 
 
 @pytest.mark.parametrize(("page", "section"), VIEWS)
-@pytest.mark.parametrize("value", ["", "inf", "9" * 5_000])
+@pytest.mark.parametrize(
+    ("value", "first", "step"),  # half at a time of what is long: Streamlit reads no longer address
+    [("", 0, 1), ("inf", 0, 1), *(("9" * 5_000, n, 2) for n in range(2))],
+)
 def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
-    page: str, section: dict[str, str], value: str
+    page: str, section: dict[str, str], value: str, first: int, step: int
 ) -> None:
+    names = list(declared())[first::step]
     asked = (
-        dict.fromkeys(declared(), value)
+        dict.fromkeys(names, value)
         | {"checkpoint": "dates", "source": "3 May 1999", "target": ""}
         | section
     )
     app = opened(page, **asked)
     assert {**widgets(app), **free(app)} == {**fresh(page, **section), **free(app)}
-    sentence = said(app, "note address")["rows"][0][1]
     refused = [
-        name for name in widgets(app) if name not in section and declared()[name].unfit([value])
+        name
+        for name in widgets(app)
+        if name in names and name not in section and declared()[name].unfit([value])
     ]
+    sentence = said(app, "note address")["rows"][0][1] if refused else ""
+    assert refused or step > 1
     assert [name for name in refused if f"{name} must" not in sentence] == []
     assert len(fresh(page, **section)) > 1
 
