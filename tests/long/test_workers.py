@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from websockets.asyncio.client import connect
@@ -70,7 +71,8 @@ async def _edits(server: Server) -> None:
 
 def test_two_workers_answer_as_one_and_end_with_their_front() -> None:
     with serving(APP, workers=2) as server:
-        asyncio.run(_edits(server))
+        with ThreadPoolExecutor(1) as thread:  # Playwright's loop may run in this one
+            thread.submit(asyncio.run, _edits(server)).result()
         for worker in (0, 1):
             cookie = f"attnscope_worker={worker}"
             assert _answers(server, cookie) == cookie

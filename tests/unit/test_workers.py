@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,8 +12,17 @@ from viz_app import workers
 from viz_app.workers import Request, cookie, new_token
 
 
+Result = TypeVar("Result")
+
+
 def head(*lines: str) -> bytes:
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run in a loop of a thread of its own: Playwright's may run in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 @pytest.fixture
@@ -116,21 +128,21 @@ async def _exchange(sent: bytes, *, limit: int = workers._HEAD) -> tuple[bytes, 
 
 def test_bytes_are_passed_on_and_a_second_request_never_reaches_a_worker() -> None:
     first, second = head("GET /a HTTP/1.1"), head("GET /b HTTP/1.1")
-    answer, got = asyncio.run(_exchange(first + second))
+    answer, got = run(_exchange(first + second))
     assert answer == b"answer"
     assert got == [head("GET /a HTTP/1.1", "Connection: close")]
 
 
 def test_a_head_too_long_or_malformed_is_answered_by_the_front() -> None:
     for bad in (b"GET /" + b"a" * 2 * workers._HEAD, head("nonsense")):
-        answer, got = asyncio.run(_exchange(bad))
+        answer, got = run(_exchange(bad))
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert not got
 
 
 def test_a_head_that_never_ends_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_PATIENCE", 0.05)
-    assert asyncio.run(_exchange(b"GET / HTTP/1.1\r\n")) == (b"", [])
+    assert run(_exchange(b"GET / HTTP/1.1\r\n")) == (b"", [])
 
 
 def test_a_worker_that_is_away_is_said_to_be() -> None:
@@ -144,7 +156,7 @@ def test_a_worker_that_is_away_is_said_to_be() -> None:
         served.close()
         return answer
 
-    assert asyncio.run(ask()).startswith(b"HTTP/1.1 503 ")
+    assert run(ask()).startswith(b"HTTP/1.1 503 ")
 
 
 def _closed_port() -> int:
@@ -160,7 +172,7 @@ def test_newcomers_are_spread_and_known_ones_return() -> None:
         front.workers[0].connections = front.workers[1].connections = 20
         return numbers, front._worker(None).number, front._worker(1).number
 
-    numbers, newcomer, known = asyncio.run(spread())
+    numbers, newcomer, known = run(spread())
     assert [numbers.count(n) for n in range(3)] == [10, 10, 10]
     assert newcomer == 2
     assert known == 1
@@ -170,4 +182,4 @@ def test_a_number_that_no_worker_has_is_a_newcomer() -> None:
     async def chosen() -> int:
         return _Front(1, 2)._worker(17).number
 
-    assert asyncio.run(chosen()) in (0, 1)
+    assert run(chosen()) in (0, 1)
