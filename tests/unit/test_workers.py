@@ -11,7 +11,6 @@ import pytest
 from viz_app import workers
 from viz_app.workers import Request, cookie, new_token
 
-
 Result = TypeVar("Result")
 
 
