@@ -1,5 +1,6 @@
 """The pinned run above a page, beside the current one, with buttons that swap the two."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
@@ -53,25 +54,33 @@ def open_pinned(
 
 
 def strips(
-    session: LiveSession, run: CurrentRun, settings: Pinned | None, other: CurrentRun | None
+    session: LiveSession,
+    run: CurrentRun,
+    settings: Pinned | None,
+    other: CurrentRun | None,
+    draw_more: Callable[[], None] = lambda: None,
 ) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the places for the texts read and written by the current run and by the pinned run."""
+    """Return the places for the texts read and written by the current run and by the pinned run.
+
+    `draw_more` draws what else stands beside the pinned run's buttons.
+    """
     if settings is None or other is None:
         room = st.container()
         return room, room
     left, right = st.columns(2, gap="medium")
     with left:
-        st.text(f"This run: {_name(run)}")
+        st.text(f"This run: {run_name(run)}")
         place = st.container()
     with right:
         with st.container(horizontal=True, key="pinned", vertical_alignment="center"):
             name_pinned(session, run, settings, other)
+            draw_more()
         return place, st.container()
 
 
 def name_pinned(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:
     """Draw the pinned run's name and its buttons."""
-    st.text(f"Pinned run: {_name(other)}")
+    st.text(f"Pinned run: {run_name(other)}")
     _buttons(session, run, settings, other)
 
 
@@ -105,7 +114,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
     )
 
 
-def _name(run: CurrentRun) -> str:
+def run_name(run: CurrentRun) -> str:
     """Return a run's model and its changes, for display."""
     unchanged = run.unchanged
     kinds = {kind: words.kind_short(sites[0]) for kind, sites in by_kind(unchanged.trace)}

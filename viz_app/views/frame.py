@@ -10,18 +10,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import InputError
 from viz_app import checkpoints, ui
-from viz_app.components.catalogue import NEXT, PLAIN, SECTIONS
+from viz_app.components.catalogue import NEXT, PLAIN, SECTIONS, STATES
 from viz_app.components.mounting import show
+from viz_app.controls import pick
 from viz_app.controls.change_bar import changed_run
 from viz_app.controls.other_models import offer_models
-from viz_app.controls.pin_bar import open_pinned, strips
+from viz_app.controls.pin_bar import open_pinned, run_name, strips
 from viz_app.controls.similarity_text import NOTE
 from viz_app.drawing.extent import Scaled, on_one_scale
-from viz_app.drawing.notes import check_summary, plain_sentence, strip
+from viz_app.drawing.notes import check_summary, plain_sentence, small_print, strip
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import Switch, declared
 from viz_app.session.pinned import Pinned
 from viz_app.views.page import (
     Cell,
@@ -41,6 +44,8 @@ from viz_app.views.page import (
     View,
     Widget,
 )
+from viz_app.views.run_difference import HOW, KEYS, differences
+from viz_app.views.run_difference import NOTE as ABOUT_DIFFERENCE
 
 STRIP = ("written", "unrecorded", NOTE)  # pictures above the controls, where they are there
 SUMMARY = "checked"  # the number of checks passed
@@ -48,6 +53,7 @@ QUESTION = "next"  # the question that the page ends in
 DETAILS = "Details: how to read this, the checks, and files"
 CHECKS_ONLY = "Details: the checks"  # of the pinned run
 BESIDE = "pin "  # before the key of a picture of the pinned run
+DIFFERENCE = Switch("difference")
 OTHER_KIND = (
     "This page shows another kind of picture of the pinned run, so the two cannot be compared."
 )
@@ -66,7 +72,10 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     pinned, other = (
         open_pinned(session, run, is_changed=page.shows_changes) if is_of_run else (None, None)
     )
-    strip_room, pinned_room = strips(session, run, pinned, other)
+    can_differ = not isinstance(view, str) and view.quantities is not None
+    strip_room, pinned_room = strips(
+        session, run, pinned, other, _offer_difference if can_differ else lambda: None
+    )
     if isinstance(view, str):
         with strip_room:
             ui.run_strip(run.trace, run.terms, run.stale)
@@ -81,7 +90,14 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     if pinned is None or other is None:
         session.pinned_pictures = None
         return one.draw(run)
-    return _Both(one, find, run, pinned, other, pinned_room).draw()
+    both = _Both(one, find, run, pinned, other, pinned_room)
+    return both.draw_difference() if can_differ and url_state.get(DIFFERENCE) else both.draw()
+
+
+def _offer_difference() -> None:
+    """Draw the switch between both runs and their difference."""
+    about = "Show this run minus the pinned run, number by number, instead of both."
+    pick.switched("Difference", DIFFERENCE, help=about)
 
 
 def _section(page: Page, run: CurrentRun) -> str:
@@ -148,11 +164,16 @@ class _One:
         pictures = dict(self.view.payloads(run, self.choices))
         if "checks" in pictures:
             pictures[SUMMARY] = check_summary(pictures["checks"])
+        return self.around(run) | pictures
+
+    def around(self, run: CurrentRun) -> Pictures:
+        """Make what stands around the pictures: what was read and written, and the question that the page ends in."""
+        pictures: Pictures = {}
         if not self.prefix:
             pictures[QUESTION] = {"question": self._leads_to(run).question}
-        if not self.view.has_strip:
-            return pictures
-        return {"written": strip(run.trace, run.terms, run.stale), **pictures}
+        if self.view.has_strip:
+            pictures["written"] = strip(run.trace, run.terms, run.stale)
+        return pictures
 
     def _leads_to(self, run: CurrentRun) -> NextQuestion:
         return self.page.leads_to(run, self.choices)
@@ -294,6 +315,32 @@ class _Both:
             beside.lay_out(self.other, {name: drawn[key] for name, key in named.items()})
         return pictures.live if self.one.view.is_live(self.one.choices) else None
 
+    def draw_difference(self) -> Draw | None:
+        """Draw this run minus the pinned one in place of both."""
+        pictures = _PicturesOfBoth(self.one, self.pinned)
+        try:
+            why = self._why_not()
+            drawn = self.one.around(self.run) | (
+                {ABOUT_DIFFERENCE: small_print(why)} if why else pictures.difference(self.run)
+            )
+        except InputError as error:
+            drawn = self.one.around(self.run)
+            drawn[ABOUT_DIFFERENCE] = small_print(checkpoints.error_message(error))
+        if BESIDE + "written" in drawn:
+            with self.above:
+                show(PLAIN, drawn[BESIDE + "written"], key=BESIDE + "written")
+        shown = [Shown(STATES, key) for key in KEYS if key in drawn]
+        cells: list[Cell] = [Columns((1, 1), ([shown[0]], [shown[1]]))] if shown[1:] else [*shown]
+        view = replace(
+            self.one.view,
+            layout=lambda run, choices, drawn: [*cells, Shown(PLAIN, ABOUT_DIFFERENCE)],
+            text=lambda run, choices: HOW,
+            files=lambda run, choices: (),
+            files_note=lambda run, choices: "",
+        )
+        replace(self.one, view=view).lay_out(self.run, drawn)
+        return pictures.live_difference if self.one.view.is_live(self.one.choices) else None
+
     def _why_not(self) -> str:
         """Return why the pinned run has not the same view; "" if it has."""
         view = self.find(self.other)
@@ -328,6 +375,29 @@ class _PicturesOfBoth:
             return self.of(run)
         except InputError:
             return self.one.pictures(run)
+
+    def difference(self, run: CurrentRun) -> Pictures:
+        """Make the pictures of this run minus the pinned one.
+
+        Raises:
+            InputError: the pinned model cannot read the text.
+        """
+        other = self.pinned.beside(run)
+        beside = _beside(self.one, run, other)
+        quantities = self.one.view.quantities
+        both = quantities(run, self.one.choices), quantities(other, beside.choices)
+        about = facts(run.trace, minus=run_name(other))
+        drawn = differences(*both, saving(file_name(run.trace, "difference"), about))
+        around = {BESIDE + key: picture for key, picture in beside.around(other).items()}
+        return around | drawn
+
+    def live_difference(self, run: CurrentRun) -> Pictures:
+        """Make the same at every key, and say so where the pinned model cannot read the text."""
+        try:
+            return self.one.around(run) | self.difference(run)
+        except InputError as error:
+            why = small_print(checkpoints.error_message(error))
+            return self.one.around(run) | {ABOUT_DIFFERENCE: why}
 
     def _of_pinned(self, run: CurrentRun) -> Pictures:
         kept = self.one.session.pinned_pictures

@@ -11,6 +11,7 @@ from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
+from viz_app.views.run_difference import Quantity
 
 Chosen = TypeVar("Chosen")
 Handlers = Mapping[str, Callable]
@@ -145,6 +146,7 @@ class View(Generic[Chosen]):
     makes all pictures, "checks" and "written" among them, and `layout` places them. `is_live` tells if the pictures of these
     choices can be made at every key, without Streamlit. `has_strip` is False where the pictures themselves say what was read, or
     do not depend on it; `is_of_run` where they are the same whatever is run, so that a pinned run is not drawn beside them.
+    `quantities` are the matrices from which a pinned run's are subtracted, if the reader wants their difference.
     """
 
     payloads: Callable[[CurrentRun, Chosen], Pictures]
@@ -158,6 +160,7 @@ class View(Generic[Chosen]):
     is_live: Callable[[Chosen], bool] = lambda choices: True
     has_strip: bool = True
     is_of_run: bool = True
+    quantities: Callable[[CurrentRun, Chosen], Sequence[Quantity]] | None = None
 
 
 Find = Callable[[CurrentRun], View[Any] | str]  # a sentence where there is nothing to show

@@ -1,6 +1,12 @@
-// States as a matrix of signed numbers: down its side the tokens, along its foot the numbers of a state. The picture has one
-// height whatever the text, so that nothing moves while someone types.
-const ROOM = { left: 108, right: 10, top: 24, bottom: 62 }, HEIGHT = 420, TALLEST = 40, BAR = 120, TICK = 56; // px
+// Signed numbers as a matrix, such as states: down its side the tokens, along its foot the numbers of a state, or above it the
+// names of its columns. The picture has one height whatever the text, so that nothing moves while someone types.
+const ROOM = { left: 108, right: 10, top: 24, bottom: 62 },
+  NAMED = { top: 62, bottom: 32 },
+  HEIGHT = 420,
+  LEAST = 190,
+  TALLEST = 40,
+  BAR = 120,
+  TICK = 56; // px
 
 class States extends Fitted {
   constructor(root) {
@@ -19,7 +25,11 @@ class States extends Fitted {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.root.querySelector(".title").textContent = picture.title;
-    const { title, rows, columns, arrays } = picture, numbers = Array.from({ length: columns }, (_, i) => `number ${i + 1}`);
+    const { title, rows, columns, arrays, names } = picture;
+    const numbers = names ? positions(names) : Array.from({ length: columns }, (_, i) => `number ${i + 1}`);
+    [this.top, this.bottom] = names ? [NAMED.top, NAMED.bottom] : [ROOM.top, ROOM.bottom];
+    this.high = picture.above ? Math.max(LEAST, Math.min(HEIGHT, innerHeight - picture.above)) : HEIGHT;
+    this.canvas.parentElement.style.height = `${this.high}px`;
     describe(this.canvas, { name: title, rows: positions(rows), columns: numbers, value: (r, c) => arrays.states[r * columns + c] });
     this.tip.hidden = true;
     this.fit();
@@ -28,24 +38,24 @@ class States extends Fitted {
 
   draw(whole) {
     const { picture, theme } = this, n = picture.rows.length, d = picture.columns, scale = (this.scale = scaleOf());
-    const width = whole / scale, height = HEIGHT / scale;
+    const width = whole / scale, height = this.high / scale;
     const [context, ratio] = sized(this.canvas, width, height, scale), wide = width - ROOM.left - ROOM.right;
     this.side = wide / d;
-    this.tall = Math.min(TALLEST / scale, (height - ROOM.top - ROOM.bottom) / n);
+    this.tall = Math.min(TALLEST / scale, (height - this.top - this.bottom) / n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     this.cells(
       context,
       Math.round(ROOM.left * ratio),
-      Math.round(ROOM.top * ratio),
+      Math.round(this.top * ratio),
       Math.round(wide * ratio),
       Math.round(n * this.tall * ratio),
     );
     context.scale(ratio, ratio);
-    nameTokens(context, picture.rows, [], { left: ROOM.left, top: ROOM.top, wide: this.side, tall: this.tall, theme });
+    nameTokens(context, picture.rows, picture.names ?? [], { left: ROOM.left, top: this.top, wide: this.side, tall: this.tall, theme });
     this.frames(context, n * this.tall);
-    this.foot(context, ROOM.top + n * this.tall, wide);
-    Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
+    this.foot(context, this.top + n * this.tall, wide);
+    Object.assign(this.root.dataset, { left: ROOM.left, top: this.top, side: this.side, tall: this.tall });
   }
 
   // Where a pixel covers several numbers it shows the one of the largest size.
@@ -72,57 +82,61 @@ class States extends Fitted {
   frames(context, high) {
     const { picture: { frames, ways, columns, rows }, theme, side, tall } = this, middle = ROOM.left + (columns * side) / 2;
     context.strokeStyle = theme.line;
-    context.strokeRect(ROOM.left, ROOM.top, columns * side, rows.length * tall);
+    context.strokeRect(ROOM.left, this.top, columns * side, rows.length * tall);
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle" });
     ways.forEach((way, i) => {
       context.textAlign = i ? "right" : "left";
-      context.fillText(way, i ? ROOM.left + columns * side : ROOM.left, ROOM.top - 11);
+      context.fillText(way, i ? ROOM.left + columns * side : ROOM.left, this.top - 11);
     });
     if (ways.length) {
       context.strokeStyle = theme.quiet;
       context.setLineDash([2, 3]);
       context.beginPath();
-      context.moveTo(middle, ROOM.top);
-      context.lineTo(middle, ROOM.top + high);
+      context.moveTo(middle, this.top);
+      context.lineTo(middle, this.top + high);
       context.stroke();
       context.setLineDash([]);
     }
     Object.assign(context, { strokeStyle: theme.text, lineWidth: 2.5 });
-    for (const { row, first, count } of frames) context.strokeRect(ROOM.left + first * side, ROOM.top + row * tall, count * side, tall);
+    for (const { row, first, count } of frames) context.strokeRect(ROOM.left + first * side, this.top + row * tall, count * side, tall);
     context.lineWidth = 1;
   }
 
   // The numbers of the columns, counted from 1, and under them the scale of the colours.
   foot(context, y, wide) {
-    const { picture: { columns, limit, axis }, theme, side } = this, step = stepOf(Math.ceil((columns * TICK) / wide));
+    const { picture: { columns, limit, axis, names, unit }, theme, side } = this,
+      low = y + (names ? 12 : 40),
+      step = stepOf(Math.ceil((columns * TICK) / wide));
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle", textAlign: "center" });
-    for (let i = step; i <= columns; i += step) context.fillText(String(i), ROOM.left + (i - 0.5) * side, y + 10);
+    if (!names) { for (let i = step; i <= columns; i += step) context.fillText(String(i), ROOM.left + (i - 0.5) * side, y + 10); }
     context.textAlign = "left";
     context.fillText(axis, ROOM.left, y + 27);
     const { css: colours } = signedRamp(theme), x = ROOM.left + wide - BAR - 44;
     for (let i = 0; i < BAR; i++) {
       context.fillStyle = colours[signedCode((2 * i) / (BAR - 1) - 1, 1)];
-      context.fillRect(x + i, y + 40, 1.2, 9);
+      context.fillRect(x + i, low, 1.2, 9);
     }
     context.strokeStyle = theme.line;
-    context.strokeRect(x, y + 40, BAR, 9);
+    context.strokeRect(x, low, BAR, 9);
     context.fillStyle = theme.text;
-    context.fillText(brief(limit), x + BAR + 4, y + 45);
+    context.fillText(brief(limit), x + BAR + 4, low + 5);
     context.textAlign = "right";
-    context.fillText(brief(-limit), x - 4, y + 45);
+    context.fillText(brief(-limit), x - 4, low + 5);
     const named = x - 12 - context.measureText(brief(-limit)).width;
     context.fillStyle = theme.quiet;
-    context.fillText("value", named, y + 45);
+    context.fillText(unit ?? "value", named, low + 5);
   }
 
   hover(event) {
-    const { picture: { rows, columns, arrays }, scale } = this, box = this.canvas.getBoundingClientRect();
-    const r = Math.floor(((event.clientY - box.top) / scale - ROOM.top) / this.tall);
+    const { picture: { rows, columns, arrays, names, what = "token" }, scale } = this, box = this.canvas.getBoundingClientRect();
+    const r = Math.floor(((event.clientY - box.top) / scale - this.top) / this.tall);
     const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
     this.tip.hidden = r < 0 || r >= rows.length || c < 0 || c >= columns;
     if (this.tip.hidden) return;
     const [text, note] = rows[r], whole = this.root.getBoundingClientRect();
-    this.tip.querySelector(".where").textContent = `token ${r + 1}, ${text}${note ? ` (${note})` : ""}: number ${c + 1} of ${columns}`;
+    this.tip.querySelector(".where").textContent = `${what} ${r + 1}, ${text}${note ? ` (${note})` : ""}: ${
+      names ? names[c][0] : `number ${c + 1} of ${columns}`
+    }`;
     this.tip.querySelector(".number").textContent = plain(arrays.states[r * columns + c]);
     this.tip.style.left = `${Math.max(0, Math.min(event.clientX - whole.left + 16, this.width - this.tip.offsetWidth))}px`;
     this.tip.style.top = `${event.clientY - whole.top + 18}px`;

@@ -11,7 +11,15 @@ from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.decoding import files, state, text
 from viz_app.views.decoding.controls import choose
-from viz_app.views.decoding.payloads import Choices, given_ids, has_room, payloads, story, within
+from viz_app.views.decoding.payloads import (
+    Choices,
+    given_ids,
+    has_room,
+    payloads,
+    quantities,
+    story,
+    within,
+)
 from viz_app.views.decoding.steps import HOW
 from viz_app.views.decoding.story import Story
 from viz_app.views.page import Cell, File, Foot, Page, Shown, View
@@ -77,7 +85,15 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     ]
 
 
-TWO_RUNS = View(payloads, _layout, choose=choose, within=within, text=_text, files=_files)
+TWO_RUNS = View(
+    payloads,
+    _layout,
+    choose=choose,
+    within=within,
+    text=_text,
+    files=_files,
+    quantities=quantities,
+)
 DECODING = Page(
     "Decoding",
     text.QUESTION,

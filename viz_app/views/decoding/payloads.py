@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
+from models import InputError
 from models.decoding.incremental import sees_ahead
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.runs.scope import Scope
 from viz_app.drawing.extent import Scaled
-from viz_app.drawing.labels import token_label
+from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -16,6 +17,9 @@ from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
 from viz_app.views.decoding.steps import stepper
 from viz_app.views.decoding.story import ShownAttention, Story, reading, writing_sites
+from viz_app.views.run_difference import Quantity, Vocabulary
+
+MOST_TOKENS = 24  # of a difference: the most probable ones of both runs
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,44 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
     if run.scope.model.continues:
         drawn["note decoding"] = rows("explained")  # an empty note that takes no space
+    return drawn
+
+
+def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return the distribution at each step of what the model writes, and its weights where it reads a source.
+
+    Raises:
+        InputError: the prompt leaves no room to generate.
+    """
+    if not has_room(run):
+        raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
+    choices = choices.of(given_ids(run))
+    written = story(run, choices)[1].serial
+    tokenizer = run.scope.tokenizer
+    steps = [token_label(tokenizer, token) for token in written.taken]
+    shared = {"number of steps": len(written)}
+    drawn = [
+        Quantity(
+            "the probabilities of the next token",
+            "probability",
+            written.log_probs.exp(),
+            steps,
+            "step",
+            lambda token: token_label(tokenizer, token),
+            "token",
+            shared | {"tokens to write": Vocabulary(tokenizer)},
+            most=MOST_TOKENS,
+        )
+    ]
+    if site := choices.reading.cross:
+        read = run.trace.attention[site].key_stream
+        keys = labels(run.trace.streams[read])
+        weights = written.weights(site, choices.reading.head)
+        same = shared | {f"number of {read} tokens": len(keys)}
+        cross = "the weights over the source"
+        drawn.append(
+            Quantity(cross, "weight", weights, steps, "step", keys.__getitem__, "key", same)
+        )
     return drawn
 
 

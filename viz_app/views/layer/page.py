@@ -14,7 +14,7 @@ from viz_app.session.live import Pictures
 from viz_app.session.remembered import recall
 from viz_app.views import onward
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import payloads, unkept
+from viz_app.views.layer.payloads import payloads, quantities, unkept
 from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view, within
 from viz_app.views.page import Cell, File, Page, Shown, View
 
@@ -128,7 +128,15 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     ]
 
 
-ONE_TOKEN = View(payloads, _layout, choose=choose, within=within, text=_text, files=_files)
+ONE_TOKEN = View(
+    payloads,
+    _layout,
+    choose=choose,
+    within=within,
+    text=_text,
+    files=_files,
+    quantities=quantities,
+)
 LAYER = Page(
     "A layer",
     text.QUESTION,

@@ -5,12 +5,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from models import InputError
 from models.analysis.layer_parts import Part, are_recorded, check_parts, mean_and_spread
 from models.hub.layer_map import LARGEST
 from viz_app.drawing.extent import OWN, Extent, Scaled, widened
+from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -19,6 +21,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.layer import text
 from viz_app.views.layer.token_view import Choices, TokenView, token_view
+from viz_app.views.run_difference import LEARNED_APART, Quantity
 
 LISTED = 3  # most probable tokens listed at each stop
 STRONGEST = 4  # strongest units of a feed-forward that are named
@@ -50,6 +53,33 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "layer": Scaled(partial(layer, view)),
         "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position)),
     }
+
+
+def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return the residual stream at the chosen token: before the first sublayer, and after each.
+
+    Raises:
+        InputError: the text is too long for all of it to be recorded.
+    """
+    if message := unkept(run):
+        raise InputError(message, run.scope.model.fields[0].name)
+    view = token_view(run, choices)
+    names = [Label(text.START)]
+    for part in view.parts:
+        role = text.role(part.sublayer)
+        names.append(Label(role, text.layer_name(part.sublayer)))
+    return [
+        Quantity(
+            f"the residual stream at token {view.position + 1} of the {choices.stream}",
+            "value",
+            torch.stack([view.parts[0].before, *(part.after for part in view.parts)]),
+            names,
+            "stop",
+            same={f"number of {choices.stream} tokens": len(view.tokens)},
+            weights=run.scope.fingerprint,
+            note=LEARNED_APART,
+        )
+    ]
 
 
 def unkept(run: CurrentRun) -> str:

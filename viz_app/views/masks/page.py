@@ -12,7 +12,7 @@ from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.mask_view import MaskView
-from viz_app.views.masks.payloads import Choices, payloads, views, within
+from viz_app.views.masks.payloads import Choices, payloads, quantities, views, within
 from viz_app.views.page import Cell, File, Foot, Page, Shown, View
 
 
@@ -79,6 +79,7 @@ ALL_MASKS = View(
     text=_text,
     files=_files,
     files_note=lambda run, choices: text.LONG_TEXT if _is_long(run) else "",
+    quantities=quantities,
 )
 MASKS = Page(
     "Masks",

@@ -16,8 +16,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, checks
+from viz_app.views.masks.mask_view import MaskView, checks, token_labels
 from viz_app.views.masks.painter import masks
+from viz_app.views.run_difference import LONGEST, Quantity, too_long
 
 MOST_WRITTEN = 40  # tokens that a model generates to continue a text, for comparison
 
@@ -52,6 +53,41 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),
         "checks": check_rows([*check_site(view.sites[1]), *checks(view)]),
     }
+
+
+def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return what the chosen head may attend to, 1 or 0, and its weights.
+
+    Raises:
+        InputError: the text is too long for its weights to be drawn.
+    """
+    view = views(run, choices)[1]
+    trace, site = view.after.trace, view.sites[1]
+    queries, keys = token_labels(trace, site)
+    same = {
+        f"number of {name} tokens": len(trace.streams[name].ids)
+        for name in dict.fromkeys((site.query_stream, site.key_stream))
+    }
+    n = max(site.n_query, site.n_key)
+    if n > LONGEST:
+        raise InputError(too_long(n), run.scope.model.fields[0].name)
+    matrices = (
+        ("the mask", "allowed", site.allowed(head=view.head)),
+        ("the weights", "weight", site.weights(view.head)),
+    )
+    return [
+        Quantity(
+            f"{name}, {view.title[:1].lower()}{view.title[1:]}",
+            unit,
+            values,
+            queries,
+            "query",
+            keys.__getitem__,
+            "key",
+            same,
+        )
+        for name, unit, values in matrices
+    ]
 
 
 def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:

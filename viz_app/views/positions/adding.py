@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from models.analysis.position_measures import Concatenated, add_or_concatenate
@@ -14,7 +15,7 @@ from viz_app import ui, words
 from viz_app.controls import pick
 from viz_app.controls.which_head import row, which_head
 from viz_app.drawing.extent import Scaled
-from viz_app.drawing.labels import labels, numbered
+from viz_app.drawing.labels import Label, labels, numbered
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, of_model
@@ -26,6 +27,7 @@ from viz_app.session.parameters import Whole
 from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions.text import NO_TABLE, RECURRENT
+from viz_app.views.run_difference import LEARNED_APART, Quantity
 
 TOKEN = Whole("positions-token", 0)
 
@@ -150,6 +152,24 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
+def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return the vector of a token, of its place, and their sum."""
+    parts, at = _sum(run), choices.token
+    vectors = {"token x": parts.x[at], "position p": parts.p[at], "x + p": (parts.x + parts.p)[at]}
+    return [
+        Quantity(
+            f"the vectors at place {at}",
+            "value",
+            torch.stack(list(vectors.values())),
+            [Label(name) for name in vectors],
+            "vector",
+            of_columns="dimension",
+            weights=run.scope.fingerprint,
+            note=LEARNED_APART,
+        )
+    ]
+
+
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
     file = file_name(run.trace, "added")
     sums, products = (Plot(f"positions-{key}", f"{file}.{key}") for key in ("sum", "product"))
@@ -222,4 +242,5 @@ ADDED = View(
     text=_text,
     files=_files,
     is_live=lambda choices: False,
+    quantities=_quantities,
 )

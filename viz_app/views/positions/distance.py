@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from models.analysis.checks import Check, check_used
@@ -36,6 +37,7 @@ from viz_app.session.parameters import Whole
 from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Prose, Shown, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions.rotation import no_rotation
+from viz_app.views.run_difference import Quantity
 
 QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
 DISTANCE = "distance: position of the query − position of the key"
@@ -172,6 +174,27 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
+def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return the scores of the head by distance: their mean, the least and the largest."""
+    view = DistanceView(run, choices)
+    pairs = view.all_pairs
+    scores = {"mean": pairs.mean, "least": pairs.least, "largest": pairs.largest}
+    values, names = torch.stack(list(scores.values())), [Label(name) for name in scores]
+    distances = [Label(str(distance)) for distance in pairs.distance.tolist()]
+    return [
+        Quantity(
+            "the scores by distance",
+            "score",
+            values,
+            names,
+            "row",
+            distances.__getitem__,
+            "distance",
+            {"number of tokens": len(view.tokens)},
+        )
+    ]
+
+
 def _checks(view: DistanceView) -> list[Check]:
     """Check that the head's weights are what the model used, and what turning claims."""
     used, (query, key) = [check_used(view.site)], view.places
@@ -281,4 +304,11 @@ def _choose_pair(query: int, key: int) -> None:
         url_state.keep(KEY, key)
 
 
-DISTANCES = View(payloads, _layout, choose=_choose, within=_within, files=_files)
+DISTANCES = View(
+    payloads,
+    _layout,
+    choose=_choose,
+    within=_within,
+    files=_files,
+    quantities=_quantities,
+)

@@ -11,6 +11,7 @@ from models.architectures.base import BY_MASK, BY_SCORES
 from models.layers.rotation import Rotation
 from viz_app import ui
 from viz_app.drawing.extent import Extent, scaled
+from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, caption, of_model
@@ -20,6 +21,7 @@ from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions.tables import LONG, LOW, STEPS, choose_length
 from viz_app.views.positions.text import length
+from viz_app.views.run_difference import Quantity
 
 _OTHERS = "In others each query and each key is turned by angles that its position sets (rotary positions)."
 _NONE = f"**This model has no rotary positions.** {_OTHERS}"
@@ -118,6 +120,12 @@ def _files(run: CurrentRun, n: int) -> Sequence[File]:
     return [File("The angles in radians, CSV", angles, name, "text/csv", about)]
 
 
+def _quantities(run: CurrentRun, n: int) -> list[Quantity]:
+    angles = run.scope.model.rotation(n).angles / (2 * torch.pi)
+    places = [Label(str(place)) for place in range(n)]
+    return [Quantity("the angles", "turns", angles, places, "position", of_columns="pair")]
+
+
 def _about(run: CurrentRun, n: int) -> Facts:
     n_pairs = run.scope.model.rotation(n).n_pairs
     return {"size": f"{n} positions × {n_pairs} pairs of dimensions"} | of_model(run.trace)
@@ -130,6 +138,7 @@ ROTATION = View(
     text=_text,
     files=_files,
     trained=lambda run: "",
+    quantities=_quantities,
     is_live=lambda choices: False,
     has_strip=False,
 )

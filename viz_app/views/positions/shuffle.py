@@ -24,7 +24,7 @@ from models.tokenizers.encoding import Encoding
 from viz_app.components.catalogue import PLAIN, SHUFFLE
 from viz_app.controls import pick
 from viz_app.drawing import notes
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
@@ -35,6 +35,7 @@ from viz_app.session.parameters import Choice, Switch, Whole
 from viz_app.views.page import Cell, Columns, File, Foot, Shown, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions import text as say
+from viz_app.views.run_difference import Quantity
 
 ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
 SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
@@ -123,6 +124,23 @@ def _tests(run: CurrentRun, choices: Choices) -> dict[str, ShuffleTest]:
         name: cache.shuffle(run.scope, name, model, row, order)
         for name, model in _models(run).items()
     }
+
+
+def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    """Return how far each token's vector moves at each stage, in shares of its length."""
+    tokens, tests = labels(row_of(run)), _tests(run, choices)
+    return [
+        Quantity(
+            f"the change {name}",
+            "share of the length",
+            test.change,
+            [Label(stage) for stage in test.stages],
+            "stage",
+            tokens.__getitem__,
+            "token",
+        )
+        for name, test in tests.items()
+    ]
 
 
 def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
@@ -251,4 +269,5 @@ SHUFFLED = View(
     within=_within,
     files=_files,
     is_live=lambda choices: not choices.writes,
+    quantities=_quantities,
 )

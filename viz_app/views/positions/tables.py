@@ -13,6 +13,7 @@ from models.layers.positions import formula_table, sinusoidal, wavelengths
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.drawing.extent import Extent, Scaled, domain, scaled, span
+from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name, readable
 from viz_app.drawing.stamp import Facts, caption, facts, of_model
@@ -23,6 +24,7 @@ from viz_app.session.parameters import Choice, Several, Whole
 from viz_app.views.page import Cell, Columns, File, Foot, Plot, Prose, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions import text as say
+from viz_app.views.run_difference import Quantity
 
 SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]  # of d_model
 FIRST_DIMS = (0, 1, 8, 16, 24)
@@ -256,6 +258,14 @@ def _checks(run: CurrentRun, view: TableView) -> list[Check]:
     return claims.own_table(used, whole, run.scope.config.positions, sinusoidal(*whole.shape))
 
 
+def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+    table = table_view(run, choices).table
+    places = [Label(str(place)) for place in range(len(table))]
+    return [
+        Quantity("the position table", "value", table, places, "position", of_columns="dimension")
+    ]
+
+
 def _note(run: CurrentRun, choices: Choices) -> str:
     return say.PICTURES
 
@@ -268,6 +278,7 @@ CURVES = View(
     text=_text,
     files=_files,
     files_note=_note,
+    quantities=_quantities,
     is_live=lambda choices: False,
     has_strip=False,
 )

@@ -1,0 +1,137 @@
+"""This run minus the pinned one on every page that offers it: 0 of a run by itself, the other way round when the sides are swapped,
+and a sentence where it is not defined."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from app_parts import app_at, picture, said
+from streamlit.testing.v1 import AppTest
+
+import models
+from viz_app.drawing.labels import Label
+from viz_app.drawing.payload import unpack
+from viz_app.session.parameters import declared
+from viz_app.views.run_difference import KEYS, NOTE, Quantity, differences
+
+SECTION = "positions-section"
+CATS, DOGS = {"source": "I like cats."}, {"source": "I like dogs."}
+HEAD = {"site": "decoder.layers.2.cross_attn", "head": "3"}
+# what is shown → page, and what else its address says
+PLACES: dict[str, tuple[str, dict[str, str]]] = {
+    "residual stream": ("layer", HEAD),
+    "shuffle test": ("positions", {SECTION: "Shuffle test"} | HEAD),
+    "curves": ("positions", {SECTION: "Curves"}),
+    "map": ("positions", {SECTION: "Map"}),
+    "added": ("positions", {SECTION: "Added or concatenated", "positions-token": "2"} | HEAD),
+    "scores by distance": ("positions", {SECTION: "Score by distance"} | HEAD),
+    "masks": ("masks", HEAD | {"masks-second": "I like cats.", "mask": "cross.own"}),
+    "decoding": ("decoding", HEAD),
+}
+OF_TABLES = ("curves", "map")  # the same for every text
+
+
+def opened(name: str, texts: dict[str, str], pinned: dict[str, str], **more: str) -> AppTest:
+    page, asked = PLACES[name]
+    beside = {f"pin.{field}": value for field, value in pinned.items()}
+    models_of_both = {"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra"}
+    return app_at(page, **(models_of_both | {"difference": "true"} | asked | texts | beside | more))
+
+
+def drawn(app: AppTest) -> list[tuple[dict[str, Any], np.ndarray]]:
+    keys = {element.proto.id.rpartition("-")[2] for element in app.get("bidi_component")}
+    pictures = [picture(app, key) for key in KEYS if key in keys]
+    return [(header, arrays["states"]) for header, arrays in pictures]
+
+
+def note(app: AppTest) -> str:
+    return " ".join(line for _, line in said(app, NOTE)["rows"])
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_run_minus_itself_is_zero(name: str) -> None:
+    pictures = drawn(opened(name, CATS, CATS))
+    assert pictures
+    for _, values in pictures:
+        assert values.size
+        assert not values.any()
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
+    ahead, back = drawn(opened(name, CATS, DOGS)), drawn(opened(name, DOGS, CATS))
+    assert len(ahead) == len(back) > 0
+    limits = {header["limit"] for header, _ in ahead + back}
+    assert len(limits) == 1
+    largest = max(float(np.abs(values).max()) for _, values in ahead)
+    assert (largest > 0) == (name not in OF_TABLES)
+    assert limits.pop() == pytest.approx(largest or 1.0)
+    for (header, values), (other, turned) in zip(ahead, back, strict=True):
+        np.testing.assert_array_equal(values, -turned)
+        assert header["columns"] == other["columns"] == values.shape[1]
+
+
+def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
+    (header, values), *_ = drawn(opened("residual stream", CATS, DOGS))
+    scope = models.load("eng-fra", device="cpu")
+    ours, theirs = (scope.run(text["source"]) for text in (CATS, DOGS))
+    stream = header["title"].split("of the ")[-1].split(":")[0]
+    position = int(header["title"].split("token ")[1].split()[0]) - 1
+    stack = "encoder" if stream == "source" else "decoder"
+    sums = [run.activations[f"{stack}.embedding"].value[0][position] for run in (ours, theirs)]
+    places = [run.activations[f"{stack}.position"].value[0][position] for run in (ours, theirs)]
+    first = (sums[0] + places[0]) - (sums[1] + places[1])
+    np.testing.assert_allclose(values[0], first, atol=1e-5)
+
+
+def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
+    (_, mask), (_, values) = drawn(opened("masks", CATS, DOGS))
+    scope = models.load("eng-fra", device="cpu")
+    ours, theirs = (
+        scope.run(text["source"]).attention[HEAD["site"]].weights(3).numpy()
+        for text in (CATS, DOGS)
+    )
+    np.testing.assert_allclose(values, ours - theirs, atol=1e-5)
+    assert not mask.any()
+
+
+@pytest.mark.parametrize("name", ["residual stream", "masks", "decoding", "scores by distance"])
+def test_runs_of_other_lengths_have_no_difference_and_say_why(name: str) -> None:
+    app = opened(name, CATS, {"source": "I like cats and big dogs."})
+    assert not drawn(app)
+    assert "in the pinned run" in note(app)
+
+
+def test_a_model_of_another_family_has_no_difference() -> None:
+    app = opened("decoding", CATS, CATS, **{"pin.checkpoint": "eng-fra-rnn"})
+    assert not app.exception
+    assert drawn(app) or note(app)
+
+
+def test_the_switch_is_offered_only_where_there_is_a_difference() -> None:
+    assert declared()["difference"].default is False
+    for page, there in (("masks", True), ("attention", False)):
+        app = app_at(page, **{"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra", **CATS})
+        assert any(toggle.label == "Difference" for toggle in app.toggle) == there
+
+
+def quantity(values: list[list[float]], **more: Any) -> Quantity:
+    given = torch.tensor(values)
+    rows = [Label(str(i)) for i in range(len(given))]
+    return Quantity("the numbers", "value", given, rows, **more)
+
+
+def test_the_most_probable_columns_of_either_run_are_drawn() -> None:
+    name = {"columns": lambda i: Label("abc"[i]), "of_columns": "token", "most": 2}
+    first, second = quantity([[0.1, 0.7, 0.2]], **name), quantity([[0.9, 0.1, 0.0]], **name)
+    header, arrays = unpack(differences([first], [second])[KEYS[0]])
+    assert [text for text, *_ in header["names"]] == ["a", "b"]
+    np.testing.assert_allclose(arrays["states"], [[-0.8, 0.6]], atol=1e-6)
+
+
+def test_widths_that_differ_are_said() -> None:
+    drawn = differences([quantity([[1.0, 2.0]])], [quantity([[1.0, 2.0, 3.0]])])
+    assert list(drawn) == [NOTE]
+    (_, line), *_ = drawn[NOTE]["rows"]
+    assert "2 here and 3 in the pinned run" in line

@@ -1,0 +1,169 @@
+"""The signed difference of two runs on any page: matrices of one run minus those of the other, on one scale centred at 0."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.analysis.comparison import same_vocabulary
+from models.tokenizers.base import Tokenizer
+from viz_app.drawing.labels import Label
+from viz_app.drawing.notes import rows
+from viz_app.drawing.payload import pack
+
+ABOVE = 482  # px of the window that stand above the pictures and below them
+KEYS = ("difference 1", "difference 2")  # of the pictures
+NOTE = "difference note"
+NONE = "There is no difference to show: {}."
+HOW = (
+    "**This run minus the pinned run**, number by number, on one scale for all pictures of the page. Blue: larger in this run; "
+    "orange: smaller; blank: equal. Where a row or a column has another token in each run, both are named."
+)
+LEARNED_APART = "The two models learned apart, so number 5 of one need not mean what number 5 of the other does."
+LONGEST = 512  # rows or columns
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens of a tokenizer, equal to those of another tokenizer with the same tokens."""
+
+    tokenizer: Tokenizer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and (
+            self.tokenizer is other.tokenizer or same_vocabulary(self.tokenizer, other.tokenizer)
+        )
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A matrix of a run, from which the same matrix of another run can be subtracted.
+
+    `same` maps what both runs must share to its value in this run, so that a row and a column mean the same thing in both: a
+    number of tokens, a vocabulary. Of a matrix with `most`, as many columns are drawn: those with the largest values in either run.
+    `note` is added to the text where the weights of the two runs differ.
+    """
+
+    name: str
+    unit: str
+    values: Tensor  # (row, column)
+    rows: Sequence[Label]
+    of_rows: str = "token"  # singular
+    columns: Callable[[int], Label] | None = None  # None: they are numbered
+    of_columns: str = "number"
+    same: Mapping[str, Hashable] | None = None
+    most: int = 0
+    weights: Hashable = None
+    note: str = ""
+
+
+def differences(
+    first: Sequence[Quantity],
+    second: Sequence[Quantity],
+    saved: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the pictures of `first` − `second` on one scale, and a note on what they do not say or why there are none.
+
+    `saved` are the fields of drawing/stamp.py with which the browser saves them.
+    """
+    if len(first) != len(second):
+        return _none("the two runs are shown by other pictures here")
+    pairs = list(zip(first, second, strict=True))
+    for ours, theirs in pairs:
+        if reason := why_none(ours, theirs):
+            return _none(reason)
+    signed = [subtracted(*pair) for pair in pairs]
+    limit = max(float(values.abs().max()) for values, _ in signed) or 1.0
+    drawn = {
+        key: _picture(ours, theirs, values, columns, limit, saved)
+        for key, (ours, theirs), (values, columns) in zip(KEYS, pairs, signed, strict=False)
+    }
+    notes = dict.fromkeys(
+        ours.note for ours, theirs in pairs if ours.note and ours.weights != theirs.weights
+    )
+    return {**drawn, NOTE: rows("explained", *(("line", note) for note in notes))}
+
+
+def _none(reason: str) -> dict[str, Any]:
+    return {NOTE: rows("explained", ("line", NONE.format(reason)))}
+
+
+def why_none(ours: Quantity, theirs: Quantity) -> str:
+    """Return why one matrix cannot be subtracted from the other; "" if it can."""
+    if ours.name != theirs.name:
+        return f"this run shows {ours.name} and the pinned run {theirs.name}"
+    for what, value in (ours.same or {}).items():
+        other = (theirs.same or {}).get(what)
+        if value != other:
+            counted = isinstance(value, int) and isinstance(other, int)
+            sizes = f": {value} here and {other} in the pinned run" if counted else ""
+            return f"the two runs have not the same {what}{sizes}"
+    for axis, what in ((0, ours.of_rows), (1, ours.of_columns)):
+        here, there = ours.values.shape[axis], theirs.values.shape[axis]
+        if here != there:
+            return (
+                f"the two runs have not as many {what}s: {here} here and {there} in the pinned run"
+            )
+        if here > LONGEST and not (axis and ours.most) and what != "number":
+            return too_long(here, what)
+    return ""
+
+
+def too_long(n: int, what: str = "token") -> str:
+    """Say that so many rows or columns are not drawn."""
+    return f"{n} {what}s are too many for a difference; at most {LONGEST} are drawn"
+
+
+def subtracted(ours: Quantity, theirs: Quantity) -> tuple[Tensor, list[int]]:
+    """Return `ours` − `theirs`, and which columns it has."""
+    first, second = (one.values.detach().cpu().double() for one in (ours, theirs))
+    columns = list(range(first.shape[1]))
+    if ours.most and len(columns) > ours.most:
+        largest = torch.maximum(first.amax(0), second.amax(0))
+        columns = largest.topk(ours.most).indices.tolist()
+    return (first - second)[:, columns], columns
+
+
+def _picture(
+    ours: Quantity,
+    theirs: Quantity,
+    values: Tensor,
+    columns: Sequence[int],
+    limit: float,
+    saved: Mapping[str, str],
+) -> bytes:
+    """Return the payload of the component `states`."""
+    drawn = values.numpy().astype(np.float32)
+    header = {
+        "title": f"{ours.name[:1].upper()}{ours.name[1:]}: this run minus the pinned run",
+        **saved,
+        "axis": "" if ours.columns else f"which {ours.of_columns}",
+        "columns": drawn.shape[1],
+        "rows": [_either(a, b).as_json() for a, b in zip(ours.rows, theirs.rows, strict=True)],
+        "names": [_either(ours.columns(i), theirs.columns(i)).as_json() for i in columns]
+        if ours.columns and theirs.columns
+        else None,
+        "unit": ours.unit,
+        "what": ours.of_rows,
+        "above": ABOVE,
+        "limit": limit,
+        "largest": float(np.abs(drawn).max()),
+        "frames": [],
+        "ways": [],
+    }
+    return pack(header, states=drawn)
+
+
+def _either(first: Label, second: Label) -> Label:
+    """Return the label of a row or a column that has one in each run."""
+    if first.text == second.text:
+        return first
+    note = f"{first.text} in this run, {second.text} in the pinned run"
+    return Label(f"{first.text} | {second.text}", note)
