@@ -4,6 +4,8 @@ from viz_app.session import url_state
 from viz_app.session.parameters import Choice
 from viz_app.views import onward
 from viz_app.views.interventions import (
+    attribution,
+    attribution_text,
     explanation,
     explanation_text,
     heads,
@@ -18,11 +20,13 @@ SECTIONS: dict[str, Find] = {
     "Heads": heads.find,
     "Patch": patch.find,
     "Many texts": many_texts.find,
+    "Attribution": attribution.find,
     "Is attention explanation?": explanation.find,
 }
 ANSWERS = {  # of sections other than Heads
     "Patch": patch_text.ANSWER,
     "Many texts": many_texts.ANSWER,
+    "Attribution": attribution_text.ANSWER,
     "Is attention explanation?": explanation_text.ANSWER,
 }
 SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))

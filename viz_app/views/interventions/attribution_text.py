@@ -1,0 +1,50 @@
+"""The wording of the section Attribution."""
+
+GRADIENT, INTEGRATED, ROLLOUT, FLOW = "gradient", "integrated", "rollout", "flow"
+METHODS = {
+    GRADIENT: "gradient × attention",
+    INTEGRATED: "integrated gradients",
+    ROLLOUT: "rollout",
+    FLOW: "flow",
+}
+METHOD_HELP = (
+    "Gradients say how much each weight of a head leads to the chosen token. Rollout and flow follow the tokens through all "
+    "layers of a self-attention, whatever the answer is."
+)
+ANSWER = "Blue weights lead to the chosen token, orange ones away from it; the check says how far to trust it."
+UNITS = {GRADIENT: "nats", INTEGRATED: "nats", ROLLOUT: "share", FLOW: "flow"}
+TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
+AS_IT_IS = "Nothing is changed. Choose the token to follow."
+ROWS = "Largest distance of a row's sum from 1"
+SAME_CELLS = "Cells in which only one of flow and rollout is 0"
+NO_LESS = "Largest amount by which rollout exceeds flow in a cell"
+SUM = "the parts add up"
+COMPLETE = "Sum of all heads of this layer: {:.4f} nats; the run minus the run without them: {:.4f}"
+SLOPE = (
+    "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
+)
+EXPLANATION = """**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small
+change of the weight does, in proportion; a weight may matter though its gradient is 0.
+
+**Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. The parts of all its heads
+add up to what the layer's attention adds to f (Sundararajan et al. 2017; Hao et al. 2021).
+
+**Rollout** multiplies ½ · mean over heads + ½ · identity over the layers; **flow** lets as much pass as the narrowest weight of
+each way allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
+
+
+def title(method: str, place: str, token: str) -> str:
+    """Return the title of the picture."""
+    about = f": what leads to “{token}”" if method in (GRADIENT, INTEGRATED) else ""
+    return f"{METHODS[method].capitalize()}, {place}{about}"
+
+
+def sentence(method: str, query: str, key: str, value: float, token: str) -> str:
+    """Return the sentence on the strongest cell."""
+    if value == 0:
+        return "No cell counts here."
+    size = f"{abs(value):.2g}"
+    if method in (GRADIENT, INTEGRATED):
+        way = "towards" if value > 0 else "away from"
+        return f"The strongest: {query} reading {key}, {size} nats {way} “{token}”."
+    return f"The most between two tokens: {size} from {key} to {query}."
