@@ -161,3 +161,25 @@ def test_a_direct_load_asks_for_nothing_that_is_not_there(
         icon = page.locator("link[rel~=icon]").get_attribute("href")
         assert icon
         assert page.evaluate("async (url) => (await fetch(url)).ok", icon)
+
+
+# sections that compare and change runs → page, and what its address says besides
+SECTIONS_OF_RUNS: dict[str, tuple[str, dict[str, str]]] = {
+    "compare": ("compare", {"pin.checkpoint": "{model}"}),
+    "compare, many texts": ("compare", {"compare-section": "Many texts"}),
+    "patch": ("interventions", {"interventions-section": "Patch"}),
+    "explanation": ("interventions", {"interventions-section": "Is attention explanation?"}),
+    "many texts": ("interventions", {"interventions-section": "Many texts"}),
+    "attribution": ("interventions", {"interventions-section": "Attribution"}),
+    "difference": ("layer", {"pin.checkpoint": "{model}", "difference": "true"}),
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS_OF_RUNS)
+def test_axe_finds_nothing_in_the_sections_that_compare_and_change_runs(
+    themed: Page, section: str, model: str
+) -> None:
+    view, asked = SECTIONS_OF_RUNS[section]
+    see(themed, view, model, **{name: value.format(model=model) for name, value in asked.items()})
+    rested(themed)
+    found_nothing(themed)

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import boxes, go, resized
+from served_app import boxes, go, resized, rested
 
 MASKS = [
     ".st-key-input-bar", ".st-key-which", ".st-key-masks-batch", ".masks .story", ".masks .strip", ".masks .stage.paintable",
@@ -73,3 +73,35 @@ def test_other_ways_of_decoding_have_room_on_a_small_projector(
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
     ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
     assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > 720} == {}
+
+
+RUN_SECTION = "interventions-section"
+BESIDE = {"pin.checkpoint": "eng-fra", "pin.source": "I like dogs.", "source": "I like cats."}
+SUBTRACTED = BESIDE | {"difference": "true"}
+# pages that change and compare runs → page, what else its address says, and the picture
+WHOLE_PAGES = {
+    "heads": ("interventions", {}, ".board"),
+    "patch": ("interventions", {RUN_SECTION: "Patch"}, ".patch"),
+    "many texts": ("interventions", {RUN_SECTION: "Many texts"}, ".board"),
+    "attribution": ("interventions", {RUN_SECTION: "Attribution"}, ".states"),
+    "explanation": ("interventions", {RUN_SECTION: "Is attention explanation?"}, ".rowtests"),
+    "compare": ("compare", BESIDE, ".difference"),
+    "difference, layer": ("layer", SUBTRACTED, ".states"),
+    "difference, positions": ("positions", SUBTRACTED, ".states"),
+    "difference, masks": ("masks", SUBTRACTED, ".states"),
+    "difference, decoding": ("decoding", SUBTRACTED, ".states"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_PAGES)
+def test_pages_that_change_and_compare_runs_do_not_scroll(shared_page: Page, name: str) -> None:
+    path, more, picture = WHOLE_PAGES[name]
+    resized(shared_page, 1280, 720)
+    go(shared_page, path, picture, **{"checkpoint": "eng-fra"} | more)
+    rested(shared_page)
+    scrolls = """() => {
+      const main = document.querySelector("[data-testid=stMain]");
+      return main.scrollHeight - main.clientHeight;
+    }"""
+    assert shared_page.evaluate(scrolls) <= 0
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280

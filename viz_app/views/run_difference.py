@@ -15,7 +15,7 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack
 
-ABOVE = 482  # px of the window that stand above the pictures and below them
+ABOVE = 498  # px of the window that stand above the pictures and below them
 KEYS = ("difference 1", "difference 2")  # of the pictures
 NOTE = "difference note"
 NONE = "There is no difference to show: {}."

@@ -38,6 +38,7 @@ function readTheme(element) {
     line: mix(0.18),
     hatch: background.map((b, i) => Math.round(b + (text[i] - b) * 0.38)),
     paper: background,
+    ink: text,
     font: style.getPropertyValue("--st-font").trim() || "sans-serif",
     on: (code) => inkOn(ramp[code], [background, text]),
   };

@@ -32,7 +32,7 @@ class Patch {
     this.parts = panels.map(({ side, grid, kinds }) => {
       const box = put(this.place, "section", "panel");
       box.dataset.side = side;
-      const part = { title: put(box, "h3"), means: put(box, "p", "means quiet"), sentence: put(box, "p", "sentence") };
+      const part = { title: put(box, "h2"), means: put(box, "p", "means quiet"), sentence: put(box, "p", "sentence") };
       part.sentence.setAttribute("role", "status");
       if (grid) part.grid = this.grid(put(box, "div", "scroll"), side, grid);
       const boards = put(box, "div", "kinds"), wide = kinds.reduce((n, { heads }) => n + heads, 0) <= NUMBERED;
@@ -45,7 +45,7 @@ class Patch {
   grid(place, side, { names, layers, tokens }) {
     const table = put(place, "table", "cells"), head = put(put(table, "thead"), "tr"), body = put(table, "tbody");
     table.style.setProperty("--n", tokens.length);
-    put(head, "th", "row");
+    put(head, "th", "row", "Layer").scope = "col";
     const columns = tokens.map(() => {
       const column = put(head, "th");
       column.scope = "col";
@@ -62,7 +62,7 @@ class Patch {
 
   kind(place, side, { title, sites, layers, heads }, wide, first) {
     const section = put(place, "section", "kind");
-    const name = put(section, "h4", "", title), table = put(section, "table");
+    const name = put(section, "h3", "", title), table = put(section, "table");
     section.style.setProperty("--cell", wide ? "42px" : "17px");
     table.setAttribute("aria-label", title);
     name.title = title;

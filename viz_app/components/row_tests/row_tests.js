@@ -35,7 +35,7 @@ class RowTests {
     const heads = this.part("thead tr"), body = this.part("tbody"), foot = this.part("tfoot tr");
     for (const part of [heads, body, foot]) part.replaceChildren();
     put(heads, "th", "", "Key").scope = "col";
-    put(foot, "th");
+    put(foot, "th", "", "Answer").scope = "row";
     this.heads = columns.map(() => {
       const head = put(heads, "th");
       head.scope = "col";

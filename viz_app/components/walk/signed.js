@@ -11,7 +11,7 @@ function signedRamp(theme) {
     const end = i < 0 ? below : above, share = Math.abs(i) / SIGNED_STEPS;
     colours.push(fromOklab(middle.map((x, n) => x + (end[n] - x) * share)));
   }
-  const inks = colours.map((c) => (contrast(c, theme.paper) > 3.2 ? css(theme.paper) : theme.text));
+  const inks = colours.map((c) => inkOn(c, [theme.paper, theme.ink]));
   return (theme.signed = { colours, css: colours.map(css), inks, packed: Uint32Array.from(colours, pack32) });
 }
 

@@ -161,7 +161,7 @@ def layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]
     """Place the chart beside the table; before, what will be measured and the button."""
     measure = Widget(partial(matching.matching, run.scope, choices.second))
     if SENTENCE not in drawn:
-        return [Prose(text.NOT_MEASURED, is_small=True), measure]
+        return [Prose(text.NOT_MEASURED), measure]
     said = Prose(drawn[SENTENCE], is_small=True)
     if CHART not in drawn:
         return [said]
