@@ -15,7 +15,7 @@ import models
 from models.trace.edits import MaskChange, for_kinds
 from viz_app.drawing.extent import OWN, Scaled, on_one_scale, widened
 from viz_app.drawing.payload import pack, unpack
-from viz_app.session import live, opening, pinned
+from viz_app.session import live, opening, pinned, url_state
 from viz_app.session.byte_cache import ByteCache
 from viz_app.session.cache import store
 
@@ -202,6 +202,29 @@ def test_a_pinned_model_that_takes_long_shows_its_progress_beside_the_page(
     app.run()
     assert "pin head" in keys(app)
     assert "opening-pinned progress" not in keys_of(app)
+
+
+def test_back_to_a_pinned_model_that_takes_long_leaves_nothing_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(models.opening.shipped_folder() / "dates", tmp_path / "slow")
+    app = opened("attention", **PINNED, **{"pin.similarity": "cosine"})
+    assert said_address(app)["pin.similarity"] == ["cosine"]
+    ready, looks = opening.Opening.ready, iter([False])
+    monkeypatch.setattr(
+        opening.Opening, "ready", lambda self, seconds: next(looks, True) and ready(self, 60)
+    )
+    monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
+    app.query_params.clear()
+    app.query_params.update({"checkpoint": "eng-fra", "source": "I like cats."})
+    app.query_params["pin.checkpoint"] = str(folder)
+    app.run()
+    assert "opening-pinned progress" in keys_of(app)
+    monkeypatch.setattr(url_state, "_is_history_navigation", lambda: False)
+    app.run()
+    address = said_address(app)
+    assert address["pin.checkpoint"] == [str(folder)]
+    assert not address.keys() & {"pin.similarity", "pin.source"}
 
 
 def keys_of(app: AppTest) -> set[str]:

@@ -88,6 +88,7 @@ class Pinned:
 
 def checkpoint() -> str:
     """Return the menu name of the pinned checkpoint; "" if nothing is pinned."""
+    url_state.drop_missing(PREFIX)  # its other parameters are asked for once it has been opened
     return url_state.get(of_pinned(CHECKPOINT)) or ""
 
 

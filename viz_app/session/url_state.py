@@ -127,6 +127,18 @@ def _is_history_navigation() -> bool:
     return run is not None and run.is_history_navigation
 
 
+def drop_missing(prefix: str) -> None:
+    """While the URL is followed, reset the parameters with this prefix that are missing from it.
+
+    For parameters that this run may not ask for although the URL decides them.
+    """
+    session = _session()
+    if session.follows:
+        decided = session.settled | session.unread.keys()
+        missing = {name for name in session.values if name.startswith(prefix)} - decided
+        session.values = {name: v for name, v in session.values.items() if name not in missing}
+
+
 def follows() -> bool:
     """Return True if the current run follows the URL."""
     return _session().follows
