@@ -34,6 +34,7 @@ _HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 15.0  # s for a head to arrive and for a worker to be connected
 _PIECE = 64 * 1024  # bytes passed on at a time
 _LOOK = 0.25  # s between two looks at the workers
+_PAUSE = 2.0  # s before a worker that ended while it started is started again
 _ARRIVAL = 10.0  # s in which a newcomer's page opens its sockets
 _TOKEN = re.compile(rb"(?<![\w.-])(\d{1,2})\.[\w-]{22}(?![\w.-])")
 _CHOSEN = re.compile(rb"(?:^|;)\s*" + COOKIE.encode() + rb"=(\d{1,2})\s*(?:;|$)")
@@ -67,10 +68,12 @@ class Request:
         if line.count(b" ") != 2 or any(text[:1] in (b" ", b"\t") for text in lines):
             raise ValueError("not the head of an HTTP request")
         headers = [(text.partition(b":")[0].strip().lower(), text) for text in lines]
-        upgrade = any(name == b"upgrade" for name, _ in headers)
+        upgrade = b"websocket" in map(bytes.lower, _values(headers, b"upgrade"))
         self._named = [line, *_values(headers, b"sec-websocket-protocol", b"authorization")]
         self._cookies = _values(headers, b"cookie")
-        passed = [text for name, text in headers if upgrade or name != b"connection"]
+        passed = [
+            text for name, text in headers if upgrade or name not in (b"connection", b"upgrade")
+        ]
         closing = [] if upgrade else [b"Connection: close"]
         self.head = b"\r\n".join([line, *passed, *closing, b"", b""])
 
@@ -208,19 +211,23 @@ class _Worker:
         """Wait until the process answers, and start it again whenever it ends after that.
 
         Raises:
-            ValueError: it ended before it had answered.
+            ValueError: it ended before it had answered for the first time.
         """
+        has_answered = False
         while True:
             while self.process.is_alive():
                 if not self.ready.is_set() and await _answers(self.port):
                     self.ready.set()
+                    has_answered = True
                 await asyncio.sleep(_LOOK)
-            if not self.ready.is_set():
+            if not has_answered:
                 raise ValueError(f"worker {self.number} did not start; its error is above")
             code = self.process.exitcode
             print(
                 f"attnscope: worker {self.number} ended ({code}) and starts again", file=sys.stderr
             )
+            if not self.ready.is_set():  # it ended while it started: not again at once
+                await asyncio.sleep(_PAUSE)
             self.ready.clear()
             self.start()
 

@@ -75,6 +75,8 @@ def test_a_plain_request_ends_its_connection_and_a_socket_keeps_it() -> None:
     assert plain.head == head("GET / HTTP/1.1", "Host: a", "Connection: close")
     opening = head("GET /live HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
     assert Request(opening).head == opening
+    other = Request(head("GET / HTTP/1.1", "Connection: Upgrade", "Upgrade: h2c", "Host: a"))
+    assert other.head == head("GET / HTTP/1.1", "Host: a", "Connection: close")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,49 @@ def _closed_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+class _Ended:
+    """A process that has ended."""
+
+    exitcode = 1
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_a_worker_that_fails_while_it_starts_again_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(workers, "_PAUSE", 0)
+    monkeypatch.setattr(workers, "_LOOK", 0)
+    starts = 0
+
+    class Running(_Ended):
+        def is_alive(self) -> bool:
+            return not worker.ready.is_set()
+
+    class Worker(workers._Worker):
+        def start(self) -> None:
+            nonlocal starts
+            starts += 1
+            if starts == 5:
+                raise InterruptedError
+            self.process = Running() if starts == 1 else _Ended()
+
+    async def answers(port: int) -> bool:
+        return True
+
+    monkeypatch.setattr(workers, "_answers", answers)
+    worker = Worker(0, 1, "localhost", [])
+    worker.start()
+    with pytest.raises(InterruptedError):
+        run(worker.watch())
+    assert capsys.readouterr().err.count("starts again") == 4
+    never = Worker(1, 1, "localhost", [])
+    never.process = _Ended()
+    with pytest.raises(ValueError, match="worker 1 did not start"):
+        run(never.watch())
 
 
 def test_newcomers_are_spread_and_known_ones_return() -> None:
