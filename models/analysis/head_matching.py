@@ -46,8 +46,8 @@ class Match:
     """A head of the first model and the head of the second that it is matched to.
 
     `margin` is the distance of the nearest other head minus that of the match; below 0, another
-    head is nearer and matched elsewhere. `p` is the share of matches between other checkpoints of
-    the same recipe that are at least as close, None without such checkpoints.
+    head is nearer and matched elsewhere. `p` is (1 + k) / (1 + n), where k of n matches between
+    other checkpoints of the same recipe are at least as close; None without such checkpoints.
     """
 
     first: Place

@@ -63,8 +63,8 @@ read the same target. Edits and masks of a run take no part; its training step a
 **Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
 how much further the nearest other head is; below 0, another head is nearer and matched elsewhere.
 
-**p** is the share of matches between other seeds of the same recipe that are at least as close: small where the two models are
-more alike than two seeds usually are."""
+**p** is (1 + k) / (1 + n): of n matches between other seeds of the same recipe, k are at least as close, and the match itself is
+counted. It is small where the two models are more alike than two seeds usually are."""
 
 
 def place(site: AttentionSite, head: int) -> str:
