@@ -170,6 +170,7 @@ def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
     )
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
     open_details(shared_page)
+    rested(shared_page)
     with shared_page.expect_download() as numbers:
         shared_page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())
