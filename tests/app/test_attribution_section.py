@@ -1,7 +1,10 @@
 """The section Attribution of Interventions: its numbers are those of the analysis, and its sentences follow from them."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
 from app_parts import app_at, picture, said
 from streamlit.testing.v1 import AppTest
 
@@ -13,6 +16,7 @@ from viz_app.views.interventions.attribution import LONGEST
 
 CROSS, SELF = "decoder.layers.2.cross_attn", "encoder.layers.1.self_attn"
 SOURCE = "I like cats."
+DIRECT = {"interventions-section": "Attribution", "if-attribution": text.DIRECT}
 
 
 def opened(method: str, **more: str) -> AppTest:
@@ -57,6 +61,64 @@ def test_the_gradients_are_those_of_the_analysis() -> None:
     np.testing.assert_allclose(shown(text.GRADIENT), values, atol=1e-5)
     parts = integrated_gradients(scope, run, metric, [CROSS]).parts[CROSS][3]
     np.testing.assert_allclose(shown(text.INTEGRATED), parts, atol=1e-4)
+
+
+def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
+    """By a second route: the last layer's heads through W_O, the norm's own scale and the output matrix."""
+    scope = models.load("gpt", device="cpu")
+    app = app_at("interventions", checkpoint="gpt", **DIRECT, **{"if-position": "1"})
+    header, arrays = picture(app, "attribution")
+    text_read = app.text_area(key="text").value
+    run = scope.run(text_read)
+    row = 1
+    token = run.next_token.labels[row]
+    than = next(
+        i for i in run.next_token.logits[row].argsort(descending=True).tolist() if i != token
+    )
+    x = run.activations["decoder.layers.3.resid_post"].value[0, row]
+    with torch.no_grad():
+        deviation = float((x.var(correction=0) + scope.model.last_norm.eps).sqrt())
+        output = scope.model.embedding.weight[token] - scope.model.embedding.weight[than]
+        scaled = scope.model.last_norm.weight * output / deviation
+        site = run.attention["decoder.layers.3.self_attn"]
+        w_o = site.projections["W_O"][0]
+        width = site.out.shape[-1]
+        for head in range(site.n_heads):
+            added = torch.zeros(w_o.shape[0])
+            added += w_o[:, head * width : (head + 1) * width] @ site.out[0, head, row]
+            part = float((added - added.mean()) @ scaled)
+            assert arrays["states"].reshape(4, -1)[3, head] == pytest.approx(part, abs=1e-4)
+    assert header["unit"] == "logits"
+    assert [label[0] for label in header["rows"]] == [
+        f"Decoder self {layer}" for layer in range(1, 5)
+    ]
+
+
+@pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "dates"])
+def test_heads_and_the_rest_add_up_to_the_difference_of_two_logits(checkpoint: str) -> None:
+    app = app_at("interventions", checkpoint=checkpoint, **DIRECT)
+    assert not app.exception
+    assert not [line for look, line in said(app, "checks")["rows"] if look == "failed"]
+    ((_, line),) = said(app, "attribution note")["rows"]
+    heads, rest, whole = (float(number) for number in re.findall(r"[+-]\d+\.\d\d", line))
+    assert heads + rest == pytest.approx(whole, abs=0.011)
+    drawn = picture(app, "attribution")[1]["states"]
+    assert np.nansum(drawn) == pytest.approx(heads, abs=0.006)
+
+
+@pytest.mark.parametrize("checkpoint", ["bert", "xlnet", "dates-bahdanau", "gpt-sentiment"])
+def test_logits_that_are_no_sum_offer_no_direct_part(checkpoint: str) -> None:
+    app = app_at("interventions", checkpoint=checkpoint, **DIRECT)
+    assert not app.exception
+    assert text.DIRECT not in app.session_state["url"].values.values()
+
+
+def test_the_sentence_on_the_direct_parts_turns_with_the_sign() -> None:
+    more = text.direct("self 1, head 2", 0.5, 1.0, -0.25, "cat", "dog")
+    less = text.direct("self 1, head 2", -0.5, 1.0, -0.25, "cat", "dog")
+    assert "0.5 for “cat” against “dog”" in more
+    assert "0.5 for “dog” against “cat”" in less
+    assert "+1.00, everything else -0.25: +0.75" in more
 
 
 def test_rollout_and_flow_are_of_all_layers_and_no_decision() -> None:

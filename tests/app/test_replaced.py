@@ -19,7 +19,8 @@ from streamlit.testing.v1 import AppTest
 import models
 import viz_app
 from models import decoding
-from models.analysis import jacobian_reach, shuffle
+from models.analysis import attention_gradients, jacobian_reach, shuffle
+from models.analysis.metrics import LogProbability
 from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal
 from models.checkpoint_files import snapshot_path
 from models.layers.similarity import SIMILARITIES
@@ -134,6 +135,16 @@ def effects(scope: models.Scope) -> np.ndarray:
     return np.array([log_prob(HeadOff(site, head=h)) - log_prob() for h in range(n_heads)])
 
 
+def shown_gradients(app: AppTest) -> np.ndarray:
+    return picture(app, "attribution")[1]["states"]
+
+
+def gradients(scope: models.Scope) -> np.ndarray:
+    run = scope.run(SOURCE, TARGET)
+    metric = LogProbability(run.next_token.labels[1], 1)
+    return attention_gradients(scope, run, metric)[CROSS][1].numpy()
+
+
 def shown_decoding(app: AppTest) -> np.ndarray:
     return picture(app, "stepper")[1]["serial_p"]
 
@@ -224,6 +235,9 @@ VIEWS = {
     "positions": View("positions", {"positions-order": "reversed"}, shown_shuffle, shuffled),
     "masks": View("masks", {"mask": "cross", "masks-second": ""}, shown_masks, masked),
     "interventions": View("interventions", {"if-position": "1"}, shown_effects, effects),
+    "attribution": View(
+        "interventions", {"if-position": "1", "interventions-section": "Attribution"}, shown_gradients, gradients,
+    ),
     "compare": View("compare", {"site": SELF, "head": "1", "compare-head": f"{SELF}:0"}, shown_difference, differences),
     "decoding": View("decoding", {}, shown_decoding, decoded),
     "task": View("task", {}, shown_task, expected_tokens),

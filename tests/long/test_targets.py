@@ -27,7 +27,9 @@ PAGES: list[tuple[str, dict[str, str]]] = [
     *[("positions", {POSITIONS: name}) for name in (
         "Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated", "Rotation", "Score by distance",
     )],
-    *[("interventions", {"interventions-section": name}) for name in ("Heads", "Patch")],
+    *[("interventions", {"interventions-section": name}) for name in (
+        "Heads", "Patch", "Attribution", "Many texts", "Is attention explanation?",
+    )],
     *[("from-rnn", {FROM_RNN: name}) for name in (
         "Three models", "What reaches what", "Parallel and cost", "Sentence length", "Two alignments", "Stages, on dates",
         "Similarities",

@@ -1,18 +1,19 @@
 """The wording of the section Attribution."""
 
-GRADIENT, INTEGRATED, ROLLOUT, FLOW = "gradient", "integrated", "rollout", "flow"
+DIRECT, GRADIENT, INTEGRATED, ROLLOUT, FLOW = "direct", "gradient", "integrated", "rollout", "flow"
 METHODS = {
+    DIRECT: "direct to the logits",
     GRADIENT: "gradient × attention",
     INTEGRATED: "integrated gradients",
     ROLLOUT: "rollout",
     FLOW: "flow",
 }
 METHOD_HELP = (
-    "Gradients say how much each weight of a head leads to the chosen token. Rollout and flow follow the tokens through all "
-    "layers of a self-attention, whatever the answer is."
+    "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head leads to the "
+    "chosen token. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
 )
-ANSWER = "Blue weights lead to the chosen token, orange ones away from it; the check says how far to trust it."
-UNITS = {GRADIENT: "nats", INTEGRATED: "nats", ROLLOUT: "share", FLOW: "flow"}
+ANSWER = "Blue leads to the chosen token, orange away from it; the check says how far to trust it."
+UNITS = {DIRECT: "logits", GRADIENT: "nats", INTEGRATED: "nats", ROLLOUT: "share", FLOW: "flow"}
 TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
 AS_IT_IS = "Nothing is changed. Choose the token to follow."
 ROWS = "Largest distance of a row's sum from 1"
@@ -20,10 +21,16 @@ SAME_CELLS = "Cells in which only one of flow and rollout is 0"
 NO_LESS = "Largest amount by which rollout exceeds flow in a cell"
 SUM = "the parts add up"
 COMPLETE = "Sum of all heads of this layer: {:.4f} nats; the run minus the run without them: {:.4f}"
+ADDED = "Sum of all heads, feed-forwards, biases and the embedding: {:.4f}; the difference of the logits: {:.4f}"
+HEAD = "head {}"
 SLOPE = (
     "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
 )
-EXPLANATION = """**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small
+EXPLANATION = """**Direct to the logits**: the part of each head in the logit of the chosen token less that of the most probable other
+one, with the scale of every norm after it held as it was in the run (Elhage et al. 2021). What a head does by way of later
+layers is not in it.
+
+**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small
 change of the weight does, in proportion; a weight may matter though its gradient is 0.
 
 **Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. The parts of all its heads
@@ -33,10 +40,26 @@ add up to what the layer's attention adds to f (Sundararajan et al. 2017; Hao et
 each way allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
 
 
-def title(method: str, place: str, token: str) -> str:
+def row(layer: int, kind: str) -> str:
+    """Return the label of the row of an attention."""
+    return f"{kind} {layer + 1}"
+
+
+def title(method: str, place: str, token: str, than: str) -> str:
     """Return the title of the picture."""
+    if method == DIRECT:
+        return f"What each head adds to the logit of “{token}” less that of “{than}”"
     about = f": what leads to “{token}”" if method in (GRADIENT, INTEGRATED) else ""
     return f"{METHODS[method].capitalize()}, {place}{about}"
+
+
+def direct(head: str, value: float, heads: float, rest: float, token: str, than: str) -> str:
+    """Return the sentence on the strongest head, and on what all heads and all other parts add."""
+    favoured, against = (token, than) if value > 0 else (than, token)
+    return (
+        f"The strongest: {head}, {abs(value):.2g} for “{favoured}” against “{against}”. All heads together add {heads:+.2f}, "
+        f"everything else {rest:+.2f}: {heads + rest:+.2f} in all."
+    )
 
 
 def sentence(method: str, query: str, key: str, value: float, token: str) -> str:

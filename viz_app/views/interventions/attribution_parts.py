@@ -1,0 +1,174 @@
+"""The numbers of the section Attribution, each with the identity that checks it."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from models.analysis import attention_gradients, flow, integrated_gradients, logit_parts, rollout
+from models.analysis.checks import Check
+from models.analysis.metrics import LogProbability, logits_of
+from models.trace import AttentionSite, Trace
+from models.trace.edits.watched import Gated
+from viz_app import words
+from viz_app.drawing.labels import Label, axes_labels
+from viz_app.drawing.sites import by_kind
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import attribution_text as text
+from viz_app.views.interventions.decisions import option_label
+from viz_app.views.interventions.payloads import Asked, asked
+from viz_app.views.interventions.payloads import Choices as AskedFor
+
+MIXES = (text.ROLLOUT, text.FLOW)  # of tokens, over layers; the others are of one decision
+STEP = 1e-2  # of the finite difference, as a share of a weight
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The method, the decision asked about (None: the usual one), and a head or the last layer of a kind."""
+
+    method: str
+    position: int | None
+    site: str
+    head: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The numbers of a method, their rows and columns, and their checks.
+
+    `others` are parts that belong to no cell, by name; `token` and `than` are what is compared.
+    """
+
+    values: Tensor
+    checks: list[Check]
+    rows: list[Label]
+    columns: list[Label]
+    others: dict[str, float] = field(default_factory=dict)
+    token: str = ""
+    than: str = ""
+
+
+def kinds_of(trace: Trace, method: str) -> dict[str, list[AttentionSite]]:
+    """Return the attentions that this method is defined for, by kind."""
+    kinds = {kind: [site for site in sites if site.has_causes] for kind, sites in by_kind(trace)}
+    return {
+        kind: sites
+        for kind, sites in kinds.items()
+        if sites and (method not in MIXES or all(map(_mixes, sites)))
+    }
+
+
+def _mixes(site: AttentionSite) -> bool:
+    """Return True if the tokens of one row read each other, each of them at least one."""
+    if site.query_stream != site.key_stream:
+        return False
+    return all(bool(site.allowed(head=head).any(-1).all()) for head in range(site.n_heads))
+
+
+def methods_of(run: CurrentRun) -> list[str]:
+    return [
+        method
+        for method in text.METHODS
+        if (_is_summed(run) if method == text.DIRECT else kinds_of(run.trace, method))
+    ]
+
+
+def _is_summed(run: CurrentRun) -> bool:
+    """Return True if the logits of a run are a sum of what its heads and other parts add."""
+    try:
+        logit_parts(run.scope.model, run.trace, 0, 1, 0)
+    except ValueError:
+        return False
+    return True
+
+
+def found(run: CurrentRun, choices: Choices) -> Found:
+    """Return the numbers of the chosen method."""
+    if choices.method == text.DIRECT:
+        return _direct(run, choices)
+    make = _mixed if choices.method in MIXES else _attributed
+    values, checks = make(run, choices)
+    site = run.trace.attention[choices.site]
+    token = asked_of(run, choices).token
+    return Found(values, checks, *axes_labels(run.trace, site), token=token)
+
+
+def _direct(run: CurrentRun, choices: Choices) -> Found:
+    """Return what each head adds to the logit of the token asked about, less that of the most probable other."""
+    what = asked_of(run, choices)
+    row, token = what.decision.row, what.decision.option
+    output = run.trace.next_token
+    than = next(i for i in output.logits[row].topk(2).indices.tolist() if i != token)
+    parts = logit_parts(run.scope.model, run.trace, token, than, row)
+    n_heads = max(len(heads) for heads in parts.heads.values())
+    values = torch.full((len(parts.heads), n_heads), torch.nan)
+    for i, heads in enumerate(parts.heads.values()):
+        values[i, : len(heads)] = heads
+    sites = [run.trace.attention[name] for name in parts.heads]
+    rows = [Label(text.row(site.layer, words.kind_short(site))) for site in sites]
+    columns = [Label(text.HEAD.format(head + 1)) for head in range(n_heads)]
+    says = text.ADDED.format(parts.sum, parts.total)
+    limit = 1e-3 * max(1.0, abs(parts.total))
+    return Found(
+        values,
+        [Check(text.SUM, abs(parts.sum - parts.total), limit, says)],
+        rows,
+        columns,
+        parts.others,
+        what.token,
+        option_label(run.trace, than).text,
+    )
+
+
+def _mixed(run: CurrentRun, choices: Choices) -> tuple[Tensor, list[Check]]:
+    """Return how much of each token is in each other after the last layer."""
+    kind = run.trace.attention[choices.site].kind
+    mixed = rollout(run.trace, kind)[-1]
+    if choices.method == text.ROLLOUT:
+        apart = float((mixed.sum(-1) - 1).abs().max())
+        return mixed, [Check("rows sum to 1", apart, 1e-4, text.ROWS)]
+    flows = flow(run.trace, kind)
+    differing = float(((flows > 0) != (mixed > 0)).sum())
+    below = float((mixed.double() - flows.double()).clamp(min=0).max())
+    checks = [
+        Check("not 0 exactly where rollout is not", differing, 0.0, text.SAME_CELLS),
+        Check("no less than rollout", below, 1e-5, text.NO_LESS),
+    ]
+    return flows, checks
+
+
+def _attributed(run: CurrentRun, choices: Choices) -> tuple[Tensor, list[Check]]:
+    """Return the part of each weight in the log-probability of the decision asked about."""
+    decision = asked_of(run, choices).decision
+    metric, trace, head = LogProbability(decision.option, decision.row), run.trace, choices.head
+    if choices.method == text.INTEGRATED:
+        parts = integrated_gradients(run.scope, trace, metric, [choices.site])
+        off = abs(parts.sum - parts.total)
+        limit = max(0.02 * abs(parts.total), 1e-2)
+        says = text.COMPLETE.format(parts.sum, parts.total)
+        return parts.parts[choices.site][head], [Check(text.SUM, off, limit, says)]
+    values = attention_gradients(run.scope, trace, metric)[choices.site][head]
+    at = divmod(int(values.abs().argmax()), values.shape[1])
+    slope = _slope(run, choices, metric, at)
+    value = float(values[at])
+    limit = max(0.05 * abs(value), 2e-3)
+    check = Check("a finite difference", abs(slope - value), limit, text.SLOPE.format(value, slope))
+    return values, [check]
+
+
+def _slope(run: CurrentRun, choices: Choices, metric: LogProbability, at: tuple[int, int]) -> float:
+    """Return the change of the metric for a small change of one weight, by two passes."""
+    site, sides = run.trace.attention[choices.site], []
+    before = logits_of(run.scope.outputs_batch([run.trace.streams], run.trace.edits)[0])
+    for step in (STEP, -STEP):
+        gate = torch.ones(1, site.n_heads, site.n_query, site.n_key)
+        gate[0, choices.head, at[0], at[1]] += step
+        edits = (*run.trace.edits, Gated(gates={choices.site: gate}))
+        outputs = run.scope.outputs_batch([run.trace.streams], edits)
+        sides.append(float(metric(before, logits_of(outputs[0])).sum()))
+    return (sides[0] - sides[1]) / (2 * STEP)
+
+
+def asked_of(run: CurrentRun, choices: Choices) -> Asked:
+    return asked(run, AskedFor(choices.position, "log-probability", "zero"))
