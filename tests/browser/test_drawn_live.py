@@ -52,16 +52,19 @@ def plain(text: str, look: str = "note") -> dict:
 BOXES = {"fields": ["source", "target"], "pause": 1500, "lines": False}
 
 
-def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
+def live(stage: Stage, is_open: bool = True, token: str = "secret", rerun: int = 0) -> None:
     """A page with two text boxes, something to be shown under the key "words", and the component that listens."""
     stage.mount("plain").show(plain("first"), (3, 1), key="words")
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
     stage.beside("live")
-    stage.show(
-        {"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS},
-        key="live",
-    )
+    listening(stage, rerun, is_open, token)
+
+
+def listening(stage: Stage, rerun: int, is_open: bool = True, token: str = "secret") -> None:
+    """What a rerun tells the component that listens."""
+    data = {"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS}
+    stage.show(data, (1, rerun), key="live")
 
 
 def typed(stage: Stage, text: str, box: str = "source") -> None:
@@ -232,6 +235,38 @@ def test_an_older_answer_is_not_shown(stage: Stage) -> None:
     typed(stage, "once more")
     answer(stage, "for somebody else", (9, 9), key="elsewhere")
     assert words(stage) == ["4 0"]
+
+
+def test_an_answer_with_the_choices_before_the_last_rerun_is_asked_for_again(stage: Stage) -> None:
+    live(stage, rerun=2)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    answer(stage, "other choices", (5, 1))
+    assert words(stage) == ["first"]
+    assert asked(stage) == [{"texts": ["a", ""]}] * 2
+    answer(stage, "these choices", (5, 2))
+    assert words(stage) == ["these choices"]
+    assert len(asked(stage)) == 2
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_rerun_behind_what_was_typed_still_changes_the_choices(
+    stage: Stage, is_open: bool
+) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    answer(stage, "other choices", (5, 1))
+    assert words(stage) == ["other choices"]
+    stage.page.evaluate(
+        "(data) => { const picture = attnscopePictures.get('words'); picture.rerun = { edition: [3, 2], data }; }",
+        {**plain("this rerun"), "key": "words", "edition": [3, 2]},
+    )
+    listening(stage, 2, is_open)
+    if is_open:
+        assert asked(stage) == [{"texts": ["a", ""]}] * 2
+        answer(stage, "these choices", (5, 2))
+    assert words(stage) == ["these choices" if is_open else "this rerun"]
 
 
 def test_an_empty_answer_shows_nothing_and_lets_ask_again(stage: Stage) -> None:

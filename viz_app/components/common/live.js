@@ -1,11 +1,12 @@
 // A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py).
 // Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
 const themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
-const pictures = (window.attnscopePictures ??= new Map()); // key → { edition, data, show } of each component on the page
+// key → { edition, data, rerun, show } of each component on the page; `rerun` is the { edition, data } that the last rerun sent
+const pictures = (window.attnscopePictures ??= new Map());
 
 function show(component) {
   const { data } = component, { key, edition } = stampOf(data);
-  const stands = pictures.get(key), picture = { edition, data };
+  const stands = pictures.get(key), picture = { edition, data, rerun: { edition, data } };
   if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });
   picture.show = () => {
     reachable(component.parentElement);

@@ -20,7 +20,8 @@ class History {
 }
 
 // Asks for new pictures while someone types in the text boxes: one question at a time, then for what has been typed
-// since. Without an answer nothing is lost, because Streamlit's rerun follows.
+// since. Without an answer nothing is lost, because Streamlit's rerun follows. An answer that was made with the choices before the
+// last rerun is not shown: it is asked for again.
 class Live {
   constructor() {
     document.addEventListener("input", (event) => this.boxes.some((box) => event.target.closest?.(box)) && this.ask());
@@ -31,6 +32,18 @@ class Live {
     Object.assign(this, session);
     this.boxes = this.fields.map((name) => `.st-key-${CSS.escape(name)}`);
     if (this.open) this.connect();
+    this.catchUp();
+  }
+
+  // Pictures of a newer text that were made before this rerun do not have its choices.
+  catchUp() {
+    for (const picture of pictures.values()) {
+      const { edition, rerun } = picture;
+      if (edition[1] >= rerun.edition[1]) continue;
+      if (this.open) return this.ask();
+      Object.assign(picture, rerun);
+      picture.show();
+    }
   }
 
   connect() {
@@ -66,7 +79,9 @@ class Live {
     const { pending } = this;
     this.pending = undefined;
     if (this.texts().some((text, i) => text !== pending?.[i])) this.ask();
-    if (message.length) this.show(unpack(message));
+    if (!message.length) return;
+    const answer = unpack(message);
+    answer.edition[1] < this.edition[1] ? this.ask() : this.show(answer);
   }
 
   show({ edition, said, arrays }) {
