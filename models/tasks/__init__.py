@@ -11,6 +11,7 @@ from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import Files
 from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
+from models.tasks.small import SMALL_TASKS
 from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask
 from models.training.task import DataError, Task
@@ -31,8 +32,10 @@ TASKS: dict[str, type[Any]] = {
         PermutationTask,
         SpanTask,
         ClassifyTask,
+        *SMALL_TASKS.values(),
     )
 }
+_GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 NAMES = tuple(TASKS)
 
 
@@ -59,11 +62,12 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
     Raises:
         DataError: The name is unknown, or its files are missing, superfluous or malformed.
     """
-    if name == "dates":
+    if name in _GENERATED:
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
-            raise DataError("dates are generated; they take no data file")
+            subject = "dates are" if name == "dates" else f"examples of {name} are"
+            raise DataError(f"{subject} generated; they take no data file")
         # cast: pyright does not match a cached_property with a protocol's property
-        return cast(Task, DatesTask(**settings))
+        return cast(Task, _GENERATED[name](**settings))
     if name == "translation":
         if data is None:
             raise DataError(

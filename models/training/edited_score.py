@@ -16,7 +16,9 @@ from models.training.evaluation import METRICS
 from models.training.task import Case, Progress, no_progress
 
 N_RESAMPLES = 1000  # of corpus BLEU, as in Koehn 2004
-OF_TASK = {"translation": "BLEU", "dates": "exact match"}
+OF_TASK = {"translation": "BLEU"} | dict.fromkeys(
+    ("dates", "copy", "reverse", "sort"), "exact match"
+)
 
 
 @dataclass(frozen=True)

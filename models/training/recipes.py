@@ -56,6 +56,33 @@ _CLASSIFY = Recipe(
 )
 _CLASSIFY_DATA = {"vocab_size": 4000, "max_tokens": 1024, "n_ctx": 128, "fold": 0, "licence": None}
 
+# short enough to train while one watches
+_SMALL_TASK = Recipe(
+    steps=1200,
+    warmup=200,
+    learning_rate=0.8,
+    label_smoothing=0.0,
+    validate_every=200,
+    snapshots=True,
+)
+_SMALL_TASK_DATA = {"batch_size": 64}
+_SMALL_TASK_PLANS = {
+    "transformer": Plan(
+        TransformerConfig,
+        {
+            "d_model": 64,
+            "n_heads": 4,
+            "d_ff": 128,
+            "n_encoder_layers": 1,
+            "n_decoder_layers": 1,
+            "n_ctx": 32,
+            "dropout": 0.0,
+        },
+        _SMALL_TASK,
+        _SMALL_TASK_DATA,
+    ),
+}
+
 # task → model → plan
 PLANS: dict[str, dict[str, Plan]] = {
     "dates": {
@@ -184,6 +211,9 @@ PLANS: dict[str, dict[str, Plan]] = {
             _CLASSIFY_DATA | {"tokens": "word pieces"},
         ),
     },
+    "copy": _SMALL_TASK_PLANS,
+    "reverse": _SMALL_TASK_PLANS,
+    "sort": _SMALL_TASK_PLANS,
 }
 
 FEW_PAIRS = 60_000

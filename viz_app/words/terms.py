@@ -60,6 +60,11 @@ _DATES = _pair(
     ("Date, in any format", "ISO date"),
     aligned="dates-bahdanau",
 )
+_LETTERS = _pair(
+    Stream("the letters", "letter"),
+    Stream("the answer so far", "letter of the answer"),
+    ("Letters a to j", "Answer"),
+)
 _LANGUAGE = Terms(
     {"text": Stream("the text", "token")},
     {"text": "Text", "continuation": "What follows"},
@@ -82,6 +87,9 @@ _CLASSIFY = Terms(
 )
 _BY_TASK = {
     "dates": _DATES,
+    "copy": _LETTERS,
+    "reverse": _LETTERS,
+    "sort": _LETTERS,
     "language": _LANGUAGE,
     "mlm": _MASKED,
     "permutation": _PERMUTATION,

@@ -18,7 +18,7 @@ from viz_app.session.parameters import Parameter
 from viz_app.views.compare import state
 
 MOST_MODELS = 2  # of the same task that are offered
-DATES = "dates"  # the task whose texts are no sentences
+WITHOUT_SENTENCES = ("dates", "copy", "reverse", "sort")  # tasks whose texts are none
 LANGUAGE = ("gpt", "bert", "xlnet")  # families that read one English text
 Changes = dict[Parameter, Any]
 
@@ -100,7 +100,8 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
     same = [name for name in names if _task(name) == task != "unknown" and _attends(name)]
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
-    if task == DATES or sum(not field.optional for field in run.scope.model.text_fields) != 1:
+    texts = sum(not field.optional for field in run.scope.model.text_fields)
+    if task in WITHOUT_SENTENCES or texts != 1:
         return
     if all(site.site_kind.between_streams for site in run.trace.attention.values()):
         return  # a text that only reads another has no counterpart
