@@ -14,6 +14,7 @@ from models import InputError
 from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
+from viz_app.controls import lesson_panel
 from viz_app.controls.pin_bar import pin
 from viz_app.input_bar.examples import holds_lines
 from viz_app.input_bar.form import input_bar
@@ -31,6 +32,7 @@ from viz_app.views.from_rnn.page import FROM_RNN
 from viz_app.views.inside.page import INSIDE
 from viz_app.views.interventions.page import INTERVENTIONS
 from viz_app.views.layer.page import LAYER
+from viz_app.views.lessons.page import LESSONS
 from viz_app.views.masks.page import MASKS
 from viz_app.views.models.page import MODELS
 from viz_app.views.page import Page
@@ -38,8 +40,10 @@ from viz_app.views.positions.page import POSITIONS
 from viz_app.views.task.page import TASK
 
 UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
-# URL path → page; the first one is the landing page
+LANDING = "attention"  # the page at "/"
+# URL path → page
 PAGES: dict[str, Page] = {
+    "lessons": LESSONS,
     "attention": ATTENTION,
     "task": TASK,
     "inside": INSIDE,
@@ -78,16 +82,19 @@ def main() -> None:
     st.html(_STYLE + words.entries())
     pages = {
         address: st.Page(
-            lambda: None, title=page.title, url_path=address if i else None, default=i == 0
+            lambda: None,
+            title=page.title,
+            url_path=None if address == LANDING else address,
+            default=address == LANDING,
         )
-        for i, (address, page) in enumerate(PAGES.items())
+        for address, page in PAGES.items()
     }
     # Streamlit serves the default page only at "/"; serve it under its name, too
-    first = next(iter(PAGES))
-    named = st.Page(lambda: None, title=PAGES[first].title, url_path=first, visibility="hidden")
+    title = PAGES[LANDING].title
+    named = st.Page(lambda: None, title=title, url_path=LANDING, visibility="hidden")
     chosen = st.navigation([*pages.values(), named], position="top")
     st.set_page_config(page_title=f"{chosen.title} · Attnscope")
-    _page(next((one for one, page in pages.items() if page is chosen), first), pages)
+    _page(next((one for one, page in pages.items() if page is chosen), LANDING), pages)
     process.settle()
 
 
@@ -107,7 +114,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     if shown is None:
         ui.nothing(session.opening is not None)
     else:
-        pictures = _pictures(page, session, shown)
+        pictures = _with_lesson(address, session, shown)
         session.answer = (
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
@@ -136,6 +143,19 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     show(LIVE, listening)
     if session.run and is_long(session.run.trace.fields.values()):
         memory.give_back_soon()
+
+
+def _with_lesson(address: str, session: LiveSession, run: CurrentRun) -> Draw | None:
+    """Draw the page, beside the step of the open lesson if there is one."""
+    page, lesson = PAGES[address], lesson_panel.open_lesson()
+    if lesson is None:
+        return _pictures(page, session, run)
+    beside, place = st.columns((1, 3), gap="medium")
+    with place:
+        pictures = _pictures(page, session, run)
+    with beside, st.container(key="lesson-room"):
+        of_lesson = lesson_panel.draw(*lesson, address, session, session.change(run))
+    return pictures and (lambda other: pictures(other) | of_lesson(other))
 
 
 def _pictures(page: Page, session: LiveSession, run: CurrentRun) -> Draw | None:

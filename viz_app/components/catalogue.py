@@ -293,6 +293,24 @@ SECTIONS = Component("sections", ("sections.js",), common="live")
 # A card for each checkpoint, with a link that opens it.
 CARDS = Component("cards", ("cards.js",))
 
+# A step of a lesson; `on_predict(what)`, `on_step(number)`, `on_leave()`.
+LESSON = Component(
+    "lesson",
+    ("lesson.js",),
+    events={
+        "on_predict": Event("predict", lambda said: (str(said),)),
+        "on_step": Event("step", lambda number: (int(number),)),
+        "on_leave": Event("leave", lambda _: ()),
+    },
+)
+
+# The lessons on offer; `on_begin(name)`.
+LESSON_LIST = Component(
+    "lesson_list",
+    ("lesson_list.js",),
+    events={"on_begin": Event("begin", lambda name: (str(name),))},
+)
+
 COMPONENTS = {
     component.name: component
     for component in list(globals().values())

@@ -58,6 +58,7 @@ class LiveSession:
         self._run: CurrentRun | None = None
         self._aside: tuple[Scope, tuple[Any, ...], bool] | None = None  # scope, fields, stale
         self.change: Change = unchanged  # applies the page's changes to a run of this model
+        self.beside: Change | None = None  # finds the pinned run that the page shows beside a run
         self.view: object = None  # the current page
         self.leaves_for = ""  # address of the page that the next rerun opens
         self.name = ""  # of the requested checkpoint

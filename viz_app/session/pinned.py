@@ -31,6 +31,14 @@ def pin(name: str, run: CurrentRun) -> None:
     url_state.keep(of_pinned(CHECKPOINT), name)
 
 
+def pin_address(query: Mapping[str, Sequence[str]]) -> None:
+    """Pin the run of an address, given the texts of its parameters; it names its checkpoint."""
+    for parameter in [CHECKPOINT, *url_state.shipped_fields(), *run_changes.parameters(())]:
+        texts = query.get(parameter.name)
+        value = parameter.from_url(list(texts)) if texts else parameter.default
+        url_state.keep(of_pinned(parameter), value)
+
+
 def unpin() -> None:
     """Stop comparing with the pinned run."""
     url_state.keep(of_pinned(CHECKPOINT), CHECKPOINT.default)

@@ -112,6 +112,11 @@ def parameter_of(field: Field) -> Parameter:
     return _parameter(field, f"{kind}-{field.name}")
 
 
+def shipped_fields() -> list[Parameter]:
+    """Return the parameters of all fields of shipped models."""
+    return list(_SHIPPED.values())
+
+
 def _in_address() -> dict[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in st.query_params}
 

@@ -72,6 +72,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     pinned, other = (
         open_pinned(session, run, is_changed=page.shows_changes) if is_of_run else (None, None)
     )
+    session.beside = pinned and pinned.beside
     can_differ = not isinstance(view, str) and view.quantities is not None
     strip_room, pinned_room = strips(
         session, run, pinned, other, _offer_difference if can_differ else lambda: None

@@ -1,0 +1,293 @@
+"""Lesson files: what is read from them, what is refused and where, and the numbers in their sentences."""
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+import models
+import viz_app.navigation  # noqa: F401  # declares every URL parameter
+from models.trace.edits import HeadOff, SetWeights, Where
+from viz_app.controls.lesson_panel import PAGES, offered
+from viz_app.lessons import library
+from viz_app.lessons.lesson import Lesson
+from viz_app.lessons.picture import lesson_picture
+from viz_app.lessons.reader import LARGEST, LessonError, parse_lesson, read_lesson
+from viz_app.lessons.readings import READINGS, finder
+from viz_app.lessons.sentence import Reading, Value, read_sentence
+from viz_app.navigation import PAGES as ALL_PAGES
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.lesson_state import PREDICTED
+from viz_app.session.parameters import declared
+
+STEP = """## Does it change?
+open: attention?checkpoint=eng-fra&source=We+like+him.
+It reads the words.
+
+predict: choose
+- yes: Yes
+- no: No
+then: pin?source=We+like+tea.
+happened: {run.output = pinned.output ? no | yes}
+reveal: It wrote “{run.output}”
+from “{run.read}”.
+
+And {run.tokens(source)} tokens.
+"""
+LESSON = f"# A title\nWhat it is about.\nminutes: 5\n\n{STEP}"
+
+
+def parsed(text: str) -> Lesson:
+    return parse_lesson(text, Path("mine.md"), PAGES, declared())
+
+
+@cache
+def run_of(name: str, *texts: str) -> CurrentRun:
+    scope = models.load(name)
+    return CurrentRun(scope, scope.run(*texts))
+
+
+def found(expression: str, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
+    return read_sentence(f"{{{expression}}}").words(finder(run, pinned))
+
+
+def test_a_lesson_is_read() -> None:
+    lesson = parsed(LESSON)
+    (step,) = lesson.steps
+    assert (lesson.name, lesson.title, lesson.about, lesson.minutes) == (
+        "mine", "A title", "What it is about.", 5,
+    )  # fmt: skip
+    assert (step.question, step.text, step.page) == (
+        "Does it change?",
+        "It reads the words.",
+        "attention",
+    )
+    assert step.query == {"checkpoint": ["eng-fra"], "source": ["We like him."]}
+    assert step.then == {"source": ["We like tea."]}
+    assert step.pins
+    assert step.prediction.options == {"yes": "Yes", "no": "No"}
+    first, second = run_of("eng-fra", "We like him."), run_of("eng-fra", "We like tea.")
+    find = finder(second, first)
+    assert [paragraph.words(find) for paragraph in step.reveal] == [
+        f"It wrote “{second.trace.output}” from “We like tea.”.",
+        f"And {len(second.trace.streams['source'].tokens)} tokens.",
+    ]
+    assert step.happened.words(find) == "yes"
+    assert step.happened.words(finder(first, first)) == "no"
+
+
+BAD = {
+    "no title": ("minutes: 5\n", 1, "its title"),
+    "no minutes": (f"# A\n{STEP}", 1, "minutes is missing"),
+    "minutes of words": (f"# A\nminutes: five\n{STEP}", 2, "whole number"),
+    "no step": ("# A\nminutes: 5\n", 1, "steps"),
+    "a page that is not there": (LESSON.replace("open: attention", "open: atention"), 6, "atention"),
+    "another site": (LESSON.replace("open: attention", "open: https://x.org/attention"), 6, "begins with"),
+    "a parameter that is not there": (LESSON.replace("source=", "sauce="), 6, "sauce"),
+    "a value out of range": (LESSON.replace("source=We+like+him.", "head=-1"), 6, "head"),
+    "no prediction": (LESSON.replace("predict: choose\n- yes: Yes\n- no: No\n", ""), 5, "predict is missing"),
+    "an unknown prediction": (LESSON.replace("choose", "guess"), 9, "choose, token"),
+    "one option": (LESSON.replace("- no: No\n", ""), 9, "2 to 6 options"),
+    "an option twice": (LESSON.replace("- no: No", "- yes: No"), 11, "key of its own"),
+    "a choice that is no option": (LESSON.replace("? no |", "? never |"), 13, "never is none"),
+    "an unknown reading": (LESSON.replace("run.read", "run.sauce"), 14, "sauce"),
+    "an unknown run": (LESSON.replace("{run.read}", "{other.read}"), 14, "other"),
+    "a reading without its argument": (LESSON.replace("tokens(source)", "tokens"), 17, "tokens(stream)"),
+    "code": (LESSON.replace("{run.read}", "{__import__('os').getcwd()}"), 14, "no reading"),
+    "an attribute": (LESSON.replace("{run.read}", "{run.scope.path}"), 14, "no reading"),
+    "an open brace": (LESSON.replace("{run.read}", "{run.read"), 14, "no counterpart"),
+    "a field twice": (LESSON.replace("then:", "open: attention\nthen:"), 12, "stands twice"),
+    "a field of the head": (LESSON.replace("then:", "minutes: 3\nthen:"), 12, "does not belong"),
+    "a pin without a name": (LESSON.replace("checkpoint=eng-fra&", ""), 6, "names its checkpoint"),
+    "control characters": (LESSON.replace("words", "wo\x1brds"), 1, "control characters"),
+    "words for happened": (LESSON.replace("happened: {", "happened: so {"), 13, "one place"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_broken_file_says_its_line_and_the_reason(case: str) -> None:
+    text, line, reason = BAD[case]
+    with pytest.raises(LessonError) as error:
+        parsed(text)
+    assert str(error.value).startswith(f"mine.md, line {line}: "), error.value
+    assert reason in str(error.value)
+
+
+def test_a_file_is_read_with_a_bound(tmp_path: Path) -> None:
+    large, pipe, latin = tmp_path / "large.md", tmp_path / "pipe.md", tmp_path / "latin.md"
+    large.write_text("# A\n" + "x" * LARGEST)
+    os.mkfifo(pipe)
+    latin.write_bytes(b"# \xe9t\xe9\n")
+    for path in (large, pipe, latin):
+        with pytest.raises(LessonError):
+            read_lesson(path, PAGES, declared())
+
+
+def test_own_lessons_are_offered_and_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.FOLDER, str(tmp_path))
+    shipped = [lesson.name for lesson in offered().lessons]
+    (tmp_path / "mine.md").write_text(LESSON)
+    (tmp_path / "broken.md").write_text("# A\n")
+    both = offered()
+    assert [lesson.name for lesson in both.lessons] == ["mine", *shipped]
+    assert [error.partition(",")[0] for error in both.errors] == ["broken.md"]
+    (tmp_path / "mine.md").write_text(LESSON.replace("A title", "Another title"))
+    assert offered().named("mine").title == "Another title"
+
+
+def test_steps_open_every_page_but_the_list() -> None:
+    assert {*PAGES, "lessons"} == set(ALL_PAGES)
+
+
+@pytest.mark.parametrize("name", [lesson.name for lesson in offered().lessons])
+def test_a_shipped_lesson_asks_before_it_tells(name: str) -> None:
+    lesson = offered().named(name)
+    assert not offered().errors
+    assert 3 <= len(lesson.steps) <= 8
+    assert lesson.minutes <= 8
+    for step in lesson.steps:
+        assert step.question.endswith("?")
+        assert any(sentence.readings for sentence in step.reveal), step.question
+        assert step.happened.readings
+
+
+FIND = {
+    "run.a": Value(2.0, "2.0", "{:.1f}".format),
+    "run.b": Value(0.5, "0.5", "{:.1f}".format),
+    "run.c": Value("x", "x"),
+}
+
+
+def find(reading: Reading) -> Value:
+    return FIND[f"{reading.whose}.{reading.name}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{run.a}", "2.0"),
+        ("{run.a - run.b}", "1.5"),
+        ("{run.b - run.a}", "-1.5"),
+        ("{run.a > run.b ? more | less}", "more"),
+        ("{run.b > run.a ? more | less}", "less"),
+        ("{run.b < 0.5 ? more | less}", "less"),
+        ("{run.c = 'x' ? so | not so}", "so"),
+        ("{run.c = 'y' ? so | not so}", "not so"),
+        ("It is {run.a}, not {run.b}.", "It is 2.0, not 0.5."),
+    ],
+)
+def test_a_sentence_is_filled_in(text: str, words: str) -> None:
+    assert read_sentence(text).words(find) == words
+
+
+@pytest.mark.parametrize("text", ["{run.c - run.c}", "{run.c < 'y' ? a | b}"])
+def test_texts_are_not_subtracted_nor_ordered(text: str) -> None:
+    with pytest.raises(ValueError, match="only numbers"):
+        read_sentence(text).words(find)
+
+
+def test_readings_are_what_the_library_computes() -> None:
+    run = run_of("eng-fra", "We like him.")
+    site = run.trace.attention["decoder.layers.1.cross_attn"]
+    weights = site.weights(2)
+    q = f"run.most_read({site.name}, 2, 1)"
+    assert found(q, run) == site.key_tokens[int(weights[1].argmax())].replace("▁", "·")
+    largest = found(f"run.largest_weight({site.name}, 2, 1)", run)
+    assert largest == f"{100 * float(weights[1].max()):.0f} %"
+    assert found(f"run.weight({site.name}, 2, 1, 0)", run).endswith("%")
+    answer = run.trace.next_token
+    chosen = answer.log_probs[range(len(answer.labels)), list(answer.labels)]
+    assert float(found("run.loss", run)) == pytest.approx(-float(chosen.mean()), abs=0.006)
+    assert found("run.probability(0)", run) == f"{100 * math.exp(float(chosen[0])):.0f} %"
+    assert found("run.tokens(source)", run) == str(len(run.trace.streams["source"].tokens))
+    assert found("run.output", run) == run.trace.output
+    assert found("run.heads", run) == "54"
+    assert found("run.heads_off", run) == "0"
+    mask = run.trace.attention["decoder.layers.0.self_attn"]
+    n = mask.n_query
+    open_cells = found(f"run.allowed({mask.name})", run)
+    assert open_cells == f"{n * (n + 1) // 2} of {n * n} cells"
+
+
+def test_readings_of_a_changed_run() -> None:
+    scope = models.load("eng-fra")
+    original = CurrentRun(scope, scope.run("We like him."))
+    name, head, query = "decoder.layers.1.cross_attn", 2, 1
+    own = original.trace.attention[name].weights(head)[query].double()
+    edits = [
+        HeadOff("decoder.layers.0.cross_attn", head=3),
+        SetWeights(Where(site=name, heads=(head,), queries=(query,)), cells=((0, 1.0),)),
+    ]
+    run = CurrentRun(scope, scope.run("We like him.", edits=edits), original=original)
+    assert found("run.heads_off", run) == "1"
+    new = torch.zeros_like(own)
+    new[0] = 1
+    middle = (own + new) / 2
+    kl = [float((p[p > 0] * (p / middle)[p > 0].log()).sum()) for p in (own, new)]
+    js = float(found(f"run.divergence({name}, {head}, {query})", run))
+    assert js == pytest.approx(sum(kl) / 2, abs=0.03)  # head 3 above has changed the row too
+
+
+def test_a_missing_thing_is_said() -> None:
+    run = run_of("eng-fra-rnn", "We like him.")
+    for expression in ("run.weight(decoder.layers.1.cross_attn, 0, 0, 0)", "run.allowed(x)"):
+        with pytest.raises(ValueError, match="no attention"):
+            found(expression, run)
+    with pytest.raises(ValueError, match="no run is pinned"):
+        found("pinned.output", run)
+    with pytest.raises(ValueError, match="no number"):
+        found("run.stored(scores/there is none)", run)
+
+
+def test_surprise_puts_tokens_in_order() -> None:
+    run = run_of("gpt", "Once upon a time")
+    answer = run.trace.next_token
+    bits = answer.surprisal.tolist()
+    value = finder(run, None)(Reading("run", "surprise"))
+    assert value.value == tuple(sorted(range(len(bits)), key=lambda i: -bits[i]))
+    assert f"{max(bits):.1f} bits" in value.words.split(",")[0]
+
+
+def test_each_reading_says_what_it_is() -> None:
+    for named in READINGS.values():
+        assert named.read.__doc__
+        assert all(kind in (int, str) for kind in named.kinds.values())
+
+
+def test_nothing_is_told_before_a_prediction() -> None:
+    lesson = parsed(LESSON)
+    first, second = run_of("eng-fra", "We like him."), run_of("eng-fra", "We like tea.")
+    before = lesson_picture(lesson, 1, {}, second, first, True)
+    assert before["told"] is None
+    assert second.trace.output not in str(before)
+    after = lesson_picture(lesson, 1, {1: "no"}, second, first, True)
+    assert after["asks"] is None
+    assert after["told"]["said"] == "No"
+    assert after["told"]["happened"] == "Yes"
+    assert after["told"]["agrees"] is False
+    assert lesson_picture(lesson, 1, {1: "yes"}, second, first, True)["told"]["agrees"] is True
+
+
+def test_a_prediction_of_another_step_is_said_to_be_one() -> None:
+    lesson = parsed(LESSON)
+    run = run_of("eng-fra", "We like him.")
+    assert "another run" in lesson_picture(lesson, 1, {1: "perhaps"}, run, run, True)["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.yes_3.0-2-1", ((1, "yes"), (3, "0-2-1"))),
+        ("2.40.5", ((2, "40.5"),)),
+        ("1.<b>_99.a_0.b", ()),
+        ("", ()),
+    ],
+)
+def test_predictions_in_an_address(text: str, value: tuple) -> None:
+    assert PREDICTED.read(text) == value
+    assert PREDICTED.read(PREDICTED.write(value)) == value

@@ -1,0 +1,59 @@
+"""The parts of a lesson: steps, each with a question, what is predicted, the address it opens and a reveal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from viz_app.lessons.sentence import Sentence
+
+CHOOSE, TOKEN, NUMBER, ORDER, CELLS = "choose", "token", "number", "order", "cells"
+# kind of prediction → what stands after its name in the file
+KINDS = {
+    CHOOSE: "",
+    TOKEN: "a stream of tokens",
+    NUMBER: "a unit",
+    ORDER: "a stream of tokens",
+    CELLS: "an attention",
+}
+
+Query = Mapping[str, Sequence[str]]  # texts of URL parameters, by name
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is predicted: one of `options` (key → text), a token or an order of tokens of the stream `of`, a number in the unit
+    `of`, or the cells that an attention `of` this name may read."""
+
+    kind: str
+    of: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One question of a lesson.
+
+    The page opens with `query`; once the prediction is made, the parameters of `then` change.
+    `happened` says what was to be predicted, in the form of the prediction.
+    """
+
+    question: str
+    text: str
+    page: str
+    query: Query
+    prediction: Prediction
+    then: Query
+    pins: bool  # the run before the change is pinned beside the one after it
+    looks_at: str  # key of the picture that is marked; "" for none
+    happened: Sentence
+    reveal: tuple[Sentence, ...]  # paragraphs
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson; `name` is its file's, without suffix."""
+
+    name: str
+    title: str
+    about: str
+    minutes: int
+    steps: tuple[Step, ...]

@@ -1,0 +1,52 @@
+"""The lessons on offer: those that come with the app, and those of `attnscope --lessons DIR`."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from viz_app.lessons.lesson import Lesson
+from viz_app.lessons.reader import LessonError, read_lesson
+from viz_app.session.parameters import Parameter
+
+FOLDER = "ATTNSCOPE_LESSONS"  # environment variable, set by command.py
+SHIPPED = Path(__file__).parent
+MOST_FILES = 200
+
+Version = tuple[int, int]  # of a file: when it was changed, and its size
+
+
+@dataclass(frozen=True)
+class Library:
+    """Lessons in the order of their files' names, own ones first, and why other files are none."""
+
+    lessons: tuple[Lesson, ...]
+    errors: tuple[str, ...]
+
+    def named(self, name: str) -> Lesson | None:
+        """Return the lesson of this name."""
+        return next((lesson for lesson in self.lessons if lesson.name == name), None)
+
+
+def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Library:
+    """Return the lessons, whose addresses name these pages and URL parameters."""
+    found: dict[str, Lesson] = {}
+    errors = []
+    own = os.environ.get(FOLDER)
+    for folder in [*([Path(own)] if own else []), SHIPPED]:
+        for path in sorted(folder.glob("*.md"))[:MOST_FILES]:
+            try:
+                stat = path.stat()
+                version = stat.st_mtime_ns, stat.st_size
+                lesson = _read(path, version, tuple(pages), frozenset(parameters.items()))
+                found.setdefault(lesson.name, lesson)
+            except (OSError, LessonError) as error:
+                errors.append(str(error))
+    return Library(tuple(found.values()), tuple(errors))
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _read(path: Path, version: Version, pages: tuple[str, ...], parameters: frozenset) -> Lesson:
+    """Read a file anew where its version has changed."""
+    return read_lesson(path, pages, dict(parameters))

@@ -1,0 +1,251 @@
+"""Reading lesson files: Markdown whose fields stand one to a line.
+
+    # How many heads can go?
+    What a model answers when its heads are switched off one by one.
+    minutes: 6
+
+    ## Switch one head off. Does the answer change?
+    open: interventions?checkpoint=eng-fra&source=We+like+him.
+    look: board
+    There are 8 heads in each of 3 layers, three times.
+
+    predict: choose
+    - yes: Yes, it changes
+    - no: No, it stays the same
+    then: pin?edits=...
+    happened: {run.output = pinned.output ? no | yes}
+    reveal: Without the head it writes "{run.output}".
+
+`open` is a page with its address, `then` what changes once the prediction is made ("pin?" pins the run before), `look` the picture
+that is marked. A field goes on over the lines after it; an empty line within `reveal` begins a new paragraph.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from models.checkpoint import CheckpointError
+from models.checkpoint_files import read_bytes
+from viz_app.lessons.lesson import CHOOSE, KINDS, Lesson, Prediction, Query, Step
+from viz_app.lessons.readings import READINGS, WHOSE
+from viz_app.lessons.sentence import Sentence, read_sentence
+from viz_app.session.parameters import Parameter
+
+LARGEST = 100_000  # bytes of a lesson file
+MOST_STEPS, MOST_OPTIONS = 20, 6
+LONGEST_LESSON = 60  # minutes
+STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
+CHECKPOINT = "checkpoint"
+_OPTION = re.compile(r"- ([a-z0-9-]{1,30}): (.+)")
+_NAME = re.compile(r"[\w-]{1,60}")
+
+Line = tuple[int, str]  # its number in the file, and its text
+Fields = dict[str, list[Line]]
+
+
+class LessonError(ValueError):
+    """A lesson file that cannot be read; the message names the file and the line."""
+
+
+def read_lesson(path: Path, pages: Collection[str], parameters: Mapping[str, Parameter]) -> Lesson:
+    """Read a lesson file; its addresses may name these pages and URL parameters.
+
+    Raises:
+        LessonError: the file is not a lesson.
+    """
+    try:
+        text = read_bytes(path, LARGEST).decode("utf-8-sig")
+    except (CheckpointError, UnicodeDecodeError) as error:
+        raise LessonError(str(error)) from None
+    return parse_lesson(text, path, pages, parameters)
+
+
+def parse_lesson(
+    text: str, path: Path, pages: Collection[str], parameters: Mapping[str, Parameter]
+) -> Lesson:
+    """Parse the text of a lesson file; `path` names it.
+
+    Raises:
+        LessonError: the text is not a lesson.
+    """
+    return _Reader(path, pages, parameters).lesson(text)
+
+
+class _Reader:
+    def __init__(
+        self, path: Path, pages: Collection[str], parameters: Mapping[str, Parameter]
+    ) -> None:
+        self.path, self.pages, self.parameters = path, pages, parameters
+
+    def fail(self, number: int, why: str) -> LessonError:
+        return LessonError(f"{self.path.name}, line {number}: {why}")
+
+    def lesson(self, text: str) -> Lesson:
+        if not _NAME.fullmatch(self.path.stem):
+            raise self.fail(1, "the file's name may hold letters, digits, _ and - only")
+        if any(ord(c) < 32 and c not in "\r\n\t" for c in text):
+            raise self.fail(1, "the file holds control characters")
+        parts = list(_parts(text))
+        if not parts or not parts[0][0][1].startswith("# "):
+            raise self.fail(1, "a lesson begins with its title: # Title")
+        (number, title), *lines = parts[0]
+        head = self.fields(lines, ("minutes",))
+        minutes = self.one_line(head, "minutes", number)
+        if not minutes[1].isdecimal() or not 1 <= int(minutes[1][:3]) <= LONGEST_LESSON:
+            raise self.fail(minutes[0], f"minutes is a whole number from 1 to {LONGEST_LESSON}")
+        if not 1 <= len(parts) - 1 <= MOST_STEPS:
+            raise self.fail(number, f"a lesson has 1 to {MOST_STEPS} steps: ## Question")
+        steps = tuple(self.step(part) for part in parts[1:])
+        about = _joined(head[""])
+        return Lesson(self.path.stem, title[2:].strip(), about, int(minutes[1]), steps)
+
+    def step(self, lines: list[Line]) -> Step:
+        (number, title), *others = lines
+        fields = self.fields(others, STEP_FIELDS)
+        page, query = self.address(self.one_line(fields, "open", number))
+        look = self.one_line(fields, "look", number)[1] if "look" in fields else ""
+        pins, then = False, {}
+        if "then" in fields:
+            place, then = self.address(self.one_line(fields, "then", number), ("pin", ""))
+            pins = place == "pin"
+            if pins and CHECKPOINT not in query:
+                raise self.fail(fields["open"][0][0], "a run that is pinned names its checkpoint")
+        prediction = self.prediction(fields, number)
+        happened = self.sentence(fields, "happened", number)
+        if len(happened.parts) != 1 or not happened.places:
+            raise self.fail(fields["happened"][0][0], "happened is one place: {…}")
+        if prediction.kind == CHOOSE:
+            self.check_choice(happened, prediction, fields["happened"][0][0])
+        reveal = self.paragraphs(fields, number)
+        return Step(
+            question=title[3:].strip(),
+            text=_joined(fields[""]),
+            page=page,
+            query=query,
+            prediction=prediction,
+            then=then,
+            pins=pins,
+            looks_at=look,
+            happened=happened,
+            reveal=reveal,
+        )
+
+    def fields(self, lines: list[Line], names: Collection[str]) -> Fields:
+        """Return the lines of each field, those before the first field under ""."""
+        found: Fields = {"": []}
+        name = ""
+        for number, text in lines:
+            key, colon, rest = text.partition(":")
+            if colon and key in (*STEP_FIELDS, "minutes"):
+                if key not in names:
+                    raise self.fail(number, f"{key} does not belong here")
+                if key in found:
+                    raise self.fail(number, f"{key} stands twice")
+                name, found[key] = key, [(number, rest.strip())]
+            # a look or an address is one line, after which the text goes on
+            elif name in ("open", "look", "minutes", "then"):
+                name = ""
+                found[name].append((number, text))
+            else:
+                found[name].append((number, text))
+        return found
+
+    def one_line(self, fields: Fields, name: str, number: int) -> Line:
+        if name not in fields or not fields[name][0][1]:
+            raise self.fail(number, f"{name} is missing")
+        return fields[name][0]
+
+    def address(self, line: Line, places: Collection[str] | None = None) -> tuple[str, Query]:
+        number, text = line
+        parts = urlsplit(text)
+        places = self.pages if places is None else places
+        if parts.scheme or parts.netloc or parts.fragment or parts.path not in places:
+            listed = ", ".join(sorted(filter(None, places)))
+            raise self.fail(
+                number, f"an address begins with one of {listed}, not {parts.path[:40]}"
+            )
+        try:
+            query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=60)
+        except ValueError:
+            raise self.fail(number, "the address has too many parameters") from None
+        for name, texts in query.items():
+            if name not in self.parameters:
+                raise self.fail(number, f"there is no URL parameter {name[:40]}")
+            if message := self.parameters[name].unfit(texts):
+                raise self.fail(number, message)
+        return parts.path, query
+
+    def prediction(self, fields: Fields, number: int) -> Prediction:
+        number, text = self.one_line(fields, "predict", number)
+        kind, _, of = text.partition(" ")
+        if kind not in KINDS:
+            raise self.fail(number, f"predict is one of {', '.join(KINDS)}, not {kind[:40]}")
+        of = of.strip()
+        if bool(of) != bool(KINDS[kind]):
+            raise self.fail(number, f"after {kind} stands {KINDS[kind] or 'nothing'}")
+        lines = [line for line in fields["predict"][1:] if line[1].strip()]
+        if kind != CHOOSE:
+            if lines:
+                raise self.fail(lines[0][0], f"{kind} has no options")
+            return Prediction(kind, of)
+        options: dict[str, str] = {}
+        for at, line in lines:
+            match = _OPTION.fullmatch(line.strip())
+            if match is None or match[1] in options:
+                raise self.fail(at, "an option is one line, with a key of its own: - key: text")
+            options[match[1]] = match[2]
+        if not 2 <= len(options) <= MOST_OPTIONS:
+            raise self.fail(number, f"choose has 2 to {MOST_OPTIONS} options")
+        return Prediction(kind, options=options)
+
+    def check_choice(self, happened: Sentence, prediction: Prediction, number: int) -> None:
+        place = happened.places[0]
+        for key in (place.if_so, place.if_not) if place.chooses else ():
+            if key not in prediction.options:
+                raise self.fail(number, f"{key[:40]} is none of the options")
+
+    def sentence(self, fields: Fields, name: str, number: int) -> Sentence:
+        number, _ = self.one_line(fields, name, number)
+        return self.parsed(_joined(fields[name]), number)
+
+    def paragraphs(self, fields: Fields, number: int) -> tuple[Sentence, ...]:
+        number, _ = self.one_line(fields, "reveal", number)
+        texts: list[list[Line]] = [[]]
+        for line in fields["reveal"]:
+            if line[1].strip():
+                texts[-1].append(line)
+            elif texts[-1]:
+                texts.append([])
+        return tuple(self.parsed(_joined(lines), lines[0][0]) for lines in texts if lines)
+
+    def parsed(self, text: str, number: int) -> Sentence:
+        try:
+            sentence = read_sentence(text)
+        except ValueError as error:
+            raise self.fail(number, str(error)) from None
+        for reading in sentence.readings:
+            if reading.whose not in WHOSE:
+                raise self.fail(number, f"{reading.whose} is none of {', '.join(WHOSE)}")
+            if reading.name not in READINGS:
+                raise self.fail(number, f"{reading.name} is none of {', '.join(READINGS)}")
+            if not READINGS[reading.name].fits(reading.arguments):
+                raise self.fail(number, f"{reading.name} is written {READINGS[reading.name].form}")
+        return sentence
+
+
+def _parts(text: str) -> Iterator[list[Line]]:
+    """Yield the lines of the head and of each step; a heading begins each."""
+    part: list[Line] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("## ") and part:
+            yield part
+            part = []
+        if part or line.strip():
+            part.append((number, line))
+    if part:
+        yield part
+
+
+def _joined(lines: list[Line]) -> str:
+    return " ".join(text.strip() for _, text in lines if text.strip())

@@ -1,0 +1,301 @@
+"""What a lesson's sentences can read from a run: each function below, by its name.
+
+A reading is written `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`; the run is the one on the
+screen, `unchanged` is the same without its changes, and `pinned` the pinned one. Heads, positions
+and tokens count from 0, as in addresses and in Python.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+
+from models.analysis.shuffle import without_positions
+from models.runs.explanation import js_divergence
+from models.runs.text_loss import labels_of, loss_of
+from models.trace import AttentionSite, Trace
+from models.trace.edits import HeadOff
+from models.trace.outputs import NextToken, TokenInOrder
+from viz_app import words
+from viz_app.drawing.labels import token_text
+from viz_app.drawing.notes import answer_line, first_output, read_text
+from viz_app.lessons.sentence import Find, Reading, Value
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+
+WHOSE = ("run", "unchanged", "pinned")
+LONGEST = 512  # tokens of a text that is read backwards as well
+LONGEST_PATH = 6  # names from the training record to one of its numbers
+
+
+@dataclass(frozen=True)
+class Named:
+    """A reading that lessons may name, and how it is written."""
+
+    read: Callable[..., Value]
+    kinds: Mapping[str, type]  # of its arguments
+
+    @property
+    def form(self) -> str:
+        """The name as written, with its arguments."""
+        arguments = ", ".join(self.kinds)
+        return f"{self.read.__name__}({arguments})" if arguments else self.read.__name__
+
+    def fits(self, arguments: tuple[str, ...]) -> bool:
+        """Return True if these are the arguments that it takes."""
+        return len(arguments) == len(self.kinds) and all(
+            text.isdecimal() and len(text) < 7 if kind is int else text != ""
+            for text, kind in zip(arguments, self.kinds.values(), strict=True)
+        )
+
+    def of(self, run: CurrentRun, arguments: tuple[str, ...]) -> Value:
+        """Return what it reads from this run."""
+        typed = (kind(text) for text, kind in zip(arguments, self.kinds.values(), strict=True))
+        return self.read(run, *typed)
+
+
+_named: dict[str, Named] = {}
+READINGS: Mapping[str, Named] = MappingProxyType(_named)
+
+
+def finder(run: CurrentRun, pinned: CurrentRun | None) -> Find:
+    """Return the function that looks a reading up in these runs."""
+    runs = {"run": run, "unchanged": run.unchanged, "pinned": pinned}
+
+    def find(reading: Reading) -> Value:
+        of = runs[reading.whose]
+        if of is None:
+            raise ValueError("no run is pinned")
+        return READINGS[reading.name].of(of, reading.arguments)
+
+    return find
+
+
+def _reading(read: Callable[..., Value]) -> Callable[..., Value]:
+    _, *parameters = inspect.signature(read).parameters.values()
+    _named[read.__name__] = Named(read, {p.name: p.annotation for p in parameters})
+    return read
+
+
+def _number(value: float, digits: int) -> Value:
+    def write(number: float) -> str:
+        is_tiny = number != 0 and abs(number) < 0.5 * 0.1**digits
+        return f"{number:.0e}".replace("e-0", "e-") if is_tiny else f"{number:.{digits}f}"
+
+    return Value(value, write(value), write)
+
+
+def _share(value: float) -> Value:
+    return Value(value, words.percent(value), lambda change: f"{100 * change:.0f} points")
+
+
+def _count(value: int) -> Value:
+    return Value(value, f"{value:,}", "{:,.0f}".format)
+
+
+@_reading
+def output(run: CurrentRun) -> Value:
+    """What the model answers, as the line above the page says it."""
+    text = answer_line(run.trace)[1]
+    return Value(text, text)
+
+
+@_reading
+def read(run: CurrentRun) -> Value:
+    """What the model read."""
+    text = read_text(run.trace) or str(next(iter(run.trace.fields.values())))
+    return Value(text, text)
+
+
+@_reading
+def model(run: CurrentRun) -> Value:
+    """The name of the checkpoint."""
+    return Value(run.scope.name, run.scope.name)
+
+
+@_reading
+def tokens(run: CurrentRun, stream: str) -> Value:
+    """How many tokens a stream holds."""
+    return _count(len(_stream(run.trace, stream)))
+
+
+@_reading
+def loss(run: CurrentRun) -> Value:
+    """Mean negative log-probability of the tokens read, or of what the model chose, in nats."""
+    outputs = run.trace.outputs
+    return _number(float(loss_of(outputs, labels_of(outputs))), 2)
+
+
+@_reading
+def probability(run: CurrentRun, position: int) -> Value:
+    """Probability of the token that was read or written at this decision."""
+    labels, log_probs = _decisions(run.trace)
+    if not 0 <= position < len(labels):
+        raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
+    return _share(math.exp(float(log_probs[position, labels[position]])))
+
+
+@_reading
+def decision(run: CurrentRun, position: int) -> Value:
+    """The token that was read or written at this decision."""
+    labels, _ = _decisions(run.trace)
+    if not 0 <= position < len(labels):
+        raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
+    tokenizer = run.scope.tokenizer
+    text = token_text(tokenizer.tokens((labels[position],))[0])
+    return Value(text, text)
+
+
+@_reading
+def surprise(run: CurrentRun) -> Value:
+    """The tokens in the order of their surprise, the most surprising first."""
+    bits = _bits(run.trace)
+    return Value(tuple(sorted(range(len(bits)), key=lambda i: -bits[i][1])), _list_of(bits))
+
+
+@_reading
+def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Value:
+    """One attention weight."""
+    row = _row(run.trace, site, head, query)
+    if key >= len(row):
+        raise ValueError(f"{site} reads {len(row)} tokens, none is number {key}")
+    return _share(row[key])
+
+
+@_reading
+def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
+    """The token that a row of weights reads most."""
+    row = _row(run.trace, site, head, query)
+    key = max(range(len(row)), key=row.__getitem__)
+    return Value(key, token_text(run.trace.attention[site].key_tokens[key]))
+
+
+@_reading
+def largest_weight(run: CurrentRun, site: str, head: int, query: int) -> Value:
+    """The largest weight of a row."""
+    return _share(max(_row(run.trace, site, head, query)))
+
+
+@_reading
+def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
+    """Jensen-Shannon divergence of a row of weights from the unchanged run's, in nats."""
+    theirs = _row(run.unchanged.trace, site, head, query)
+    ours = _row(run.trace, site, head, query)
+    if len(theirs) != len(ours):
+        raise ValueError("the two rows read different tokens")
+    pair = torch.tensor([ours, theirs]).double()
+    return _number(float(js_divergence(pair[0], pair[1])), 2)
+
+
+@_reading
+def allowed(run: CurrentRun, site: str) -> Value:
+    """The cells that the masks of an attention leave open, a row for each token that reads."""
+    found = _site(run.trace, site)
+    open_cells = found.allowed(0, 0, slice(0, found.n_query))
+    cells = tuple(tuple(map(bool, row)) for row in open_cells.tolist())
+    count = sum(map(sum, cells))
+    return Value(cells, f"{count:,} of {found.n_query * found.n_key:,} cells")
+
+
+@_reading
+def heads_off(run: CurrentRun) -> Value:
+    """How many heads are switched off."""
+    off = {
+        (name, head)
+        for name, site in run.trace.attention.items()
+        for edit in site.edits
+        if isinstance(edit, HeadOff)
+        for head in (edit.where.heads or range(site.n_heads))
+    }
+    return _count(len(off))
+
+
+@_reading
+def heads(run: CurrentRun) -> Value:
+    """How many heads the model has."""
+    return _count(sum(site.n_heads for site in run.trace.attention.values()))
+
+
+@_reading
+def change_backwards(run: CurrentRun, positions: str) -> Value:
+    """Largest relative change of a token's encoder vector when the tokens stand in the opposite order, "with" or "without" positions."""
+    model, row = run.scope.model, run.trace.streams.get("source")
+    if row is None or not model.translates or not model.positions_can_go:
+        raise ValueError("this model has no encoder whose tokens can be put in another order")
+    if len(row.ids) > LONGEST:
+        raise ValueError(f"the text is longer than {LONGEST} tokens")
+    order = (*reversed(range(len(row.ids) - 1)), len(row.ids) - 1)
+    encoder = model if positions == "with" else without_positions(model)
+    test = cache.shuffle(run.scope, f"a lesson {positions} positions", encoder, row, order)
+    return _number(float(test.largest[-1]), 2)
+
+
+@_reading
+def first_difference(run: CurrentRun) -> Value:
+    """The first decision in which the run and the unchanged one have chosen differently; -1 if none."""
+    ours, theirs = (_decisions(one.trace)[0] for one in (run, run.unchanged))
+    found = [i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]]
+    differs = found[0] if found else min(len(ours), len(theirs))
+    is_same = not found and len(ours) == len(theirs)
+    return Value(-1, "nowhere") if is_same else Value(differs, f"{differs + 1:,}")
+
+
+@_reading
+def stored(run: CurrentRun, path: str) -> Value:
+    """A number of the checkpoint's training record, such as scores/held-out BLEU."""
+    found: object = run.scope.training
+    for name in path.split("/")[:LONGEST_PATH]:
+        if isinstance(found, Mapping):
+            found = found.get(name)
+        elif isinstance(found, list) and name.isdecimal() and int(name[:6]) < len(found):
+            found = found[int(name)]
+        else:
+            found = None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise ValueError(f"the record of {run.scope.name} has no number {path[:60]}")
+    return _count(found) if isinstance(found, int) else _number(found, 2)
+
+
+def _stream(trace: Trace, stream: str) -> tuple[str, ...]:
+    if stream not in trace.streams:
+        raise ValueError(f"the run has no stream {stream[:40]}, only {', '.join(trace.streams)}")
+    return trace.streams[stream].tokens
+
+
+def _site(trace: Trace, name: str) -> AttentionSite:
+    if name not in trace.attention:
+        raise ValueError(f"the run has no attention {name[:60]}")
+    return trace.attention[name]
+
+
+def _row(trace: Trace, name: str, head: int, query: int) -> list[float]:
+    site = _site(trace, name)
+    if head >= site.n_heads or query >= site.n_query:
+        raise ValueError(f"{name} has {site.n_heads} heads and {site.n_query} rows")
+    return site.weights(head, 0, slice(query, query + 1))[0].float().tolist()
+
+
+def _decisions(trace: Trace):
+    """Return the labels of the decisions and their log-probabilities, of a model of next tokens."""
+    answer = first_output(trace)
+    if not isinstance(answer, NextToken | TokenInOrder):
+        raise ValueError("the model decides on no token after another")
+    return answer.labels, answer.log_probs
+
+
+def _bits(trace: Trace) -> list[tuple[str, float]]:
+    answer = first_output(trace)
+    if not isinstance(answer, NextToken | TokenInOrder):
+        raise ValueError("the model gives no probability to each token")
+    bits = answer.surprisal.tolist()
+    tokens = _stream(trace, answer.stream)
+    named = tokens if isinstance(answer, TokenInOrder) else tokens[1:]
+    return [(token_text(token), each) for token, each in zip(named, bits, strict=False)]
+
+
+def _list_of(bits: list[tuple[str, float]]) -> str:
+    ordered = sorted(bits, key=lambda one: -one[1])
+    return ", ".join(f"{text} {each:.1f} bits" for text, each in ordered)

@@ -1,0 +1,169 @@
+"""Sentences with places for what is read from the live run.
+
+`{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two, and
+`{run.output = unchanged.output ? stays | changes}` chooses its words by a comparison (=, < or >). A
+reading may take arguments: `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`. Numbers and 'quoted
+texts' may stand on either side. Nothing is evaluated but these forms.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_PLACE = re.compile(r"\{([^{}]*)\}")
+_READING = re.compile(r"([a-z]+)\.([a-z_]+)(?:\(([^()]*)\))?")
+_NUMBER = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_TEXT = re.compile(r"'([^']*)'")
+# no sign within a name or a number: signs stand between spaces
+_PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-=<>]) (?P<right>'[^']*'|[^'?|]+)")
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a reading found: something to compare, and its words."""
+
+    value: Any
+    words: str
+    # writes a difference of two such numbers; None of what is no number
+    write: Callable[[float], str] | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A name to look up: of the run, the unchanged run or the pinned one (`whose`)."""
+
+    whose: str
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+Operand = Reading | float | str
+Find = Callable[[Reading], Value]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a sentence: a reading, a pair of operands with a sign between them, or a choice of words by the pair."""
+
+    left: Operand
+    sign: str = ""
+    right: Operand = 0.0
+    if_so: str = ""
+    if_not: str = ""
+    chooses: bool = False
+
+    def value(self, find: Find) -> Value:
+        """Return what stands in this place.
+
+        Raises:
+            ValueError: the operands cannot be compared or subtracted.
+        """
+        left = _found(self.left, find)
+        if not self.sign:
+            return left
+        right = _found(self.right, find)
+        if not self.chooses:
+            write = left.write or right.write
+            if write is None:
+                raise ValueError("only numbers can be subtracted")
+            difference = left.value - right.value
+            return Value(difference, write(difference), write)
+        if self.sign != "=" and not all(isinstance(s.value, int | float) for s in (left, right)):
+            raise ValueError("only numbers can be compared")
+        is_so = {
+            "=": lambda: left.value == right.value,
+            "<": lambda: left.value < right.value,
+            ">": lambda: left.value > right.value,
+        }[self.sign]()
+        chosen = self.if_so if is_so else self.if_not
+        return Value(chosen, chosen)
+
+
+Part = str | Place
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words and places, in order."""
+
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The places, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Place))
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Every reading that it names."""
+        operands = [one for place in self.places for one in (place.left, place.right)]
+        return tuple(one for one in operands if isinstance(one, Reading))
+
+    def words(self, find: Find) -> str:
+        """Return the sentence with its places filled in.
+
+        Raises:
+            ValueError: a reading is not there in the run, or does not fit its place.
+        """
+        return "".join(
+            part if isinstance(part, str) else part.value(find).words for part in self.parts
+        )
+
+
+def _found(operand: Operand, find: Find) -> Value:
+    if isinstance(operand, Reading):
+        return find(operand)
+    return Value(operand, f"{operand:g}" if isinstance(operand, float) else operand)
+
+
+def read_sentence(text: str) -> Sentence:
+    """Parse a sentence.
+
+    Raises:
+        ValueError: a place has none of the forms.
+    """
+    parts: list[Part] = []
+    end = 0
+    for match in _PLACE.finditer(text):
+        parts += [text[end : match.start()], _place(match[1])]
+        end = match.end()
+    parts.append(text[end:])
+    if any(brace in part for part in parts if isinstance(part, str) for brace in "{}"):
+        raise ValueError("a brace has no counterpart")
+    return Sentence(tuple(part for part in parts if part != ""))
+
+
+def _place(text: str) -> Place:
+    condition, asks, words = text.partition("?")
+    chosen = _either(words, text) if asks else ("", "")
+    pair = _PAIR.fullmatch(condition.strip())
+    if pair is None:
+        if asks:
+            raise ValueError(
+                f"{{{text}}} compares nothing: a sign =, < or > with a space each side"
+            )
+        return Place(_operand(condition.strip()))
+    sign = pair["sign"]
+    if (sign == "-") == bool(asks):
+        raise ValueError(f"{{{text}}} is neither a difference nor a choice between two wordings")
+    left, right = _operand(pair["left"].strip()), _operand(pair["right"].strip())
+    return Place(left, sign, right, *chosen, chooses=bool(asks))
+
+
+def _either(words: str, text: str) -> Sequence[str]:
+    chosen = [each.strip() for each in words.split("|")]
+    if len(chosen) != 2:
+        raise ValueError(f"{{{text}}} needs two wordings with | between them")
+    return chosen
+
+
+def _operand(text: str) -> Operand:
+    if match := _READING.fullmatch(text):
+        arguments = [each.strip() for each in match[3].split(",")] if match[3] else []
+        return Reading(match[1], match[2], tuple(arguments))
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if match := _TEXT.fullmatch(text):
+        return match[1]
+    raise ValueError(f"{{{text}}} is no reading, number or 'text'")

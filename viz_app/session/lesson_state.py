@@ -1,0 +1,75 @@
+"""The open lesson, its step and what was predicted, in the URL; and how a step opens its address."""
+
+import re
+
+from viz_app.lessons.lesson import Lesson
+from viz_app.session import pinned, url_state
+from viz_app.session.live import LiveSession
+from viz_app.session.parameters import Notation, Text, Whole, declared
+
+MOST_STEPS = 20
+LONGEST = 300  # characters of one prediction
+LESSON = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
+LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
+# of the session and not of what a page shows
+KEPT = ("lesson", "lesson-step", "predicted", "present")
+
+Predictions = tuple[tuple[int, str], ...]  # (number of the step, the prediction)
+
+
+def _read(text: str) -> Predictions:
+    parts = (
+        re.fullmatch(rf"([0-9]{{1,2}})\.([a-z0-9.-]{{1,{LONGEST}}})", p) for p in text.split("_")
+    )
+    found = {int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MOST_STEPS}
+    return tuple(sorted(found.items()))
+
+
+def _write(predictions: Predictions) -> str:
+    return "_".join(f"{number}.{said}" for number, said in predictions)
+
+
+PREDICTED = Notation("predicted", (), True, read=_read, write=_write)
+
+
+def predictions() -> dict[int, str]:
+    """Return what was predicted, by the number of the step."""
+    return dict(url_state.get(PREDICTED))
+
+
+def begin(lesson: Lesson, session: LiveSession) -> None:
+    """Open the first step of a lesson, with nothing predicted."""
+    url_state.keep(LESSON, lesson.name)
+    url_state.keep(PREDICTED, ())
+    open_step(lesson, 1, session)
+
+
+def leave() -> None:
+    """End the lesson; the page stays as it is."""
+    for parameter in (LESSON, LESSON_STEP, PREDICTED):
+        url_state.keep(parameter, parameter.default)
+
+
+def open_step(lesson: Lesson, number: int, session: LiveSession) -> None:
+    """Open the address of a step, at the next rerun; as it is after the prediction if that is made."""
+    step = lesson.steps[number - 1]
+    url_state.keep(LESSON_STEP, number)
+    changes = number in predictions()
+    query = {**step.query, **step.then} if changes else step.query
+    for name, parameter in declared().items():
+        if name in query:
+            url_state.keep(parameter, parameter.from_url(list(query[name])))
+        elif name not in KEPT:
+            url_state.keep(parameter, parameter.default)
+    if changes and step.pins:
+        pinned.pin_address(step.query)
+    session.leaves_for = step.page
+
+
+def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> None:
+    """Commit to a prediction, and change what the step changes."""
+    if not _read(_write(((number, said),))):
+        return
+    kept = predictions() | {number: said}
+    url_state.keep(PREDICTED, tuple(sorted(kept.items())))
+    open_step(lesson, number, session)

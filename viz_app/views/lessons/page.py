@@ -1,0 +1,61 @@
+"""Lessons: what to look at first, and which questions the models answer."""
+
+from collections.abc import Sequence
+
+from viz_app.components.catalogue import LESSON_LIST, PLAIN
+from viz_app.controls.lesson_panel import begin_lesson, offered
+from viz_app.drawing.notes import rows
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.page import Cell, NextQuestion, Page, Shown, View
+
+QUESTION = "Lessons: what do you expect?"
+ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
+HOW = (
+    "A lesson is a row of questions. You commit to a prediction first; then the page changes, and what happened is read from the "
+    "run on the screen: with another model or another text it says something else. Everything on the page can be used meanwhile, "
+    "*Show the step again* brings the step's run back, and the link in the address bar leads back to this point.\n\n"
+    "`attnscope --lessons DIR` adds lessons of your own, a Markdown file each; README says what stands in one."
+)
+BROKEN = "Not every lesson file can be read."
+
+
+def _payloads(run: CurrentRun, choices: None) -> Pictures:
+    found = offered()
+    lessons = [
+        {
+            "name": lesson.name,
+            "title": lesson.title,
+            "about": lesson.about,
+            "length": f"{len(lesson.steps)} questions, about {lesson.minutes} minutes",
+        }
+        for lesson in found.lessons
+    ]
+    pictures: Pictures = {"lesson_list": {"lessons": lessons}}
+    if found.errors:
+        lines = (("line", line) for line in (BROKEN, *found.errors))
+        pictures["note lessons"] = rows("note bad", *lines)
+    return pictures
+
+
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+    begin = {"on_begin": begin_lesson}
+    return [Shown(PLAIN, "note lessons"), Shown(LESSON_LIST, choose=begin)]
+
+
+ALL_LESSONS = View(
+    _payloads,
+    _layout,
+    text=lambda run, choices: HOW,
+    is_live=lambda choices: False,
+    has_strip=False,
+    is_of_run=False,
+)
+LESSONS = Page(
+    "Lessons",
+    QUESTION,
+    lambda run: ANSWER,
+    {"": lambda run: ALL_LESSONS},
+    lambda run, choices: NextQuestion("Which tokens does this model attend to?", "attention"),
+    shows_changes=False,
+)
