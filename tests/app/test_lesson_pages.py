@@ -9,6 +9,7 @@ from app_parts import app_at, said
 from streamlit.testing.v1 import AppTest
 
 import models
+import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.analysis.shuffle import without_positions
 from viz_app.controls.lesson_panel import offered
 from viz_app.lessons import library
@@ -19,8 +20,8 @@ LESSONS = {lesson.name: lesson for lesson in offered().lessons}
 STEPS = [(name, i) for name, one in LESSONS.items() for i in range(1, len(one.steps) + 1)]
 
 
-def page_of(step: Step) -> str:
-    return "" if step.page == "attention" else step.page
+def at(page: str) -> str:
+    return "" if page == "attention" else page
 
 
 def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
@@ -34,7 +35,9 @@ def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
             query |= {f"{PREFIX}{key}": step.query[key] for key in pins if key in step.query}
     address = {"lesson": name, "lesson-step": str(number)}
     address |= {"predicted": f"{number}.{said_}"} if said_ else {}
-    return app_at(page_of(step), **{k: v[-1] for k, v in query.items()} | address | other)
+    return app_at(
+        at(step.page_when(bool(said_))), **{k: v[-1] for k, v in query.items()} | address | other
+    )
 
 
 def guess(step: Step) -> str:
@@ -52,7 +55,7 @@ def test_a_step_asks_and_then_tells_of_the_run(name: str, number: int) -> None:
     assert asked["asks"]["kind"] == step.prediction.kind
     assert asked["told"] is None
     assert "error" not in asked
-    assert asked["away"] == ""
+    assert asked["away"] is False
     told = said(opened(name, number, guess(step)), "lesson")
     assert "error" not in told, told["error"]
     assert told["asks"] is None
@@ -114,10 +117,12 @@ def test_the_page_can_be_left_and_the_step_goes_on() -> None:
     name, step = "6-positions", LESSONS["6-positions"].steps[0]
     query = {key: value[-1] for key, value in step.query.items()}
     app = app_at("decoding", **query, lesson=name, predicted="1.yes")
-    assert said(app, "lesson")["away"] == step.page
+    assert said(app, "lesson")["away"] is True
 
 
 def test_the_list_names_every_lesson() -> None:
+    files = sorted(path.stem for path in library.SHIPPED.glob("*.md"))
+    assert list(LESSONS) == files
     listed = said(app_at("lessons"), "lesson_list")["lessons"]
     assert [one["name"] for one in listed] == list(LESSONS)
 

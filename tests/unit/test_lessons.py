@@ -30,7 +30,7 @@ It reads the words.
 predict: choose
 - yes: Yes
 - no: No
-then: pin?source=We+like+tea.
+then: pin ?source=We+like+tea.
 happened: {run.output = pinned.output ? no | yes}
 reveal: It wrote “{run.output}”
 from “{run.read}”.
@@ -196,7 +196,7 @@ def test_readings_are_what_the_library_computes() -> None:
     site = run.trace.attention["decoder.layers.1.cross_attn"]
     weights = site.weights(2)
     q = f"run.most_read({site.name}, 2, 1)"
-    assert found(q, run) == site.key_tokens[int(weights[1].argmax())].replace("▁", "·")
+    assert found(q, run) == site.key_tokens[int(weights[1].argmax())].removeprefix("▁")
     largest = found(f"run.largest_weight({site.name}, 2, 1)", run)
     assert largest == f"{100 * float(weights[1].max()):.0f} %"
     assert found(f"run.weight({site.name}, 2, 1, 0)", run).endswith("%")

@@ -56,8 +56,8 @@ def draw(
     lesson: Lesson, number: int, page: str, session: LiveSession, run: CurrentRun
 ) -> Callable[[CurrentRun], Pictures]:
     """Draw the step beside this page; return how its picture is made of another run."""
-    is_here = page == lesson.steps[number - 1].page
     predictions, other = lesson_state.predictions(), session.beside
+    is_here = page == lesson.steps[number - 1].page_when(number in predictions)
 
     def pictures(run: CurrentRun) -> Pictures:
         try:

@@ -32,7 +32,7 @@ class Prediction:
 class Step:
     """One question of a lesson.
 
-    The page opens with `query`; once the prediction is made, the parameters of `then` change.
+    The page opens with `query`; once the prediction is made, `then_page` opens, with the parameters of `then` changed.
     `happened` says what was to be predicted, in the form of the prediction.
     """
 
@@ -41,11 +41,16 @@ class Step:
     page: str
     query: Query
     prediction: Prediction
+    then_page: str
     then: Query
     pins: bool  # the run before the change is pinned beside the one after it
     looks_at: str  # key of the picture that is marked; "" for none
     happened: Sentence
     reveal: tuple[Sentence, ...]  # paragraphs
+
+    def page_when(self, is_predicted: bool) -> str:
+        """Return the page that the step is on, before or after the prediction."""
+        return self.then_page if is_predicted else self.page
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def lesson_picture(
         "question": step.question,
         "text": step.text,
         "look": step.looks_at if is_here else "",
-        "away": "" if is_here else step.page,
+        "away": not is_here,
         "asks": None,
         "told": None,
     }
@@ -108,7 +108,7 @@ def _said(prediction: Prediction, said: str, run: CurrentRun) -> tuple[str, Any]
         if kind == CHOOSE:
             return prediction.options[said], said
         if kind == NUMBER:
-            return f"{float(said):g} {prediction.of}", float(said)
+            return _with_unit(f"{float(said):g}", prediction.of), float(said)
         if kind == CELLS:
             cells = tuple(tuple(c == "1" for c in row) for row in said.split("-"))
             n = sum(map(sum, cells))
@@ -122,9 +122,15 @@ def _said(prediction: Prediction, said: str, run: CurrentRun) -> tuple[str, Any]
         raise ValueError("the prediction in this address fits another run") from None
 
 
+def _with_unit(number: str, unit: str) -> str:
+    if number.endswith(unit):
+        return number
+    return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
+
+
 def _happened(prediction: Prediction, happened: Value, run: CurrentRun) -> str:
     if prediction.kind == CHOOSE:
         return prediction.options.get(happened.value, happened.words)
     if prediction.kind == NUMBER:
-        return f"{happened.words} {prediction.of}"
+        return _with_unit(happened.words, prediction.of)
     return happened.words

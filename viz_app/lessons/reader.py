@@ -12,12 +12,13 @@
     predict: choose
     - yes: Yes, it changes
     - no: No, it stays the same
-    then: pin?edits=...
+    then: pin ?edits=...
     happened: {run.output = pinned.output ? no | yes}
     reveal: Without the head it writes "{run.output}".
 
-`open` is a page with its address, `then` what changes once the prediction is made ("pin?" pins the run before), `look` the picture
-that is marked. A field goes on over the lines after it; an empty line within `reveal` begins a new paragraph.
+`open` is a page with its address, `then` what changes once the prediction is made: "attention?lock=q2" opens another page, "?lock=q2"
+stays, and "pin" before it pins the run before. `look` is the picture that is marked. A field goes on over the lines after it; an
+empty line within `reveal` begins a new paragraph.
 """
 
 import re
@@ -103,12 +104,15 @@ class _Reader:
     def step(self, lines: list[Line]) -> Step:
         (number, title), *others = lines
         fields = self.fields(others, STEP_FIELDS)
-        page, query = self.address(self.one_line(fields, "open", number))
+        page, query = self.address(self.one_line(fields, "open", number), self.pages)
         look = self.one_line(fields, "look", number)[1] if "look" in fields else ""
-        pins, then = False, {}
+        pins, then_page, then = False, page, {}
         if "then" in fields:
-            place, then = self.address(self.one_line(fields, "then", number), ("pin", ""))
-            pins = place == "pin"
+            at, line = self.one_line(fields, "then", number)
+            pins = line.startswith("pin ")
+            changed = at, line.removeprefix("pin ").strip()
+            place, then = self.address(changed, ("", *self.pages))
+            then_page = place or page
             if pins and CHECKPOINT not in query:
                 raise self.fail(fields["open"][0][0], "a run that is pinned names its checkpoint")
         prediction = self.prediction(fields, number)
@@ -124,6 +128,7 @@ class _Reader:
             page=page,
             query=query,
             prediction=prediction,
+            then_page=then_page,
             then=then,
             pins=pins,
             looks_at=look,
@@ -156,10 +161,9 @@ class _Reader:
             raise self.fail(number, f"{name} is missing")
         return fields[name][0]
 
-    def address(self, line: Line, places: Collection[str] | None = None) -> tuple[str, Query]:
+    def address(self, line: Line, places: Collection[str]) -> tuple[str, Query]:
         number, text = line
         parts = urlsplit(text)
-        places = self.pages if places is None else places
         if parts.scheme or parts.netloc or parts.fragment or parts.path not in places:
             listed = ", ".join(sorted(filter(None, places)))
             raise self.fail(

@@ -7,9 +7,11 @@ and tokens count from 0, as in addresses and in Python.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -18,7 +20,7 @@ from models.runs.explanation import js_divergence
 from models.runs.text_loss import labels_of, loss_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits import HeadOff
-from models.trace.outputs import NextToken, TokenInOrder
+from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app import words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.notes import answer_line, first_output, read_text
@@ -27,6 +29,7 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 
 WHOSE = ("run", "unchanged", "pinned")
+SPACE = "·"  # of drawing/labels.py, for a space
 LONGEST = 512  # tokens of a text that is read backwards as well
 LONGEST_PATH = 6  # names from the training record to one of its numbers
 
@@ -63,7 +66,7 @@ READINGS: Mapping[str, Named] = MappingProxyType(_named)
 
 def finder(run: CurrentRun, pinned: CurrentRun | None) -> Find:
     """Return the function that looks a reading up in these runs."""
-    runs = {"run": run, "unchanged": run.unchanged, "pinned": pinned}
+    runs = {"run": run, "unchanged": _unchanged(run), "pinned": pinned}
 
     def find(reading: Reading) -> Value:
         of = runs[reading.whose]
@@ -72,6 +75,11 @@ def finder(run: CurrentRun, pinned: CurrentRun | None) -> Find:
         return READINGS[reading.name].of(of, reading.arguments)
 
     return find
+
+
+def _unchanged(run: CurrentRun) -> CurrentRun:
+    """Return the run of the model as trained, with no token forced."""
+    return CurrentRun(run.unchanged.scope, run.unchanged.trace, run.stale)
 
 
 def _reading(read: Callable[..., Value]) -> Callable[..., Value]:
@@ -96,6 +104,13 @@ def _count(value: int) -> Value:
     return Value(value, f"{value:,}", "{:,.0f}".format)
 
 
+def _token(token: str) -> Value:
+    """Return a token without the mark of a space before it."""
+    text = token_text(token)
+    text = text.removeprefix(SPACE) or text
+    return Value(text, text)
+
+
 @_reading
 def output(run: CurrentRun) -> Value:
     """What the model answers, as the line above the page says it."""
@@ -108,6 +123,23 @@ def read(run: CurrentRun) -> Value:
     """What the model read."""
     text = read_text(run.trace) or str(next(iter(run.trace.fields.values())))
     return Value(text, text)
+
+
+@_reading
+def writes(run: CurrentRun) -> Value:
+    """What a translating model writes by itself under the run's changes, token after token."""
+    if not run.scope.model.translates:
+        raise ValueError("this model does not write a translation")
+    text = cache.free_text(run)
+    return Value(text, text)
+
+
+@_reading
+def changed_words(run: CurrentRun) -> Value:
+    """How many words of what it writes by itself the unchanged model does not write there."""
+    ours, theirs = (writes(one).value.split() for one in (run, _unchanged(run)))
+    blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks()
+    return _count(len(ours) - sum(block.size for block in blocks))
 
 
 @_reading
@@ -144,16 +176,45 @@ def decision(run: CurrentRun, position: int) -> Value:
     labels, _ = _decisions(run.trace)
     if not 0 <= position < len(labels):
         raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
-    tokenizer = run.scope.tokenizer
-    text = token_text(tokenizer.tokens((labels[position],))[0])
-    return Value(text, text)
+    (token,) = run.scope.tokenizer.tokens((labels[position],))
+    return _token(token)
+
+
+@_reading
+def choice(run: CurrentRun, position: int) -> Value:
+    """The token that the model finds most probable at this decision."""
+    answer = first_output(run.trace)
+    predicted = getattr(answer, "predicted", ())
+    if not isinstance(predicted, tuple) or position >= len(predicted):
+        raise ValueError(f"the model makes no decision number {position}")
+    return _token(predicted[position])
+
+
+@_reading
+def bits(run: CurrentRun, position: int) -> Value:
+    """Surprise of the token at this position of the text, −log₂ of its probability, in bits."""
+    surprises = _surprises(run.trace)
+    if position not in surprises:
+        raise ValueError(f"the model gives no probability to the token at position {position}")
+    return _number(surprises[position], 1)
+
+
+@_reading
+def most_surprising(run: CurrentRun) -> Value:
+    """The token of the text with the largest surprise."""
+    surprises = _surprises(run.trace)
+    position = max(surprises, key=surprises.__getitem__)
+    return Value(position, _token(_answered(run.trace)[position]).words)
 
 
 @_reading
 def surprise(run: CurrentRun) -> Value:
-    """The tokens in the order of their surprise, the most surprising first."""
-    bits = _bits(run.trace)
-    return Value(tuple(sorted(range(len(bits)), key=lambda i: -bits[i][1])), _list_of(bits))
+    """The tokens that the model gives a probability, the most surprising first."""
+    surprises, tokens = _surprises(run.trace), _answered(run.trace)
+    order = sorted(surprises, key=lambda position: -surprises[position])
+    listed = (f"{_token(tokens[i]).words} {surprises[i]:.1f} bits" for i in order)
+    places = {position: place for place, position in enumerate(sorted(surprises))}
+    return Value(tuple(places[position] for position in order), ", ".join(listed))
 
 
 @_reading
@@ -170,7 +231,7 @@ def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
     """The token that a row of weights reads most."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
-    return Value(key, token_text(run.trace.attention[site].key_tokens[key]))
+    return Value(key, _token(run.trace.attention[site].key_tokens[key]).words)
 
 
 @_reading
@@ -182,7 +243,7 @@ def largest_weight(run: CurrentRun, site: str, head: int, query: int) -> Value:
 @_reading
 def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
     """Jensen-Shannon divergence of a row of weights from the unchanged run's, in nats."""
-    theirs = _row(run.unchanged.trace, site, head, query)
+    theirs = _row(_unchanged(run).trace, site, head, query)
     ours = _row(run.trace, site, head, query)
     if len(theirs) != len(ours):
         raise ValueError("the two rows read different tokens")
@@ -234,13 +295,17 @@ def change_backwards(run: CurrentRun, positions: str) -> Value:
 
 
 @_reading
-def first_difference(run: CurrentRun) -> Value:
-    """The first decision in which the run and the unchanged one have chosen differently; -1 if none."""
-    ours, theirs = (_decisions(one.trace)[0] for one in (run, run.unchanged))
-    found = [i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]]
-    differs = found[0] if found else min(len(ours), len(theirs))
-    is_same = not found and len(ours) == len(theirs)
-    return Value(-1, "nowhere") if is_same else Value(differs, f"{differs + 1:,}")
+def marked_heads(run: CurrentRun) -> Value:
+    """How many heads raise the loss significantly when they alone are off, in the record of the sweep."""
+    return _count(sum(one["is_marked"] for one in _ablation(run)["heads"]))
+
+
+@_reading
+def dearest_kind(run: CurrentRun) -> Value:
+    """The kind of attention whose loss rises most when all its heads are off, in the record of the sweep."""
+    curves = _ablation(run)["curves"]
+    kind = max(curves, key=lambda one: curves[one]["1"][0])
+    return Value(kind.replace("_", "-"), kind.replace("_", " "))
 
 
 @_reading
@@ -278,7 +343,7 @@ def _row(trace: Trace, name: str, head: int, query: int) -> list[float]:
     return site.weights(head, 0, slice(query, query + 1))[0].float().tolist()
 
 
-def _decisions(trace: Trace):
+def _decisions(trace: Trace) -> tuple[Sequence[int], torch.Tensor]:
     """Return the labels of the decisions and their log-probabilities, of a model of next tokens."""
     answer = first_output(trace)
     if not isinstance(answer, NextToken | TokenInOrder):
@@ -286,16 +351,26 @@ def _decisions(trace: Trace):
     return answer.labels, answer.log_probs
 
 
-def _bits(trace: Trace) -> list[tuple[str, float]]:
+def _answered(trace: Trace) -> tuple[str, ...]:
+    return _stream(trace, first_output(trace).stream)
+
+
+def _surprises(trace: Trace) -> dict[int, float]:
+    """Return −log₂ p of the tokens that the model gives a probability, by position."""
     answer = first_output(trace)
-    if not isinstance(answer, NextToken | TokenInOrder):
-        raise ValueError("the model gives no probability to each token")
-    bits = answer.surprisal.tolist()
-    tokens = _stream(trace, answer.stream)
-    named = tokens if isinstance(answer, TokenInOrder) else tokens[1:]
-    return [(token_text(token), each) for token, each in zip(named, bits, strict=False)]
+    if isinstance(answer, NextToken):
+        return dict(enumerate(answer.surprisal.tolist(), 1))
+    if isinstance(answer, TokenInOrder):
+        return dict(enumerate(answer.surprisal.tolist()))
+    if isinstance(answer, MaskedToken):
+        rows = enumerate(zip(answer.positions, answer.labels, strict=True))
+        known = ((i, at, label) for i, (at, label) in rows if label is not None)
+        return {at: -float(answer.log_probs[i, label]) / math.log(2) for i, at, label in known}
+    raise ValueError("the model gives no probability to the tokens of its text")
 
 
-def _list_of(bits: list[tuple[str, float]]) -> str:
-    ordered = sorted(bits, key=lambda one: -one[1])
-    return ", ".join(f"{text} {each:.1f} bits" for text, each in ordered)
+def _ablation(run: CurrentRun) -> Mapping[str, Any]:
+    found = run.scope.training.get("ablation")
+    if not found:
+        raise ValueError(f"{run.scope.name} has no record of a sweep over its heads")
+    return found

@@ -1,6 +1,6 @@
 """Sentences with places for what is read from the live run.
 
-`{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two, and
+`{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two (or / their ratio), and
 `{run.output = unchanged.output ? stays | changes}` chooses its words by a comparison (=, < or >). A
 reading may take arguments: `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`. Numbers and 'quoted
 texts' may stand on either side. Nothing is evaluated but these forms.
@@ -14,9 +14,10 @@ from typing import Any
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _READING = re.compile(r"([a-z]+)\.([a-z_]+)(?:\(([^()]*)\))?")
 _NUMBER = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_RATIO = "{:.2f}".format
 _TEXT = re.compile(r"'([^']*)'")
 # no sign within a name or a number: signs stand between spaces
-_PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-=<>]) (?P<right>'[^']*'|[^'?|]+)")
+_PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-/=<>]) (?P<right>'[^']*'|[^'?|]+)")
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,14 @@ class Place:
         if not self.chooses:
             write = left.write or right.write
             if write is None:
-                raise ValueError("only numbers can be subtracted")
-            difference = left.value - right.value
-            return Value(difference, write(difference), write)
+                raise ValueError("only numbers can be subtracted or divided")
+            if self.sign == "-":
+                difference = left.value - right.value
+                return Value(difference, write(difference), write)
+            if not right.value:
+                raise ValueError("a number is divided by 0")
+            ratio = left.value / right.value
+            return Value(ratio, _RATIO(ratio), _RATIO)
         if self.sign != "=" and not all(isinstance(s.value, int | float) for s in (left, right)):
             raise ValueError("only numbers can be compared")
         is_so = {
@@ -145,8 +151,10 @@ def _place(text: str) -> Place:
             )
         return Place(_operand(condition.strip()))
     sign = pair["sign"]
-    if (sign == "-") == bool(asks):
-        raise ValueError(f"{{{text}}} is neither a difference nor a choice between two wordings")
+    if (sign in "-/") == bool(asks):
+        raise ValueError(
+            f"{{{text}}} is neither a difference, a ratio nor a choice between two wordings"
+        )
     left, right = _operand(pair["left"].strip()), _operand(pair["right"].strip())
     return Place(left, sign, right, *chosen, chooses=bool(asks))
 

@@ -63,7 +63,7 @@ def open_step(lesson: Lesson, number: int, session: LiveSession) -> None:
             url_state.keep(parameter, parameter.default)
     if changes and step.pins:
         pinned.pin_address(step.query)
-    session.leaves_for = step.page
+    session.leaves_for = step.page_when(changes)
 
 
 def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> None:

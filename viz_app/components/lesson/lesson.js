@@ -11,7 +11,7 @@ class Lesson {
     find("h2").textContent = picture.lesson;
     find(".question").textContent = picture.question;
     find(".text").textContent = picture.text;
-    find(".away").textContent = picture.away ? "This step looks at another page. “Show the step again” opens it." : "";
+    find(".away").textContent = picture.away ? "The step is on another page. “Show the step again” opens it." : "";
     find(".error").textContent = picture.error ?? "";
     find(".leave").onclick = () => send("leave", true);
     const steps = find(".steps");

@@ -2,6 +2,7 @@
 
 from viz_app.session.cache.findings import (
     formula_measures,
+    free_text,
     head_effects,
     is_found,
     part_effects,
@@ -43,6 +44,7 @@ __all__ = [
     "description",
     "edited_trace",
     "formula_measures",
+    "free_text",
     "given_trace",
     "head_effects",
     "is_found",

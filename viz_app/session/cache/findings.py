@@ -15,7 +15,7 @@ from models.analysis.metrics import Metric
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
-from models.decoding.greedy_sample import greedy_batch
+from models.decoding.greedy_sample import greedy, greedy_batch
 from models.runs.attention_row import AttentionRow
 from models.tokenizers.base import Encoding
 from models.trace.edits import Edit, Where
@@ -68,6 +68,19 @@ def rewritten(
         return sum(text != original for text in texts), len(texts)
 
     return cached(scope, "rewritten", source, place, others, make=compute)
+
+
+def free_text(run: CurrentRun) -> str:
+    """Return what a translating model writes from the source of this run, greedily and under its changes."""
+    scope, spec = run.scope, run.spec
+    source = next(iter(run.trace.streams.values())).ids
+    edits = run.trace.edits
+
+    def write() -> str:
+        steps = greedy(scope.model, source, edits=edits, forced=dict(spec.forced))
+        return scope.tokenizer.decode([step.token for step in steps])
+
+    return cached(scope, "free text", source, edits, spec.forced, make=write)
 
 
 def shuffle(

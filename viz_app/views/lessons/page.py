@@ -15,6 +15,8 @@ HOW = (
     "A lesson is a row of questions. You commit to a prediction first; then the page changes, and what happened is read from the "
     "run on the screen: with another model or another text it says something else. Everything on the page can be used meanwhile, "
     "*Show the step again* brings the step's run back, and the link in the address bar leads back to this point.\n\n"
+    "An example is one sentence made for its question: it shows what can happen, not how often. Where a question is about how often, "
+    "the numbers are of held-out sentences, with their count.\n\n"
     "`attnscope --lessons DIR` adds lessons of your own, a Markdown file each; README says what stands in one."
 )
 BROKEN = "Not every lesson file can be read."
