@@ -101,6 +101,9 @@ def _add_app_flags(parser: argparse.ArgumentParser) -> None:
         "--models", type=Path, metavar="DIR", help="also offer the checkpoints in this folder"
     )
     parser.add_argument(
+        "--lessons", type=Path, metavar="DIR", help="also offer the lessons in this folder"
+    )
+    parser.add_argument(
         "--module",
         metavar="FILE.py:FUNCTION",
         help="also open your own module, the one that this function watches",

@@ -39,7 +39,7 @@ def open_app(options: Namespace) -> int:
     """Serve the app until Ctrl-C, in this process, so that files in the working folder hide no package.
 
     Raises:
-        ValueError: the folder of --models does not exist, or another option is invalid.
+        ValueError: the folder of --models or --lessons does not exist, or another option is invalid.
     """
     from viz_app import checkpoints, workers
     from viz_app.host_guard import ALLOWED
@@ -59,6 +59,8 @@ def open_app(options: Namespace) -> int:
         if not options.models.is_dir():
             raise ValueError(f"--models {options.models}: no such folder")
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
+    if options.lessons:
+        _use_lessons(options.lessons)
     if options.module:
         os.environ[checkpoints.MODULE] = options.module
         checkpoints.open_scope(options.module)  # raises now, not on every page
@@ -84,6 +86,23 @@ def open_app(options: Namespace) -> int:
     return workers.run_server(
         [f"--server.port={options.port}", f"--server.headless={headless}", *flags]
     )
+
+
+def _use_lessons(folder: Path) -> None:
+    """Offer the lessons of a folder.
+
+    Raises:
+        ValueError: there is no such folder, or a file in it is not a lesson.
+    """
+    import viz_app.navigation  # noqa: F401  # declares every URL parameter
+    from viz_app.controls.lesson_panel import offered
+    from viz_app.lessons import library
+
+    if not folder.is_dir():
+        raise ValueError(f"--lessons {folder}: no such folder")
+    os.environ[library.FOLDER] = str(folder.resolve())
+    if errors := offered().errors:
+        raise ValueError(f"--lessons {folder}: {'; '.join(errors)}")
 
 
 def _workers(options: Namespace) -> int:

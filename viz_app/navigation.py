@@ -39,6 +39,7 @@ from viz_app.views.page import Page
 from viz_app.views.positions.page import POSITIONS
 from viz_app.views.task.page import TASK
 
+NEWCOMER = "New here? Lesson 1"
 UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
 LANDING = "attention"  # the page at "/"
 # URL path → page
@@ -102,8 +103,8 @@ def main() -> None:
 def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
     page, session = PAGES[address], live.session()
-    if to := session.leaves_for:
-        session.leaves_for = ""
+    to, session.leaves_for = session.leaves_for, ""
+    if to not in ("", address):
         url_state.leave_for(pages[to])
     url_state.arrive(page)
     session.begin()
@@ -149,6 +150,11 @@ def _with_lesson(address: str, session: LiveSession, run: CurrentRun) -> Draw | 
     """Draw the page, beside the step of the open lesson if there is one."""
     page, lesson = PAGES[address], lesson_panel.open_lesson()
     if lesson is None:
+        if address == LANDING and (first := lesson_panel.first()):
+            with st.container(key="first-lesson"):
+                st.button(
+                    NEWCOMER, type="tertiary", on_click=lesson_panel.begin_lesson, args=(first,)
+                )
         return _pictures(page, session, run)
     beside, place = st.columns((1, 3), gap="medium")
     with place:

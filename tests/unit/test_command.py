@@ -9,6 +9,7 @@ import streamlit.web.cli
 
 from viz_app import checkpoints, command, workers
 from viz_app.host_guard import ALLOWED
+from viz_app.lessons import library
 from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 
 
@@ -171,3 +172,21 @@ def test_a_folder_of_models_that_there_is_not_is_named(
     assert attnscope(monkeypatch, "--models", "/no/such/folder") == 1
     assert capsys.readouterr().err == "attnscope: --models /no/such/folder: no such folder\n"
     assert not started
+
+
+def test_a_folder_of_lessons_reaches_the_app_and_a_broken_one_is_named(
+    started: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.md").write_text("# A title\nminutes: 0\n")
+    assert attnscope(monkeypatch, "--lessons", str(tmp_path)) == 1
+    assert "mine.md, line 2: minutes is a whole number" in capsys.readouterr().err
+    assert not started
+    assert attnscope(monkeypatch, "--lessons", "/no/such/folder") == 1
+    assert "--lessons /no/such/folder: no such folder" in capsys.readouterr().err
+    (tmp_path / "mine.md").write_text((library.SHIPPED / "6-positions.md").read_text("utf-8"))
+    assert attnscope(monkeypatch, "--lessons", str(tmp_path)) == 0
+    assert os.environ[library.FOLDER] == str(tmp_path)
+    assert started

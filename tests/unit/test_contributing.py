@@ -19,8 +19,12 @@ from models.tokenizers.base import Tokenizer
 from models.trace.edits.base import TYPES
 from models.trace.edits.stored import from_json, to_json
 from viz_app import components
+from viz_app.controls.lesson_panel import PAGES as LESSON_PAGES
+from viz_app.lessons.reader import parse_lesson
+from viz_app.lessons.readings import finder
 from viz_app.navigation import PAGES
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.parameters import declared
 
 PAGE = Path(models.__file__).parents[1] / ".github" / "CONTRIBUTING.md"
 TOPICS = ["An architecture", "A page", "A measure of a head", "An edit", "A browser part"]
@@ -28,7 +32,7 @@ TOPICS = ["An architecture", "A page", "A measure of a head", "An edit", "A brow
 
 def example(topic: str, language: str = "python") -> str:
     """Return the first block of code of this language under a heading."""
-    section = PAGE.read_text("utf-8").partition(f"## {topic}\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition(f"\n## {topic}\n")[2]
     return re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1]
 
 
@@ -39,9 +43,22 @@ def executed(topic: str) -> dict[str, Any]:
 
 
 def test_each_example_is_short() -> None:
-    headings = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert headings == [*TOPICS, "Where things are"]
+    prose = re.sub(r"```.*?```", "", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^## (.+)$", prose, re.MULTILINE)
+    assert headings == [*TOPICS, "A lesson", "Where things are"]
     assert all(len(example(topic).splitlines()) <= 20 for topic in TOPICS)
+
+
+def test_the_lesson_is_read_and_tells_of_a_run() -> None:
+    lesson = parse_lesson(example("A lesson", "md"), Path("names.md"), LESSON_PAGES, declared())
+    scope = models.load("eng-fra")
+    run = CurrentRun(scope, scope.run("Tom hit Mary."))
+    (step,) = lesson.steps
+    words = " ".join(sentence.words(finder(run, None)) for sentence in step.reveal)
+    site = run.trace.attention["decoder.layers.1.cross_attn"]
+    read = site.key_tokens[int(site.weights(1)[1].argmax())].removeprefix("▁")
+    assert f"It reads “{read}” with" in words
+    assert "It is sure of its sentence." in words
 
 
 def test_the_architecture_is_saved_opened_recorded_and_writes(

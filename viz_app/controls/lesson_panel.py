@@ -27,6 +27,11 @@ def offered() -> Library:
     return library(PAGES, declared())
 
 
+def first() -> str:
+    """Return the name of the first lesson; "" if there is none."""
+    return next((lesson.name for lesson in offered().lessons), "")
+
+
 def begin_lesson(name: str) -> None:
     """Open the first step of this lesson, if there is one of the name."""
     if lesson := offered().named(name):

@@ -179,7 +179,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
 
     Without a text in the URL, start with an example. For a model of another task, restore the texts
     last typed for that task, or use an example; for a model of the same task, only replace an
-    unedited example. Texts from the URL are kept, as are those in fields that only other models
+    unedited example. Texts from the URL or a lesson are kept, as are those in fields that only other models
     have.
     """
     fields = [parameter_of(field) for field in scope.model.text_fields]
@@ -193,7 +193,9 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     )
     text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
     _put({field: value for field, value in start.items() if url_state.get(field) is None})
-    if text is None or task is None or url_state.follows():
+    session = live.session()
+    are_set, session.texts_are_set = session.texts_are_set, session.opening is not None
+    if text is None or task is None or url_state.follows() or are_set:
         return
     if task != scope.task:
         typed[task] = {field: url_state.get(field) for field in start}

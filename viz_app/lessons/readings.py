@@ -155,6 +155,15 @@ def tokens(run: CurrentRun, stream: str) -> Value:
 
 
 @_reading
+def token(run: CurrentRun, stream: str, position: int) -> Value:
+    """The token at this position of a stream."""
+    found = _stream(run.trace, stream)
+    if position >= len(found):
+        raise ValueError(f"the {stream} has {len(found)} tokens, none is number {position}")
+    return _token(found[position])
+
+
+@_reading
 def loss(run: CurrentRun) -> Value:
     """Mean negative log-probability of the tokens read, or of what the model chose, in nats."""
     outputs = run.trace.outputs

@@ -63,6 +63,7 @@ def open_step(lesson: Lesson, number: int, session: LiveSession) -> None:
             url_state.keep(parameter, parameter.default)
     if changes and step.pins:
         pinned.pin_address(step.query)
+    session.texts_are_set = True
     session.leaves_for = step.page_when(changes)
 
 

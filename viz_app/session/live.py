@@ -60,6 +60,7 @@ class LiveSession:
         self.change: Change = unchanged  # applies the page's changes to a run of this model
         self.beside: Change | None = None  # finds the pinned run that the page shows beside a run
         self.view: object = None  # the current page
+        self.texts_are_set = False  # by a step of a lesson; kept when its model opens
         self.leaves_for = ""  # address of the page that the next rerun opens
         self.name = ""  # of the requested checkpoint
         self.picked = ""  # menu name of the current checkpoint
