@@ -120,7 +120,7 @@ def test_its_letters_are_legible_on_a_phone_and_in_a_hall(
     begin(shared_page, "2-alignment")
     if size[0] > 1000:
         shared_page.get_by_role("button", name="Present").click()
-        shared_page.wait_for_selector("html[data-present]")
+        shared_page.wait_for_selector("html[data-present]", state="attached")
     predict(shared_page)
     for part in (".question", ".told p", ".said"):
         size_of = "(e) => parseFloat(getComputedStyle(e).fontSize)"
