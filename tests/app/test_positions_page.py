@@ -96,6 +96,24 @@ def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
     assert bare.largest.max() < 1e-4
 
 
+def test_each_map_is_what_its_title_says_where_positions_are_switched_off(folders):
+    """The map "With positions" was once that of the run on the screen, which had none."""
+    own = page(folders["sinusoidal"], order="reversed")
+    off = AppTest.from_file(str(APP), default_timeout=PATIENCE)
+    off.query_params["positions"] = "false"
+    off = page(folders["sinusoidal"], at=off, order="reversed")
+    assert "No position vectors" in str([button.label for button in off.button])
+    header, arrays = picture(off, "positions-shuffle")
+    expected, numbers = picture(own, "positions-shuffle")
+    assert [part["title"] for part in header["parts"]] == [
+        part["title"] for part in expected["parts"]
+    ]
+    for name in ("map0", "map1"):
+        np.testing.assert_array_equal(arrays[name], numbers[name])
+    assert "✗" not in prose(off)
+    assert "This model has no position vectors. Its encoder" not in prose(off)
+
+
 def test_a_model_without_positions_says_so(folders):
     assert "This model has no position vectors. Its encoder cannot know the order" in prose(
         page(folders["none"])

@@ -82,7 +82,10 @@ def test_attribution_patching_beside_exact_patching(scopes, family):
     }
     assert -1 <= both.r <= 1
     itself = attribution_patching(scope, run, run, METRIC)
-    assert all(not t.any() for found in (itself.guessed, itself.exact) for t in found.values())
+    # as a batch and alone, a matrix product may round otherwise
+    assert all(
+        t.abs().max() < 1e-4 for found in (itself.guessed, itself.exact) for t in found.values()
+    )
     if family == "gpt":  # what reads the last layer's head outputs is all but linear near the run
         last = both.exact["self"][-1]
         assert torch.sign(last[last.abs().argmax()]) == torch.sign(

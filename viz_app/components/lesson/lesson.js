@@ -73,14 +73,15 @@ class Lesson {
     for (const paragraph of told.reveal) put(box, "p", "", paragraph).dir = "auto";
   }
 
-  // Marks the picture that the step is about; the page may draw it later than this.
+  // Marks the picture that the step is about, also one that the page draws later.
   look(name) {
-    for (const marked of document.querySelectorAll("[data-lesson-looks]")) {
-      if (!name || !marked.matches(`.st-key-${name}`)) marked.removeAttribute("data-lesson-looks");
-    }
-    if (name) document.querySelector(`.st-key-${name}`)?.setAttribute("data-lesson-looks", "");
+    mark.replaceSync(name ? `.st-key-${CSS.escape(name)} { ${LINE} }` : "");
+    if (!document.adoptedStyleSheets.includes(mark)) document.adoptedStyleSheets.push(mark);
   }
 }
+
+const LINE = "outline: 2px solid var(--st-primary-color, currentColor); outline-offset: 6px; border-radius: 2px;";
+const mark = (window.attnscopeMark ??= new CSSStyleSheet());
 
 // Each draws its control in a form and reads what is predicted, null for nothing yet.
 const ASK = {

@@ -68,16 +68,13 @@ def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[
     return checks
 
 
-def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
-    """Check that without positions the outputs are only reordered, and that the test looked at the very run shown.
+def shuffled(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
+    """Check that without positions the outputs are only reordered, and that the test looked at the very run shown, which is `bare` where
+    its positions are switched off.
 
     Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it."""
-    at = (
-        positioned.stages.index("last LayerNorm") - 1
-        if "last LayerNorm" in positioned.stages
-        else -1
-    )
-    gap, size = _largest(positioned.original[at] - recorded), max(1.0, _largest(recorded))
+    at = shown.stages.index("last LayerNorm") - 1 if "last LayerNorm" in shown.stages else -1
+    gap, size = _largest(shown.original[at] - recorded), max(1.0, _largest(recorded))
     moved = "Largest change of any vector at any layer, as a share of its length"
     recorded_as = "Largest difference from the last layer as recorded"
     return [

@@ -106,15 +106,17 @@ def row_of(run: CurrentRun) -> Encoding:
 
 
 def _models(run: CurrentRun) -> dict[str, Model]:
-    """Return the models that are tested: the run's, and where it can be made the same without positions."""
+    """Return the models that are tested: the run's with its positions, and where it can be made the same without them."""
     if run.scope.model.is_recurrent:
         return {WITH: run.scope.model}
-    return {WITH: run.scope.model, WITHOUT: _without_positions(run).model}
+    return {WITH: _positioned(run, True).model, WITHOUT: _positioned(run, False).model}
 
 
-def _without_positions(run: CurrentRun) -> Scope:
-    """Return the run's model with its position vectors left out."""
-    return cache.changed_model(run.unchanged.scope, replace(run.spec.model, positions=False))
+def _positioned(run: CurrentRun, has_positions: bool) -> Scope:
+    """Return the run's model with its position vectors, or with these left out, whichever the run has."""
+    return cache.changed_model(
+        run.unchanged.scope, replace(run.spec.model, positions=has_positions)
+    )
 
 
 def _tests(run: CurrentRun, choices: Choices) -> dict[str, ShuffleTest]:
@@ -151,7 +153,7 @@ def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
         return [("line", say.NOTHING_ASKED)]
     row, lines = row_of(run), []
     other = reordered(row, choices.order_of(row))
-    for where, scope in ((WITH, run.scope), (WITHOUT, _without_positions(run))):
+    for where, scope in ((WITH, _positioned(run, True)), (WITHOUT, _positioned(run, False))):
         for what, tokens in (("as typed", row), ("reordered", other)):
             answer = notes.answer_line(cache.given_trace(scope, tokens))
             lines.append(("line", say.answer_sentence(where, what, *answer)))
@@ -185,7 +187,8 @@ def _found(
 ) -> list[tuple[str, str]]:
     if bare:
         fixed = "the end mark" if run.scope.model.translates else "special tokens"
-        return [("line", say.shuffled(test, bare, run.scope.config.positions, fixed))]
+        kind = _positioned(run, True).config.positions
+        return [("line", say.shuffled(test, bare, kind, fixed))]
     _, lead, rest = say.recurrent(test).split("**")
     return [("lead", lead), ("line", rest)]
 
@@ -193,7 +196,8 @@ def _found(
 def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
     stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
     if bare:
-        return claims.shuffled(test, bare, stages[-1][0])
+        shown = test if run.spec.model.positions else bare
+        return claims.shuffled(shown, bare, stages[-1][0])
     return claims.recurrent(test, torch.cat(stages))
 
 
