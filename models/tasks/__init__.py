@@ -35,7 +35,8 @@ TASKS: dict[str, type[Any]] = {
         *SMALL_TASKS.values(),
     )
 }
-_GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
+# tasks whose texts are made by a rule and are no sentences
+GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 NAMES = tuple(TASKS)
 
 
@@ -62,12 +63,12 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
     Raises:
         DataError: The name is unknown, or its files are missing, superfluous or malformed.
     """
-    if name in _GENERATED:
+    if name in GENERATED:
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             subject = "dates are" if name == "dates" else f"examples of {name} are"
             raise DataError(f"{subject} generated; they take no data file")
         # cast: pyright does not match a cached_property with a protocol's property
-        return cast(Task, _GENERATED[name](**settings))
+        return cast(Task, GENERATED[name](**settings))
     if name == "translation":
         if data is None:
             raise DataError(

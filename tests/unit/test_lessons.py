@@ -253,6 +253,18 @@ def test_surprise_puts_tokens_in_order() -> None:
     assert f"{max(bits):.1f} bits" in value.words.split(",")[0]
 
 
+def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
+    """Lesson 8 says of layer 3, head 3 that it raises the loss most."""
+    first = models.load("eng-fra").training["ablation"]["heads"][0]
+    assert (first["kind"], first["layer"], first["head"]) == ("cross", 2, 2)
+    text = (library.SHIPPED / "8-explanation.md").read_text("utf-8")
+    assert "Layer 3, head 3: of all heads" in text
+    run = run_of("eng-fra", "We like him.")
+    record = run.scope.training["ablation"]
+    assert found("run.costliest_kind", run) == "cross"
+    assert found("run.marked_heads", run) == str(sum(h["is_marked"] for h in record["heads"]))
+
+
 def test_each_reading_says_what_it_is() -> None:
     for named in READINGS.values():
         assert named.read.__doc__

@@ -310,7 +310,7 @@ def marked_heads(run: CurrentRun) -> Value:
 
 
 @_reading
-def dearest_kind(run: CurrentRun) -> Value:
+def costliest_kind(run: CurrentRun) -> Value:
     """The kind of attention whose loss rises most when all its heads are off, in the record of the sweep."""
     curves = _ablation(run)["curves"]
     kind = max(curves, key=lambda one: curves[one]["1"][0])

@@ -8,6 +8,7 @@ from typing import Any
 import models
 from models.layers.masks import LOOK_AHEAD
 from models.layers.similarity import SIMILARITIES
+from models.tasks import GENERATED
 from models.trace import AttentionSite
 from models.trace.edits import HeadOff, MaskChange, Where
 from viz_app.drawing.sites import by_kind
@@ -18,7 +19,6 @@ from viz_app.session.parameters import Parameter
 from viz_app.views.compare import state
 
 MOST_MODELS = 2  # of the same task that are offered
-WITHOUT_SENTENCES = ("dates", "copy", "reverse", "sort")  # tasks whose texts are none
 LANGUAGE = ("gpt", "bert", "xlnet")  # families that read one English text
 Changes = dict[Parameter, Any]
 
@@ -101,7 +101,7 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
     texts = sum(not field.optional for field in run.scope.model.text_fields)
-    if task in WITHOUT_SENTENCES or texts != 1:
+    if task in GENERATED or texts != 1:
         return
     if all(site.site_kind.between_streams for site in run.trace.attention.values()):
         return  # a text that only reads another has no counterpart
