@@ -13,7 +13,7 @@ import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.analysis.shuffle import without_positions
 from viz_app.controls.lesson_panel import offered
 from viz_app.lessons import library
-from viz_app.lessons.lesson import CHOOSE, NUMBER, TOKEN, Step
+from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Step
 from viz_app.session.pinned import PREFIX
 
 LESSONS = {lesson.name: lesson for lesson in offered().lessons}
@@ -44,7 +44,7 @@ def guess(step: Step) -> str:
     kind = step.prediction.kind
     if kind == CHOOSE:
         return next(iter(step.prediction.options))
-    return {NUMBER: "7", TOKEN: "0"}.get(kind, "0-1-2")
+    return {NUMBER: "7", TOKEN: "0", ORDER: "3-2-1-0", CELLS: "-".join(["10000"] * 5)}[kind]
 
 
 @pytest.mark.parametrize(("name", "number"), STEPS)
@@ -108,6 +108,41 @@ def test_a_lesson_that_is_not_there_is_said() -> None:
     assert "there is no lesson no-such-lesson" in str(said(app, "note address"))
     with pytest.raises(ValueError, match="not enough values"):
         said(app, "lesson")
+
+
+HOSTILE = {
+    "another folder's file": {"lesson": "../../../etc/passwd"},
+    "markup": {"lesson": "<script>alert(1)</script>"},
+    "a step too far": {"lesson": "6-positions", "lesson-step": "20"},
+    "a step that is no number": {"lesson": "6-positions", "lesson-step": "1e9"},
+    "an option that is not there": {"lesson": "6-positions", "predicted": "1.perhaps"},
+    "a number for an option": {"lesson": "6-positions", "predicted": "1.1e999"},
+    "no number": {"lesson": "6-positions", "lesson-step": "3", "predicted": "3.nan"},
+    "an infinite number": {"lesson": "6-positions", "lesson-step": "3", "predicted": "3.1e999"},
+    "a token that is not there": {"lesson": "2-alignment", "predicted": "1.99"},
+    "a token before the first": {"lesson": "2-alignment", "predicted": "1.-1"},
+    "an order of too many": {
+        "lesson": "7-three-families",
+        "lesson-step": "2",
+        "predicted": "2.0-1-99",
+    },
+    "cells of another text": {"lesson": "4-masks", "predicted": "1." + "1" * 300},
+    "thousands of predictions": {"lesson": "6-positions", "predicted": "_".join(["1.yes"] * 5000)},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_whatever_stands_in_the_address_the_page_stands(case: str) -> None:
+    """What is no lesson, step or prediction is named, and no prediction is made up from it."""
+    app = app_at("", **HOSTILE[case])
+    assert said(app, "written")
+    lessons = [e for e in app.get("bidi_component") if e.proto.id.endswith("-lesson")]
+    if not lessons:
+        assert "lesson" in str(said(app, "note address"))
+        return
+    told = said(app, "lesson")
+    assert told["asks"] or "error" in told or case == "thousands of predictions"
+    assert told["told"] is None or case == "thousands of predictions"
 
 
 def test_the_page_can_be_left_and_the_step_goes_on() -> None:

@@ -112,6 +112,7 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
         '[{"type":"HeadOff","where":{"site":"a","heads":[1]}}]',
         '[{"type":"Patch","where":{"site":"a","heads":[1]},"fields":["We like him.",null]}]',
         "decoder.layers.1.cross_attn:2",
+        "1.yes_3.0-2-1",
         "3",
         "17",
         "0.25",

@@ -1,7 +1,9 @@
 """Lesson files: what is read from them, what is refused and where, and the numbers in their sentences."""
 
+import itertools
 import math
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -263,6 +265,40 @@ def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
     record = run.scope.training["ablation"]
     assert found("run.costliest_kind", run) == "cross"
     assert found("run.marked_heads", run) == str(sum(h["is_marked"] for h in record["heads"]))
+
+
+ARGUMENTS = {
+    "site": ["decoder.layers.1.cross_attn", "decoder.alignment", "encoder.layers.0.self_attn", "no.such.site"],
+    "stream": ["source", "target", "text", "no such stream"],
+    "path": ["scores/cases", "by_length/0/score", "curve", "notes/0", "ablation/heads/99/effect"],
+    "positions": ["with", "without"],
+}  # fmt: skip
+MODELS = {
+    "eng-fra": ("We like him.",),
+    "eng-fra-rnn": ("We like him.",),
+    "eng-fra-bahdanau": ("We like him.",),
+    "dates": ("15 May 2024",),
+    "gpt": ("Once upon",),
+    "bert": ("I am [MASK] years old.",),
+    "xlnet": ("We drank tea.",),
+    "gpt-sentiment": ("The food was good.",),
+    "bert-where": ("Where is Mary?", "Mary went to the garden."),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_reading_is_found_or_its_absence_said(model: str) -> None:
+    """Of every kind of model, whatever a teacher's own lesson asks of it."""
+    run = run_of(model, *MODELS[model])
+    n_found = 0
+    for name, named in READINGS.items():
+        choices = [ARGUMENTS.get(one, ["0", "2", "999"]) for one in named.kinds]
+        for arguments in itertools.product(*choices):
+            with suppress(ValueError):
+                value = finder(run, None)(Reading("run", name, arguments))
+                n_found += 1
+                assert value.words or name in ("output", "surprise")
+    assert n_found >= 8
 
 
 def test_each_reading_says_what_it_is() -> None:

@@ -1,5 +1,6 @@
 """What the component `lesson` shows: the question, and after a prediction what happened in the run."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -108,15 +109,23 @@ def _said(prediction: Prediction, said: str, run: CurrentRun) -> tuple[str, Any]
         if kind == CHOOSE:
             return prediction.options[said], said
         if kind == NUMBER:
-            return _with_unit(f"{float(said):g}", prediction.of), float(said)
+            if not math.isfinite(number := float(said)):
+                raise ValueError("not a number")
+            return _with_unit(f"{number:g}", prediction.of), number
         if kind == CELLS:
             cells = tuple(tuple(c == "1" for c in row) for row in said.split("-"))
+            site = run.trace.attention[prediction.of]
+            if [len(row) for row in cells] != [site.n_key] * site.n_query:
+                raise ValueError("the cells of another text")
             n = sum(map(sum, cells))
             return f"{n:,} of {sum(map(len, cells)):,} cells", cells
         tokens = _tokens(prediction, run)
-        if kind == TOKEN:
-            return tokens[int(said)], int(said)
         order = tuple(int(part) for part in said.split("-"))
+        if kind == TOKEN:
+            (place,) = order
+            return tokens[place], place
+        if sorted(order) != list(range(len(tokens))):
+            raise ValueError("the order of another text")
         return ", ".join(tokens[i] for i in order), order
     except (KeyError, ValueError, IndexError):
         raise ValueError("the prediction in this address fits another run") from None

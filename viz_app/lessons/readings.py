@@ -202,28 +202,28 @@ def choice(run: CurrentRun, position: int) -> Value:
 @_reading
 def bits(run: CurrentRun, position: int) -> Value:
     """Surprise of the token at this position of the text, −log₂ of its probability, in bits."""
-    surprises = _surprises(run.trace)
+    surprises = _surprises(run)
     if position not in surprises:
         raise ValueError(f"the model gives no probability to the token at position {position}")
-    return _number(surprises[position], 1)
+    return _number(surprises[position][1], 1)
 
 
 @_reading
 def most_surprising(run: CurrentRun) -> Value:
     """The token of the text with the largest surprise."""
-    surprises = _surprises(run.trace)
-    position = max(surprises, key=surprises.__getitem__)
-    return Value(position, _token(_answered(run.trace)[position]).words)
+    surprises = _surprises(run)
+    if not surprises:
+        raise ValueError("the model gives no token of this text a probability")
+    position = max(surprises, key=lambda one: surprises[one][1])
+    return Value(position, surprises[position][0])
 
 
 @_reading
 def surprise(run: CurrentRun) -> Value:
     """The tokens that the model gives a probability, the most surprising first."""
-    surprises, tokens = _surprises(run.trace), _answered(run.trace)
-    order = sorted(surprises, key=lambda position: -surprises[position])
-    listed = (f"{_token(tokens[i]).words} {surprises[i]:.1f} bits" for i in order)
-    places = {position: place for place, position in enumerate(sorted(surprises))}
-    return Value(tuple(places[position] for position in order), ", ".join(listed))
+    each = list(_surprises(run).values())
+    order = sorted(range(len(each)), key=lambda place: -each[place][1])
+    return Value(tuple(order), ", ".join(f"{each[i][0]} {each[i][1]:.1f} bits" for i in order))
 
 
 @_reading
@@ -293,7 +293,7 @@ def heads(run: CurrentRun) -> Value:
 def change_backwards(run: CurrentRun, positions: str) -> Value:
     """Largest relative change of a token's encoder vector when the tokens stand in the opposite order, "with" or "without" positions."""
     model, row = run.scope.model, run.trace.streams.get("source")
-    if row is None or not model.translates or not model.positions_can_go:
+    if row is None or not model.translates or model.is_recurrent or not model.positions_can_go:
         raise ValueError("this model has no encoder whose tokens can be put in another order")
     if len(row.ids) > LONGEST:
         raise ValueError(f"the text is longer than {LONGEST} tokens")
@@ -360,22 +360,22 @@ def _decisions(trace: Trace) -> tuple[Sequence[int], torch.Tensor]:
     return answer.labels, answer.log_probs
 
 
-def _answered(trace: Trace) -> tuple[str, ...]:
-    return _stream(trace, first_output(trace).stream)
-
-
-def _surprises(trace: Trace) -> dict[int, float]:
-    """Return −log₂ p of the tokens that the model gives a probability, by position."""
-    answer = first_output(trace)
-    if isinstance(answer, NextToken):
-        return dict(enumerate(answer.surprisal.tolist(), 1))
-    if isinstance(answer, TokenInOrder):
-        return dict(enumerate(answer.surprisal.tolist()))
-    if isinstance(answer, MaskedToken):
-        rows = enumerate(zip(answer.positions, answer.labels, strict=True))
-        known = ((i, at, label) for i, (at, label) in rows if label is not None)
-        return {at: -float(answer.log_probs[i, label]) / math.log(2) for i, at, label in known}
-    raise ValueError("the model gives no probability to the tokens of its text")
+def _surprises(run: CurrentRun) -> dict[int, tuple[str, float]]:
+    """Return the tokens that the model gives a probability, by position, and −log₂ p of each."""
+    answer = first_output(run.trace)
+    if isinstance(answer, NextToken | TokenInOrder):
+        first = 1 if isinstance(answer, NextToken) else 0
+        bits = answer.surprisal.tolist()
+        places, labels = range(first, first + len(bits)), answer.labels
+    elif isinstance(answer, MaskedToken):
+        rows = [i for i, label in enumerate(answer.labels) if label is not None]
+        places = [answer.positions[i] for i in rows]
+        labels = [label for label in answer.labels if label is not None]
+        bits = (-answer.log_probs[rows, labels] / math.log(2)).tolist()
+    else:
+        raise ValueError("the model gives no probability to the tokens of its text")
+    tokens = [_token(token).words for token in run.scope.tokenizer.tokens(labels)]
+    return dict(zip(places, zip(tokens, bits, strict=True), strict=True))
 
 
 def _ablation(run: CurrentRun) -> Mapping[str, Any]:
