@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from viz_app.drawing.labels import token_text
 from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Lesson, Prediction, Step
-from viz_app.lessons.readings import finder
+from viz_app.lessons.readings import finder, plain_token
 from viz_app.lessons.sentence import Value
 from viz_app.session.current_run import CurrentRun
 
@@ -66,8 +65,8 @@ def _asked(prediction: Prediction, run: CurrentRun) -> dict[str, Any]:
             raise ValueError(f"this run has no attention {prediction.of[:60]}")
         if max(site.n_query, site.n_key) > MOST_CELLS:
             raise ValueError(f"the text is longer than {MOST_CELLS} tokens")
-        asks["rows"] = [token_text(token) for token in site.query_tokens]
-        asks["columns"] = [token_text(token) for token in site.key_tokens]
+        asks["rows"] = [plain_token(token) for token in site.query_tokens]
+        asks["columns"] = [plain_token(token) for token in site.key_tokens]
     else:
         tokens = _tokens(prediction, run)
         if prediction.kind == ORDER and len(tokens) > MOST_ORDERED:
@@ -80,7 +79,7 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
     stream = run.trace.streams.get(prediction.of)
     if stream is None:
         raise ValueError(f"this run has no stream {prediction.of[:40]}")
-    tokens = [token_text(token) for token in stream.tokens]
+    tokens = [plain_token(token) for token in stream.tokens]
     # what a decision can write: every token after the first
     return tokens[1:] if prediction.kind == ORDER and run.scope.model.can_write else tokens
 

@@ -104,10 +104,14 @@ def _count(value: int) -> Value:
     return Value(value, f"{value:,}", "{:,.0f}".format)
 
 
-def _token(token: str) -> Value:
+def plain_token(token: str) -> str:
     """Return a token without the mark of a space before it."""
     text = token_text(token)
-    text = text.removeprefix(SPACE) or text
+    return text.removeprefix(SPACE) or text
+
+
+def _token(token: str) -> Value:
+    text = plain_token(token)
     return Value(text, text)
 
 
@@ -240,7 +244,7 @@ def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
     """The token that a row of weights reads most."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
-    return Value(key, _token(run.trace.attention[site].key_tokens[key]).words)
+    return Value(key, plain_token(run.trace.attention[site].key_tokens[key]))
 
 
 @_reading
@@ -374,7 +378,7 @@ def _surprises(run: CurrentRun) -> dict[int, tuple[str, float]]:
         bits = (-answer.log_probs[rows, labels] / math.log(2)).tolist()
     else:
         raise ValueError("the model gives no probability to the tokens of its text")
-    tokens = [_token(token).words for token in run.scope.tokenizer.tokens(labels)]
+    tokens = [plain_token(token) for token in run.scope.tokenizer.tokens(labels)]
     return dict(zip(places, zip(tokens, bits, strict=True), strict=True))
 
 
