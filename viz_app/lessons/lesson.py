@@ -15,6 +15,8 @@ KINDS = {
     CELLS: "an attention",
 }
 
+MOST_STEPS = 20
+
 Query = Mapping[str, Sequence[str]]  # texts of URL parameters, by name
 
 

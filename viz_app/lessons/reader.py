@@ -28,13 +28,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from models.checkpoint import CheckpointError
 from models.checkpoint_files import read_bytes
-from viz_app.lessons.lesson import CHOOSE, KINDS, Lesson, Prediction, Query, Step
+from viz_app.lessons.lesson import CHOOSE, KINDS, MOST_STEPS, Lesson, Prediction, Query, Step
 from viz_app.lessons.readings import READINGS, WHOSE
 from viz_app.lessons.sentence import Sentence, read_sentence
 from viz_app.session.parameters import Parameter
 
 LARGEST = 100_000  # bytes of a lesson file
-MOST_STEPS, MOST_OPTIONS = 20, 6
+MOST_OPTIONS = 6
 LONGEST_LESSON = 60  # minutes
 STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
 CHECKPOINT = "checkpoint"

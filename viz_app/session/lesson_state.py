@@ -2,12 +2,11 @@
 
 import re
 
-from viz_app.lessons.lesson import Lesson
+from viz_app.lessons.lesson import MOST_STEPS, Lesson
 from viz_app.session import pinned, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared
 
-MOST_STEPS = 20
 LONGEST = 300  # characters of one prediction
 LESSON = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
