@@ -45,7 +45,7 @@ class Cells:
 
 
 def is_long(site: AttentionSite) -> bool:
-    """Return True if the site has more rows or columns than a picture with a cell for every weight."""
+    """Return True if the site has too many rows or columns to draw a cell for every weight."""
     return block_of(site.n_query, site.n_key) > 1
 
 
@@ -115,7 +115,7 @@ def _around(position: int, n: int) -> slice:
 
 
 def in_blocks(row: Sequence[Label], k: int) -> list[Label]:
-    """Return a label for every k tokens: the range of positions from 0, with the tokens on hover."""
+    """Return a label for every k tokens: the range of positions from 0, the tokens on hover."""
     if k == 1:
         return list(row)
     ends = ((first, min(first + k, len(row)) - 1) for first in range(0, len(row), k))

@@ -55,7 +55,7 @@ def head_npz(trace: Trace, site: AttentionSite, head: int) -> Arrays:
 
 
 def heads_npz(trace: Trace) -> Arrays:
-    """Yield the weights (head, query, key) of every site, their masks, and the tokens of all streams.
+    """Yield the weights (head, query, key) and mask of every site, and the tokens of all streams.
 
     The weights carry the site's name with its layer counted from 1, the mask adds ".allowed" to it;
     tokens, spelled as on the screen, are "<stream>_tokens".

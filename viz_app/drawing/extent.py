@@ -18,7 +18,7 @@ def widened(scales: Extent, extent: Extent) -> dict[str, float]:
 
 
 def extent_of(payload: bytes) -> Extent:
-    """Return the scales of a packed picture: the field "extent" of its header (drawing/payload.py)."""
+    """Return the scales of a packed picture: its header's "extent" (drawing/payload.py)."""
     (length,) = struct.unpack_from("<I", payload)
     return json.loads(payload[4 : 4 + length])["extent"]
 
@@ -27,7 +27,8 @@ def extent_of(payload: bytes) -> Extent:
 class Scaled:
     """A picture whose scales follow from its values.
 
-    `draw` takes the extent that the scales must cover; `extent_of` returns the extent of a drawn picture.
+    `draw` takes the extent that the scales must cover; `extent_of` returns the extent of a drawn
+    picture.
     """
 
     draw: Callable[[Extent], Any]

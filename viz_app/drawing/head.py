@@ -1,4 +1,4 @@
-"""The payload of one head: exact weights, blocking masks and axis tokens, or blocks of a long text."""
+"""The payload of one head: exact weights, masks and tokens, or blocks of a long text."""
 
 from typing import Any
 

@@ -153,7 +153,11 @@ def token_text(token: str) -> str:
 
 
 def visible(piece: str) -> str:
-    """Return the text with every space shown as ·, or as ␣ or ↵ where it is nothing else, and control characters as their code."""
+    """Return the text with spaces and control characters made visible.
+
+    A space is shown as ·, or as ␣ or ↵ where the text is nothing else, a control character as its
+    code.
+    """
     if piece in LONELY:
         return LONELY[piece]
     return "".join(SPACE if c.isspace() else printable(c) for c in piece)
@@ -171,7 +175,7 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> li
 
 
 def numbered(tokens: Sequence[str]) -> list[str]:
-    """Number tokens by position, from 0, which makes them distinct."""
+    """Return tokens numbered by position, from 0, which makes them distinct."""
     return [f"{i} {token}" for i, token in enumerate(tokens)]
 
 

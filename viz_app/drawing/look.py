@@ -9,7 +9,10 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """The colours of a theme: 0 is `paper`, positive values end in `accent`, negative in `opposite`."""
+    """The colours of a theme.
+
+    0 is `paper`; positive values end in `accent`, negative in `opposite`.
+    """
 
     paper: str
     accent: str

@@ -42,7 +42,10 @@ def refusal(text: str) -> dict:
 
 
 def plain_sentence(markdown: str, most: int = 170) -> str:
-    """Return the first sentence of a text without its marks, and those after it while they are short in all."""
+    """Return the first sentence of a text without its marks.
+
+    Those after it follow while they are short in all.
+    """
     first, *others = markdown.partition("\n\n")[0].replace("*", "").split(". ")
     for sentence in others:
         if len(first) + len(sentence) > most:
@@ -94,7 +97,10 @@ def read_text(trace: Trace) -> str:
 
 
 def answer_line(trace: Trace) -> tuple[str, str]:
-    """Return what kind of answer the model gives, in words, and the answer, by the type of its first output."""
+    """Return the kind of answer that the model gives, in words, and the answer.
+
+    Both go by the type of its first output.
+    """
     output = first_output(trace)
     return _ANSWERS.get(type(output), _other)(trace, output)
 

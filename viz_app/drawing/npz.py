@@ -15,7 +15,7 @@ PIECE = 2**23  # bytes of an array that are written at a time
 
 @dataclass(frozen=True)
 class Rows:
-    """An array computed some rows at a time: its shape, its dtype, and a source of parts in C order."""
+    """An array computed some rows at a time: its shape, dtype, and a source of parts in C order."""
 
     shape: tuple[int, ...]
     dtype: type

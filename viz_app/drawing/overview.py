@@ -71,7 +71,7 @@ def overview(
 
 
 def all_codes(trace: Trace) -> list[Codes]:
-    """Return, for each kind of attention, the tokens per side of a cell and the codes of its heads."""
+    """Return, for each kind of attention, the tokens per side of a cell and the heads' codes."""
     side = side_for(sum(s.n_heads for s in trace.attention.values()))
     codes = []
     for _, sites in by_kind(trace):
@@ -94,7 +94,7 @@ def side_for(n_heads: int) -> int:
 
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
-    """Return (site, head, query/k, key/k) uint8: 0 for a masked block, else 1 + largest weight × 254.
+    """Return (site, head, query/k, key/k) uint8: 0 if masked, else 1 + largest weight × 254.
 
     The weights of a long row are divided by its largest (`is_by_row`).
     """
@@ -117,7 +117,10 @@ def is_by_row(site: AttentionSite) -> bool:
 
 
 def _codes(pooled: Tensor, by_row: bool) -> Tensor:
-    """Convert pooled weights, in which −1 is masked, to codes; `by_row` divides by the largest of a row."""
+    """Convert pooled weights, in which −1 is masked, to codes.
+
+    `by_row` divides by the largest of a row.
+    """
     if by_row:
         largest = pooled.amax(-1, keepdim=True)
         pooled = torch.where((pooled > 0) & (largest > 0), pooled / largest, pooled)

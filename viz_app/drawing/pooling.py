@@ -92,7 +92,10 @@ class _Masked:
         return largest.masked_fill_(self.closed, -1.0)
 
     def _weights(self, site: AttentionSite, head: int, rows: slice, n_seen: int) -> Tensor:
-        """Return the weights of these rows as AttentionSite.weights does: all zeros in a fully masked row."""
+        """Return the weights of these rows as AttentionSite.weights does.
+
+        A fully masked row is all zeros.
+        """
         if not site.has_causes:
             return site.weights(head, rows=rows)[:, :n_seen].clone()
         weights = site.scores(head, rows=rows, n_key=n_seen).add_(self.added).softmax(-1)

@@ -49,7 +49,10 @@ def site_name(site: AttentionSite) -> str:
 
 
 def counted(path: str) -> str:
-    """Return a path in a model with its layer counted from 1: "decoder.layers.1.ff" → "decoder.layer2.ff"."""
+    """Return a path in a model with its layer counted from 1.
+
+    "decoder.layers.1.ff" becomes "decoder.layer2.ff".
+    """
     parts = path.split(".")
     for i, part in enumerate(parts):
         if part.isdigit():
@@ -59,7 +62,7 @@ def counted(path: str) -> str:
 
 
 def similarity(trace: Trace) -> str:
-    """Return the similarity of the run's attention; "" if there is none to choose, as in an alignment."""
+    """Return the similarity of the run's attention; "" if there is none to choose."""
     return next(
         (site.similarity.name for site in trace.attention.values() if site.role != "alignment"), ""
     )

@@ -14,7 +14,8 @@ NAMES = {
     "root": "1  attention weight, by its square root: the middle is 0.25",
 }  # fmt: skip
 WEIGHT, ROW, ROOT = NAMES
-AUTO = "auto"  # WEIGHT; ROW where so many keys share each row that most weights would be too pale to see
+# WEIGHT, or ROW where so many keys share each row that most weights would be too pale to see
+AUTO = "auto"
 MOST_KEYS = 128  # of a row that is drawn by its weights
 
 # tokens that enclose every text
@@ -25,7 +26,10 @@ _ENCLOSING = {
 
 @dataclass(frozen=True)
 class Scale:
-    """One of NAMES or AUTO; `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end]."""
+    """One of NAMES or AUTO.
+
+    `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end].
+    """
 
     name: str = WEIGHT
     hides_sinks: bool = False
@@ -51,7 +55,7 @@ class Scale:
         return np.sqrt(shown) if self.name == ROOT else shown
 
     def key(self, sinks: Sequence[str] = ()) -> str:
-        """Return the meaning of the strongest colour, with the names of the keys that are left out."""
+        """Return the meaning of the strongest colour, naming the keys that are left out."""
         names = " and ".join(dict.fromkeys(sinks))
         return (
             f"{NAMES[self.name]}; {names} left out"

@@ -13,7 +13,7 @@ MOST_ROWS = 256  # rows of a head that are sampled to find the sharpest
 
 
 def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
-    """Return (kind, its sites by layer), with the encoder before the decoder and self before cross."""
+    """Return (kind, its sites by layer), the encoder before the decoder, self before cross."""
     order = list(dict.fromkeys(site.kind for site in sorted(trace.attention.values(), key=_rank)))
     sites = sorted(trace.attention.values(), key=lambda site: (order.index(site.kind), site.layer))
     return [(kind, list(group)) for kind, group in groupby(sites, key=lambda site: site.kind)]
@@ -42,8 +42,9 @@ def blocked_bits(site: AttentionSite, head: int = 0, rows: Rows = None) -> Tenso
 def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
     """Return (site name, head) of the head with the most peaked rows on average.
 
-    It makes a good first picture. Where tokens attend to each other, a row counts by its largest weight on another token
-    than itself and the first: many heads rest on these two, which says little of a text.
+    It makes a good first picture. Where tokens attend to each other, a row counts by its largest
+    weight on another token than itself and the first: many heads rest on these two, which says
+    little of a text.
     """
     sites = [s for s in trace.attention.values() if s.kind == kind] or list(
         trace.attention.values()
@@ -58,7 +59,7 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 
 
 def _mean_peaks(site: AttentionSite) -> Tensor:
-    """Return (head,): the strongest weight averaged over at most MOST_ROWS evenly spaced queries."""
+    """Return (head,): the mean over at most MOST_ROWS queries of the strongest weight."""
     rows, site = slice(0, None, max(1, site.n_query // MOST_ROWS)), site.read("q", "k")
     counts = torch.ones(site.n_query, site.n_key)[rows]
     if site.query_stream == site.key_stream and site.n_query == site.n_key > 2:

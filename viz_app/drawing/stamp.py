@@ -85,7 +85,7 @@ def stamped(content: str | bytes, name: str, about: Facts) -> str | bytes:
 def pieces(
     content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts
 ) -> Iterator[bytes]:
-    """Yield a stamped file in pieces, for content that is itself generated: CSV lines or npz arrays."""
+    """Yield a stamped file in pieces, for generated content: CSV lines or npz arrays."""
     if isinstance(content, str | bytes):
         whole = stamped(content, name, about)
         yield whole.encode() if isinstance(whole, str) else whole
@@ -135,7 +135,7 @@ def _svg(content: str, about: Facts) -> str:
 
 
 def _gif(content: bytes, about: Facts) -> bytes:
-    """Return the GIF with a comment extension before the first image, in blocks of up to 255 bytes."""
+    """Return the GIF with a comment before the first image, in blocks of up to 255 bytes."""
     flags, comment = content[10], _whole(about).encode()
     # after the logical screen descriptor and the global colour table (GIF89a, 18 and 19)
     start = 13 + (3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0)

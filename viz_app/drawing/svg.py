@@ -24,7 +24,10 @@ def document(width: float, height: float, parts: Iterable[str], size: float = 12
 
 
 def text(x: float, y: float, content: str, anchor: str = "start", **look: object) -> str:
-    """Return a line of text; `anchor` says which point of it is at x, `look` holds other attributes such as font_size."""
+    """Return a line of text.
+
+    `anchor` says which point of it is at x; `look` holds other attributes such as font_size.
+    """
     return (
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{_attributes(look)} style="unicode-bidi:plaintext">'
         f"{escape(content)}</text>"
@@ -42,7 +45,10 @@ def rectangle(
 def heat_map(
     x: float, y: float, size: float, queries: Sequence[str], keys: Sequence[str], cell: Cell
 ) -> Iterator[str]:
-    """Yield squares of this size from (x, y) on, a row for each query and a column for each key, and the labels of both."""
+    """Yield squares of this size from (x, y) on, with labels.
+
+    There is a row for each query and a column for each key.
+    """
     for q in range(len(queries)):
         for k in range(len(keys)):
             fill, tip = cell(q, k)

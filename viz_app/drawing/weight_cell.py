@@ -79,8 +79,10 @@ def _is_word(label: Label) -> bool:
 
 
 def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None = None) -> bytes:
-    """Return the payload of the component `choice`: both rows of tokens, with the weights of the chosen
-    query on the first `n_key` keys (None: on all)."""
+    """Return the payload of the component `choice`: both rows of tokens.
+
+    The chosen query's weights are drawn on the first `n_key` keys (None: on all).
+    """
     query, key = axes_labels(trace, cell.site)
     reads, read = words.axes(cell.site, terms, writes(trace, cell.site))
     header = {
