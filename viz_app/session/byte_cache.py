@@ -24,7 +24,7 @@ from torch import Tensor
 
 MEGABYTE = 2**20
 BUDGET_VARIABLE, BUDGET = "ATTNSCOPE_CACHE_MB", 512
-# share of the budget above which a value, such as the run of a long text, is evicted before others …
+# share of the budget above which a value, such as the run of a long text, is evicted first …
 _LONG = 1 / 64
 # … unless all such values together are below this share of the budget
 _PROTECTED = 1 / 4
@@ -63,7 +63,7 @@ def budget(named: str = BUDGET_VARIABLE) -> int:
 
 
 def parts(value: object, excluded: Collection[int] = ()) -> Parts:
-    """Return the bytes of everything a value holds, each tensor's storage and each large object once.
+    """Return the bytes of everything a value holds, each storage and each large object once.
 
     The keys are identities, which are valid while the value exists. Small objects count with the
     value itself; objects whose identity is `excluded`, and what they refer to, do not count.
@@ -262,7 +262,10 @@ class ByteCache:
             self._shared = frozenset().union(*rest)
 
     def _note(self, key: Hashable, gone: ref) -> None:
-        """Record that a value was freed. This may happen anywhere, even while this thread has the lock."""
+        """Record that a value was freed.
+
+        This may happen anywhere, even while this thread has the lock.
+        """
         self._gone.append((key, gone))
 
     def _forget_gone(self) -> None:

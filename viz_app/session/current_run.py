@@ -11,7 +11,9 @@ from viz_app import words
 
 @dataclass(frozen=True)
 class CurrentRun:
-    """A run to show. `stale` is set while the text in the boxes cannot be run and the last run is kept.
+    """A run to show.
+
+    `stale` is set while the text in the boxes cannot be run and the last run is kept.
 
     `spec` determines the run; by default, the checkpoint as trained on the fields of the trace.
     `original` is the run of the unchanged model, None if this run is unchanged.

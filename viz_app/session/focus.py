@@ -21,7 +21,7 @@ class Focus:
     lock: str = ""
 
     def within(self, trace: Trace) -> "Focus":
-        """Return the nearest focus that exists in this trace; the sharpest head if the site is missing."""
+        """Return the nearest focus in this trace; the sharpest head if the site is missing."""
         if self.site not in trace.attention:
             return Focus(*sharpest_head(trace))
         site = trace.attention[self.site]

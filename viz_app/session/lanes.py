@@ -19,7 +19,7 @@ Texts = tuple[str, ...]  # the contents of the model's text boxes, in field orde
 
 
 def is_long(texts: Iterable[object]) -> bool:
-    """Return True if these texts have more than LONG bytes together; other values are not counted."""
+    """Return True if the texts together have more than LONG bytes; other values do not count."""
     return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG
 
 
@@ -59,7 +59,7 @@ class Lanes:
         return self._short.is_busy
 
     async def answer(self, session: Hashable, texts: Texts) -> bytes | None:
-        """Wait for the answer to a request; None if a newer request replaced it or answering failed."""
+        """Wait for the answer; None if a newer request replaced it or answering failed."""
         request = Request(session, texts, asyncio.get_running_loop().create_future())
         lane = self._long if is_long(texts) else self._short
         self._drop(session, lane)
@@ -79,7 +79,7 @@ class Lanes:
         return self._short.waiting, self._long.waiting, self._after_long
 
     def _drop(self, session: Hashable, lane: "_Lane") -> None:
-        """Answer the session's waiting requests with None; in this lane, keep its place in the queue."""
+        """Answer the session's waiting requests with None; keep its place in this lane's queue."""
         for waiting in self._waiting():
             if older := waiting.get(session):
                 older.settle(None)

@@ -1,4 +1,4 @@
-"""The open lesson, its step and what was predicted, in the URL; and how a step opens its address."""
+"""The open lesson, its step and prediction in the URL, and how a step opens its address."""
 
 import re
 
@@ -50,7 +50,7 @@ def leave() -> None:
 
 
 def open_step(lesson: Lesson, number: int, session: LiveSession) -> None:
-    """Open the address of a step, at the next rerun; as it is after the prediction if that is made."""
+    """Open the address of a step at the next rerun, as it is after a prediction if one is made."""
     step = lesson.steps[number - 1]
     url_state.keep(LESSON_STEP, number)
     changes = number in predictions()

@@ -81,7 +81,7 @@ class LiveSession:
 
     @property
     def run(self) -> CurrentRun | None:
-        """The last run of the unchanged model that could be shown, recomputed if it was put aside."""
+        """The last run of the unchanged model that could be shown, recomputed if put aside."""
         if self._run is None and self._aside is not None:
             scope, values, stale = self._aside
             self.run = CurrentRun(scope, cache.given_trace(scope, *values), stale)
@@ -92,7 +92,10 @@ class LiveSession:
         self._run, self._aside = run, None
 
     def put_aside(self) -> None:
-        """Release the run and the pinned pictures, which may be large, until they are next needed: no browser is connected."""
+        """Release the run and the pinned pictures until they are next needed.
+
+        They may be large, and no browser is connected.
+        """
         with self._lock:
             if run := self._run:
                 self._aside = run.scope, tuple(run.trace.fields.values()), run.stale
@@ -101,7 +104,7 @@ class LiveSession:
 
     @property
     def answer(self) -> Callable[..., Pictures] | None:
-        """The function that draws all pictures of the current page for new texts; None if there is none."""
+        """The function that draws all pictures of the page for new texts; None if there is none."""
         return self._answer[1]
 
     @answer.setter
@@ -145,7 +148,10 @@ class LiveSession:
             return self.run
 
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
-        """Return recent outputs of this model, likely to be generated again (models.decoding.written)."""
+        """Return recent outputs of this model, likely to be generated again.
+
+        They are the drafts of models.decoding.written.
+        """
         return tuple(self._written) if self.run and self.run.scope is scope else ()
 
     def begin(self) -> None:
@@ -160,7 +166,7 @@ class LiveSession:
             self.edition = number, self.edition[1]
 
     def edit(self, *texts: str) -> bytes | None:
-        """Return the browser message for newly typed texts; None if the page has no pictures to give."""
+        """Return the browser message for new texts; None if the page has no pictures to give."""
         rerun, answer = self._answer
         if answer is None:
             return None

@@ -77,7 +77,7 @@ def mask_padding(change: MaskChange, on: bool) -> MaskChange:
 
 
 def paint(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
-    """Return the change with exactly these painted cells: (query, key, 0 = forbidden, 1 = allowed)."""
+    """Return the change with exactly these painted cells (query, key, 0 forbidden or 1 allowed)."""
     state = {
         (int(q), int(k)): bool(allowed)
         for q, k, allowed in cells

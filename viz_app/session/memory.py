@@ -24,7 +24,7 @@ def give_back_soon() -> None:
 
 
 def _give_back() -> None:
-    """Collect reference cycles, and return free memory to the system where the C library can (glibc).
+    """Collect reference cycles, and return free memory to the system where glibc can.
 
     The memory of a long text's run is freed in small pieces, which the allocator otherwise keeps.
     """

@@ -1,4 +1,4 @@
-"""Background opening of checkpoints: each once for all waiting sessions, cancelled when none is left.
+"""Background opening of checkpoints: once for all waiting sessions, cancelled if none is left.
 
 The screen keeps its content until the new checkpoint is ready.
 """
@@ -109,7 +109,7 @@ class Opening:
 
 
 def ask(name: str, session: str) -> Opening | None:
-    """Return the opening of this checkpoint for a session, started if necessary; None if it is open."""
+    """Return the opening of this checkpoint for a session, started if need be; None if open."""
     key = cache.opened_as(name)
     with _lock:
         if (opening := _under_way.get(key)) is None:

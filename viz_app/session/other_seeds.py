@@ -1,4 +1,4 @@
-"""Checkpoints of the same recipe as another and of other seeds: the yardstick of different models."""
+"""Checkpoints of a recipe with other seeds: the yardstick of different models."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ class _Record:
 
 
 def other_seeds(scope: Scope, names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return those of the named checkpoints, by default of all available ones, that differ in the seed alone."""
+    """Return the checkpoints of these names, or of all, that differ from this in the seed alone."""
     seeds = []
     for name in checkpoints.available() if names is None else names:
         with suppress(CheckpointError):

@@ -44,7 +44,7 @@ class Parameter(Generic[Value]):
             )
 
     def from_url(self, texts: list[str]) -> Value:
-        """Return the value of the URL's texts under this name, or the default if they are invalid."""
+        """Return the value of the URL's texts under this name, or the default if invalid."""
         return self.default if self.unfit(texts) else self.parse(texts)
 
     def unfit(self, texts: list[str]) -> str:

@@ -61,7 +61,7 @@ def keep_texts(texts: Mapping[Parameter, str]) -> None:
 
 
 def follow(fields: Sequence[Parameter]) -> None:
-    """Make the pinned run read the texts of the current run in these fields, now and after each edit."""
+    """Make the pinned run read the current run's texts in these fields, now and after each edit."""
     for parameter in fields:
         url_state.keep(of_pinned(parameter), parameter.default)
 
@@ -75,7 +75,10 @@ def texts_of(run: CurrentRun) -> dict[Parameter, str]:
 
 @dataclass(frozen=True)
 class Pinned:
-    """A pinned model with the changes of `spec`, and its texts; None reads those of the current run."""
+    """A pinned model with the changes of `spec` and its texts.
+
+    Without texts it reads those of the current run.
+    """
 
     scope: Scope
     texts: tuple[str, ...] | None
@@ -116,7 +119,7 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
 
 
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
-    """Return the texts of a run for another model: the first text first, all others by field name."""
+    """Return a run's texts for another model: the first one first, the others by field name."""
     texts = run.unchanged.trace.fields
     fields = scope.model.text_fields[1:]
     return (next(iter(texts.values())), *(texts.get(field.name) or "" for field in fields))

@@ -21,7 +21,7 @@ def prepare() -> int:
 
 @st.cache_resource(show_spinner=False)
 def settle() -> bool:
-    """Exempt everything loaded so far from garbage collection, once per process after the first page."""
+    """Exempt everything loaded so far from garbage collection, once, after the first page."""
     gc.collect()
     gc.freeze()
     return True

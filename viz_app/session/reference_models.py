@@ -24,7 +24,7 @@ def named(task: str) -> tuple[str, ...]:
 
 
 def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
-    """Return the shown model if it suits, else the first reference model that does; None if none does.
+    """Return the shown model if it suits, else the first reference model that does, or None.
 
     A reference model has to read the text as the same tokens.
     """

@@ -82,7 +82,7 @@ def _itself(parameter: Parameter) -> Parameter:
 
 
 def chosen(original: CurrentRun, of: Of = _itself) -> RunSpec:
-    """Return the spec of this run with the session's changes, except any its model does not support.
+    """Return the run's spec with the session's changes, except those its model does not support.
 
     `of` maps each parameter to the one that is read instead.
     """

@@ -10,7 +10,7 @@ SHOWN = 240  # characters of the part that is cut
 
 
 def shortened(scope: Scope, texts: Sequence[str], field: Field) -> dict[str, Any]:
-    """Return the offer to cut the text of a field to what the model reads; empty if that is no help.
+    """Return the offer to cut a field's text to what the model reads; empty if that is no help.
 
     `keep` counts characters from the start of the text, `rest` begins the part after them.
     """
@@ -28,7 +28,10 @@ def shortened(scope: Scope, texts: Sequence[str], field: Field) -> dict[str, Any
 
 
 def _longest_start(scope: Scope, texts: Sequence[str], at: int) -> int:
-    """Return the length of the longest start of text `at` that the model reads; 0 if it reads none or all."""
+    """Return the length of the longest start of text `at` that the model reads.
+
+    It is 0 if the model reads none, or all.
+    """
     text = texts[at]
     low, high = 0, len(text)
 

@@ -41,7 +41,7 @@ def _known_fields() -> list[Field]:
     return [field for field in fields if field.kind in _PARAMETERS]
 
 
-# (kind, optional, name) of a shipped model's field → its parameter, which models with the same field share
+# (kind, optional, name) of a shipped model's field → its parameter; models share them
 _SHIPPED = {(f.kind, f.optional, f.name): _parameter(f, f.name) for f in _known_fields()}
 _SESSION = "url"
 
@@ -77,7 +77,7 @@ class _Session:
 
 @dataclass(frozen=True)
 class Address:
-    """A query string, the deliberate steps within pages so far, and the query string at the run's start."""
+    """A query string, the deliberate steps within pages so far, and the run's initial query."""
 
     query: str
     steps: int
@@ -122,7 +122,10 @@ def _in_address() -> dict[str, list[str]]:
 
 
 def leave_for(page: Any) -> None:
-    """Open another of Streamlit's pages, with the same query: without it the history would get an entry that has none."""
+    """Open another of Streamlit's pages with the same query.
+
+    Without it the history would get an entry that has none.
+    """
     st.switch_page(page, query_params=_in_address())
 
 
@@ -165,7 +168,7 @@ def get(parameter: Parameter[Value]) -> Value:
 
 
 def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
-    """Return the choices for the model's fields that are not typed, in order; None for no choice."""
+    """Return the choices for the fields that are not typed, in order; None for no choice."""
     return tuple(
         get(parameter_of(field)) or None if field.kind in _PARAMETERS else None
         for field in fields
@@ -231,10 +234,10 @@ def unfit(*parameters: Parameter) -> list[str]:
 
 
 def bound(parameter: Parameter[Value], value: Value) -> dict[str, Any]:
-    """Return the settings of a Streamlit widget bound to the parameter: its key and its callback."""
+    """Return the settings of a Streamlit widget bound to the parameter: key and callback."""
     key = parameter.name
-    # Only if needed: it would overwrite text being typed. While the URL is followed it is needed, since a previous run may have been
-    # interrupted before the browser saw its value.
+    # Only if needed: it would overwrite text being typed. While the URL is followed it is needed,
+    # since a previous run may have been interrupted before the browser saw its value.
     if _session().follows or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
 
@@ -251,7 +254,7 @@ def bound(parameter: Parameter[Value], value: Value) -> dict[str, Any]:
 
 
 def cut(parameter: Parameter) -> int:
-    """Return the full length of the last text entered in this parameter's widget if it was cut, else 0."""
+    """Return the full length of the last text entered in this widget if it was cut, else 0."""
     return _session().cut.get(parameter.name, 0)
 
 

@@ -71,7 +71,7 @@ def rewritten(
 
 
 def free_text(run: CurrentRun) -> str:
-    """Return what a translating model writes from the source of this run, greedily and under its changes."""
+    """Return a translating model's own greedy output for this run's source, under its changes."""
     scope, spec = run.scope, run.spec
     source = next(iter(run.trace.streams.values())).ids
     edits = run.trace.edits
@@ -113,7 +113,7 @@ def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Va
 def head_effects(
     run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], named: str
 ) -> HeadEffects:
-    """Return the effect of the edit that `make` makes of each head; `named` says which edit it is."""
+    """Return the effect of the edit that `make` makes of each head; `named` identifies the edit."""
     streams = tuple(run.trace.streams.values())
     what = (streams, run.trace.edits, metric, named)
     return cached(
@@ -150,7 +150,7 @@ def part_effects(
     positions: tuple[int, ...] | None,
     with_heads: bool,
 ) -> tuple[torch.Tensor | None, HeadEffects | None]:
-    """Return the effect of taking each cell of these intermediates, and each head, from another run."""
+    """Return the effect of taking each cell of these parts, and each head, from another run."""
     streams = (tuple(trace.streams.values()), tuple(other.streams.values()))
     what = (trace.edits, metric, names, tuple(alignments.items()), positions, with_heads)
     return cached(

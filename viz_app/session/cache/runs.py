@@ -26,12 +26,13 @@ from viz_app.session.lanes import is_long
 # values of the model's fields that are not typed, in order; empty if there are none
 Chosen = tuple[Any, ...]
 SHORT = 64  # tokens of the longest text that may share a batch
-# Smallest batch of texts for models that generate an output. Two texts finish sooner one after the other at the same cost, because
-# a single run starts from a draft (LiveSession.drafts). Measured with eng-fra, ms of CPU per edit: single 23; in batches of
-# 2, 3, 4, 8: 22, 19, 17, 13.
+# Smallest batch of texts for models that generate an output. Two texts finish sooner one after the
+# other at the same cost, because a single run starts from a draft (LiveSession.drafts). Measured
+# with eng-fra, ms of CPU per edit: single 23; in batches of 2, 3, 4, 8: 22, 19, 17, 13.
 FEWEST_WRITTEN = 3
 
-# Concurrent short runs only wait for the interpreter lock, at every torch operation; long ones compete for memory.
+# Concurrent short runs only wait for the interpreter lock, at every torch operation; long ones
+# compete for memory.
 _one_run, _one_long_run = threading.Lock(), threading.Lock()
 
 
@@ -185,7 +186,7 @@ def given_trace(scope: Scope, *values: Value | None) -> Trace:
 def autoregression(
     run: CurrentRun, given: tuple[int, ...], method: decoding_runs.Method
 ) -> decoding_runs.Autoregression:
-    """Return the tokens generated from `given` under the run's edits, with every step's attention."""
+    """Return the tokens generated from `given` under the run's edits, and each step's attention."""
     scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
