@@ -36,7 +36,10 @@ class Layers:
 
 
 def choose_layers(run: CurrentRun) -> Layers:
-    """Draw the settings into the row that is open. If the text is too long, say so and use this model's last shorter text."""
+    """Draw the settings into the row that is open.
+
+    If the text is too long, say so and use this model's last shorter text.
+    """
     width = pick.one("CNN: width k (tokens)", WIDTH, WIDTHS)
     depth = pick.one("CNN: layers", DEPTH, DEPTHS)
     seed = pick.typed(

@@ -1,4 +1,4 @@
-"""Distances of all heads of two models, or of one, over held-out texts, measured in the background."""
+"""Distances of heads of one or two models over held-out texts, measured in the background."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ Key = tuple[str, ...]  # fingerprints and similarities of both models
 
 @dataclass(frozen=True)
 class Measured:
-    """Distances over texts, and those of matched heads between other seeds of the recipe, by kind."""
+    """Distances over texts and, by kind, those of matched heads between seeds of the recipe."""
 
     kinds: tuple[KindDistances, ...]
     null: dict[str, list[float]]
@@ -43,7 +43,7 @@ class Measured:
 def measured_steps(
     first: Scope, second: Scope, seeds: Sequence[Scope], texts: Sequence[Fields]
 ) -> Iterator[int | Measured]:
-    """Yield how many texts have been compared so far, of `n_steps` of them, and at last the results.
+    """Yield the number of texts compared so far, of `n_steps`, and at last the results.
 
     Raises:
         ValueError: nothing of the models can be compared.

@@ -1,4 +1,4 @@
-"""Buttons that open a model a page can show, offered if the page can show nothing of the current one."""
+"""Buttons that open a model a page can show, where it can show nothing of the current one."""
 
 from collections.abc import Callable
 from functools import cache as remember
@@ -22,8 +22,8 @@ Find = Callable[
 def offer_models(find: Find, run: CurrentRun) -> None:
     """Draw a button for each of a few shipped models that `find` has a view of.
 
-    Draws nothing if it has a view of this model's own example, so that not the model but the text is
-    at fault.
+    Draws nothing if it has a view of this model's own example, so that not the model but the text
+    is at fault.
     """
     if shows(find, run.unchanged.scope):
         return
@@ -39,7 +39,7 @@ def _open(name: str) -> None:
 
 @remember
 def able(find: Find) -> tuple[str, ...]:
-    """Return the names of the first shipped models, one of each family, that `find` has a view of."""
+    """Return the first shipped model of each family that `find` has a view of, by name."""
     names: list[str] = []
     families = set()
     for name in (one.name for one in menu.entries()):

@@ -14,7 +14,10 @@ Value = TypeVar("Value")
 
 
 def row(key: str | None = None, gap: Literal["small", "medium"] = "medium") -> DeltaGenerator:
-    """Return a row of controls, each as wide as it needs; it wraps where the page is narrow. `key` names it in the style sheet."""
+    """Return a row of controls, each as wide as it needs; it wraps where the page is narrow.
+
+    `key` names it in the style sheet.
+    """
     return st.container(horizontal=True, vertical_alignment="bottom", gap=gap, key=key)
 
 
@@ -35,7 +38,10 @@ def one(
     named: Callable[[Value], str] = str,
     **settings: Any,
 ) -> Value:
-    """Choose one of a few options, shown side by side; initially the parameter's default or the first."""
+    """Choose one of a few options, shown side by side.
+
+    The initial one is the parameter's default or the first.
+    """
     default = choice.default if choice.default in options else options[0]
     return st.segmented_control(
         label,

@@ -85,7 +85,10 @@ def name_pinned(session: LiveSession, run: CurrentRun, settings: Pinned, other: 
 
 
 def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:
-    """Draw the buttons. Streamlit keeps what they pass on, so they pass on parameters and not runs."""
+    """Draw the buttons.
+
+    Streamlit keeps what they pass on, so they pass on parameters and not runs.
+    """
     if settings.texts is None:
         st.button(
             "Keep its text",

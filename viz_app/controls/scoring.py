@@ -1,4 +1,4 @@
-"""The score of a run's edits over held-out texts: a button, its progress, and the result with its interval."""
+"""The score of a run's edits over held-out texts: button, progress, result with its interval."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -54,7 +54,10 @@ def _keep(key: Key, result: EditedScore | str) -> None:
 
 
 def scoring(run: CurrentRun) -> None:
-    """Draw the button, and the progress or the result of the run's edits; nothing without held-out texts."""
+    """Draw the button, and the progress or the result of the run's edits.
+
+    Draws nothing without held-out texts.
+    """
     scope = run.scope
     if not scope.held_out:
         return

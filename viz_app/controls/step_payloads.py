@@ -7,7 +7,7 @@ from viz_app.session.live import Pictures
 
 
 def step_notes(run: CurrentRun) -> Pictures:
-    """Return the line of texts read and written, and for an earlier step the scores of its weights."""
+    """Return the line of texts read and written, and the scores of an earlier step's weights."""
     label, output = answer_line(run.trace)
     step = run.spec.model.step
     if step is None:

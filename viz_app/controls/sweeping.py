@@ -1,4 +1,7 @@
-"""The effect of every head over held-out texts: recorded with the checkpoint, or measured here in the background."""
+"""The effect of every head over held-out texts.
+
+It is recorded with the checkpoint, or measured here in the background.
+"""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -47,7 +50,7 @@ class Running:
 
 
 def swept(scope: Scope, baseline: str) -> Swept | None:
-    """Return the results for these weights: those of the checkpoint's record, or those measured here."""
+    """Return the results for these weights, recorded with the checkpoint or measured here."""
     record = scope.training.get("ablation")
     if record and record["baseline"] == baseline:
         return Swept.of_record(record)
@@ -55,7 +58,10 @@ def swept(scope: Scope, baseline: str) -> Swept | None:
 
 
 def sweeping(scope: Scope, baseline: str) -> None:
-    """Draw the button and the texts, or the progress and its stop; nothing where results are recorded."""
+    """Draw the button and the texts, or the progress and its stop.
+
+    Draws nothing where results are recorded.
+    """
     if swept(scope, baseline) is not None:
         return
     running = st.session_state.get(_RUNNING)

@@ -41,7 +41,7 @@ def empty_rows(site: AttentionSite) -> int:
 
 
 def add_up(site: AttentionSite) -> str:
-    """Return the sum of a row's weights in words, with the number of all-zero rows as the exception."""
+    """Return the sum of a row's weights in words, naming how many rows are all zeros."""
     n = empty_rows(site)
     if not n:
         return "up to 1"

@@ -15,7 +15,7 @@ JOINED = "sub-words joined to words: a word's row is the mean of its tokens' row
 
 
 def is_alignment(site: AttentionSite) -> bool:
-    """Return True if this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
+    """Return True if this is an RNN's alignment: one head, without W_Q, W_K, W_V and W_O."""
     return site.role == "alignment"
 
 
@@ -30,7 +30,7 @@ def kind_short(site: AttentionSite) -> str:
 
 
 def kind_subtitle(site: AttentionSite, t: Terms) -> str:
-    """Return a sentence that names the reading and the read text: "the translation reads itself"."""
+    """Return a sentence that names who reads and what is read: "the translation reads itself"."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     return f"{query.text} reads {'itself' if site.query_stream == site.key_stream else key.text}"
 
@@ -80,7 +80,7 @@ def _step(site: AttentionSite) -> str:
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
-    """Return, in Markdown, where the queries, keys and values of this kind of attention come from."""
+    """Return, in Markdown, where this kind's queries, keys and values come from."""
     if isinstance(site, WordSite):
         return where_from(site.of, t)
     if not site.has_causes:
@@ -113,7 +113,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
 
 
 def formula(site: AttentionSite) -> str:
-    """Return the score as a formula: the similarity with its learned numbers, and the added terms."""
+    """Return the score as a formula: similarity, its learned numbers, and added terms."""
     if is_alignment(site):
         return "v·tanh(W s(i−1) + U h(j))"
     learned = site.similarity.learned
@@ -184,7 +184,7 @@ def _how_to_read_words(site: WordSite, writes: bool) -> str:
 
 
 def departures(config: object) -> str:
-    """Return how our RNN with alignment differs from its paper, in Markdown; "" for another model."""
+    """Return how our RNN with alignment departs from its paper, in Markdown; "" for others."""
     if getattr(config, "attention", "") != "bahdanau":
         return ""
     start = (

@@ -10,9 +10,12 @@ MOST_NAMED = 3  # edits named one by one
 
 
 def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[str, str]:
-    """Return a label for each change of RunSpec.without that this spec makes; forced tokens are named where they are generated.
+    """Return a label for each change of RunSpec.without that this spec makes.
 
-    `trained_with` is the model's own similarity, `kinds` gives the short name of each kind of attention.
+    Forced tokens are named where they are generated.
+
+    `trained_with` is the model's own similarity, `kinds` gives the short name of each kind of
+    attention.
     """
     model, labels = spec.model, {}
     if model.step is not None:

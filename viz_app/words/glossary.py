@@ -117,7 +117,7 @@ _WORD = re.compile(rf"\b({'|'.join(sorted(GLOSSARY, key=len, reverse=True))})s?\
 
 
 def annotate(*texts: str) -> list[str]:
-    """Return each text as HTML, with the first occurrence of every GLOSSARY word marked as explained.
+    """Return each text as HTML, the first occurrence of every GLOSSARY word marked.
 
     A word counts as seen once it occurs in any of the texts.
     """

@@ -6,7 +6,7 @@ from models.layers.similarity import SIMILARITIES
 
 
 def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
-    """Return the length of a text against the context, with any pieces missing from the vocabulary."""
+    """Return a text's length against the context, with pieces missing from the vocabulary."""
     missing = f" Not in the vocabulary: {' '.join(unknown)[:40]}" if unknown else ""
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
@@ -80,7 +80,7 @@ def score_summary(scores: dict) -> str:
 
 
 def training_origin(training: dict) -> str:
-    """Return the number of training steps and the size of the data in one sentence; "" if not recorded."""
+    """Return the number of training steps and the size of the data in a sentence, or ""."""
     if not training.get("step"):
         return ""
     return f"Trained for {steps(training)}{_data(training.get('data'))}."
@@ -128,7 +128,7 @@ def untrained(training: dict) -> str:
 
 
 def training_of_swapped(training: dict, trained_with: str, name: str) -> str:
-    """Return the training origin of weights shown with another similarity than they were trained with."""
+    """Return the training origin of weights shown with another similarity than trained with."""
     origin = f"{training_origin(training)} That was with the {trained_with} similarity: scored by {name}, as here, nothing was measured."
     return f"{origin}{_untrained(name)}"
 
