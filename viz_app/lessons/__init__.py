@@ -1,1 +1,1 @@
-"""Lessons on the live models: a Markdown file each, with what reads it and what fills in its numbers."""
+"""Lessons on the live models: Markdown files, their reader, and what fills in their numbers."""

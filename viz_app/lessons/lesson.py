@@ -1,4 +1,4 @@
-"""The parts of a lesson: steps, each with a question, what is predicted, the address it opens and a reveal."""
+"""The parts of a lesson: steps, each with a question, a prediction, an address and a reveal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +22,11 @@ Query = Mapping[str, Sequence[str]]  # texts of URL parameters, by name
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is predicted: one of `options` (key → text), a token or an order of tokens of the stream `of`, a number in the unit
-    `of`, or the cells that an attention `of` this name may read."""
+    """What is to be predicted.
+
+    It is one of `options` (key → text), a token or an order of tokens of the stream `of`, a number
+    in the unit `of`, or the cells that the attention `of` may read.
+    """
 
     kind: str
     of: str = ""
@@ -34,8 +37,8 @@ class Prediction:
 class Step:
     """One question of a lesson.
 
-    The page opens with `query`; once the prediction is made, `then_page` opens, with the parameters of `then` changed.
-    `happened` says what was to be predicted, in the form of the prediction.
+    The page opens with `query`; once the prediction is made, `then_page` opens, with the parameters
+    of `then` changed. `happened` says what was to be predicted, in the form of the prediction.
     """
 
     question: str

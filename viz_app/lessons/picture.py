@@ -1,4 +1,4 @@
-"""What the component `lesson` shows: the question, and after a prediction what happened in the run."""
+"""What the component `lesson` shows: the question, then what happened in the run."""
 
 import math
 from collections.abc import Mapping

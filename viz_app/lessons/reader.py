@@ -16,9 +16,10 @@
     happened: {run.output = pinned.output ? no | yes}
     reveal: Without the head it writes "{run.output}".
 
-`open` is a page with its address, `then` what changes once the prediction is made: "attention?lock=q2" opens another page, "?lock=q2"
-stays, and "pin" before it pins the run before. `look` is the picture that is marked. A field goes on over the lines after it; an
-empty line within `reveal` begins a new paragraph.
+`open` is a page with its address, `then` what changes once the prediction is made:
+"attention?lock=q2" opens another page, "?lock=q2" stays, and "pin" before it pins the run before.
+`look` is the picture that is marked. A field goes on over the lines after it; an empty line within
+`reveal` begins a new paragraph.
 """
 
 import re

@@ -117,21 +117,21 @@ def _token(token: str) -> Value:
 
 @_reading
 def output(run: CurrentRun) -> Value:
-    """What the model answers, as the line above the page says it."""
+    """Return the answer, as the line above the page says it."""
     text = answer_line(run.trace)[1]
     return Value(text, text)
 
 
 @_reading
 def read(run: CurrentRun) -> Value:
-    """What the model read."""
+    """Return the text that the model read."""
     text = read_text(run.trace) or str(next(iter(run.trace.fields.values())))
     return Value(text, text)
 
 
 @_reading
 def writes(run: CurrentRun) -> Value:
-    """What a translating model writes by itself under the run's changes, token after token."""
+    """Return what a translating model writes by itself, token by token, under the run's changes."""
     if not run.scope.model.translates:
         raise ValueError("this model does not write a translation")
     text = cache.free_text(run)
@@ -140,7 +140,7 @@ def writes(run: CurrentRun) -> Value:
 
 @_reading
 def changed_words(run: CurrentRun) -> Value:
-    """How many words of what it writes by itself the unchanged model does not write there."""
+    """Return the number of words of its own text that the unchanged model writes otherwise."""
     ours, theirs = (writes(one).value.split() for one in (run, _unchanged(run)))
     blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks()
     return _count(len(ours) - sum(block.size for block in blocks))
@@ -148,19 +148,19 @@ def changed_words(run: CurrentRun) -> Value:
 
 @_reading
 def model(run: CurrentRun) -> Value:
-    """The name of the checkpoint."""
+    """Return the name of the checkpoint."""
     return Value(run.scope.name, run.scope.name)
 
 
 @_reading
 def tokens(run: CurrentRun, stream: str) -> Value:
-    """How many tokens a stream holds."""
+    """Return the number of tokens of a stream."""
     return _count(len(_stream(run.trace, stream)))
 
 
 @_reading
 def token(run: CurrentRun, stream: str, position: int) -> Value:
-    """The token at this position of a stream."""
+    """Return the token at this position of a stream."""
     found = _stream(run.trace, stream)
     if position >= len(found):
         raise ValueError(f"the {stream} has {len(found)} tokens, none is number {position}")
@@ -169,14 +169,14 @@ def token(run: CurrentRun, stream: str, position: int) -> Value:
 
 @_reading
 def loss(run: CurrentRun) -> Value:
-    """Mean negative log-probability of the tokens read, or of what the model chose, in nats."""
+    """Return the mean loss of the tokens read, or of what the model chose, in nats."""
     outputs = run.trace.outputs
     return _number(float(loss_of(outputs, labels_of(outputs))), 2)
 
 
 @_reading
 def probability(run: CurrentRun, position: int) -> Value:
-    """Probability of the token that was read or written at this decision."""
+    """Return the probability of the token that was read or written at this decision."""
     labels, log_probs = _decisions(run.trace)
     if not 0 <= position < len(labels):
         raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
@@ -185,7 +185,7 @@ def probability(run: CurrentRun, position: int) -> Value:
 
 @_reading
 def decision(run: CurrentRun, position: int) -> Value:
-    """The token that was read or written at this decision."""
+    """Return the token that was read or written at this decision."""
     labels, _ = _decisions(run.trace)
     if not 0 <= position < len(labels):
         raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
@@ -195,7 +195,7 @@ def decision(run: CurrentRun, position: int) -> Value:
 
 @_reading
 def choice(run: CurrentRun, position: int) -> Value:
-    """The token that the model finds most probable at this decision."""
+    """Return the token that the model finds most probable at this decision."""
     answer = first_output(run.trace)
     predicted = getattr(answer, "predicted", ())
     if not isinstance(predicted, tuple) or position >= len(predicted):
@@ -205,7 +205,7 @@ def choice(run: CurrentRun, position: int) -> Value:
 
 @_reading
 def bits(run: CurrentRun, position: int) -> Value:
-    """Surprise of the token at this position of the text, −log₂ of its probability, in bits."""
+    """Return the surprise of the token at this position, −log₂ of its probability, in bits."""
     surprises = _surprises(run)
     if position not in surprises:
         raise ValueError(f"the model gives no probability to the token at position {position}")
@@ -214,7 +214,7 @@ def bits(run: CurrentRun, position: int) -> Value:
 
 @_reading
 def most_surprising(run: CurrentRun) -> Value:
-    """The token of the text with the largest surprise."""
+    """Return the token of the text with the largest surprise."""
     surprises = _surprises(run)
     if not surprises:
         raise ValueError("the model gives no token of this text a probability")
@@ -224,7 +224,7 @@ def most_surprising(run: CurrentRun) -> Value:
 
 @_reading
 def surprise(run: CurrentRun) -> Value:
-    """The tokens that the model gives a probability, the most surprising first."""
+    """Return the tokens that the model gives a probability, the most surprising first."""
     each = list(_surprises(run).values())
     order = sorted(range(len(each)), key=lambda place: -each[place][1])
     return Value(tuple(order), ", ".join(f"{each[i][0]} {each[i][1]:.1f} bits" for i in order))
@@ -232,7 +232,7 @@ def surprise(run: CurrentRun) -> Value:
 
 @_reading
 def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Value:
-    """One attention weight."""
+    """Return one attention weight."""
     row = _row(run.trace, site, head, query)
     if key >= len(row):
         raise ValueError(f"{site} reads {len(row)} tokens, none is number {key}")
@@ -241,7 +241,7 @@ def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Value
 
 @_reading
 def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
-    """The token that a row of weights reads most."""
+    """Return the token that a row of weights reads most."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
     return Value(key, plain_token(run.trace.attention[site].key_tokens[key]))
@@ -249,13 +249,13 @@ def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
 
 @_reading
 def largest_weight(run: CurrentRun, site: str, head: int, query: int) -> Value:
-    """The largest weight of a row."""
+    """Return the largest weight of a row."""
     return _share(max(_row(run.trace, site, head, query)))
 
 
 @_reading
 def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
-    """Jensen-Shannon divergence of a row of weights from the unchanged run's, in nats."""
+    """Return the Jensen–Shannon divergence in nats of a row from the unchanged run's."""
     theirs = _row(_unchanged(run).trace, site, head, query)
     ours = _row(run.trace, site, head, query)
     if len(theirs) != len(ours):
@@ -266,7 +266,7 @@ def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
 
 @_reading
 def allowed(run: CurrentRun, site: str) -> Value:
-    """The cells that the masks of an attention leave open, a row for each token that reads."""
+    """Return the cells that an attention's masks leave open, a row for each query."""
     found = _site(run.trace, site)
     open_cells = found.allowed(0, 0, slice(0, found.n_query))
     cells = tuple(tuple(map(bool, row)) for row in open_cells.tolist())
@@ -276,7 +276,7 @@ def allowed(run: CurrentRun, site: str) -> Value:
 
 @_reading
 def heads_off(run: CurrentRun) -> Value:
-    """How many heads are switched off."""
+    """Return the number of heads that are switched off."""
     off = {
         (name, head)
         for name, site in run.trace.attention.items()
@@ -289,13 +289,16 @@ def heads_off(run: CurrentRun) -> Value:
 
 @_reading
 def heads(run: CurrentRun) -> Value:
-    """How many heads the model has."""
+    """Return the number of heads of the model."""
     return _count(sum(site.n_heads for site in run.trace.attention.values()))
 
 
 @_reading
 def change_backwards(run: CurrentRun, positions: str) -> Value:
-    """Largest relative change of a token's encoder vector when the tokens stand in the opposite order, "with" or "without" positions."""
+    """Return the largest relative change of an encoder vector when the tokens are reversed.
+
+    The model is run "with" or "without" positions.
+    """
     model, row = run.scope.model, run.trace.streams.get("source")
     if row is None or not model.translates or model.is_recurrent or not model.positions_can_go:
         raise ValueError("this model has no encoder whose tokens can be put in another order")
@@ -309,13 +312,13 @@ def change_backwards(run: CurrentRun, positions: str) -> Value:
 
 @_reading
 def marked_heads(run: CurrentRun) -> Value:
-    """How many heads raise the loss significantly when they alone are off, in the record of the sweep."""
+    """Return the number of heads that raise the loss significantly when off alone, as recorded."""
     return _count(sum(one["is_marked"] for one in _ablation(run)["heads"]))
 
 
 @_reading
 def costliest_kind(run: CurrentRun) -> Value:
-    """The kind of attention whose loss rises most when all its heads are off, in the record of the sweep."""
+    """Return the kind of attention whose loss rises most with all its heads off, as recorded."""
     curves = _ablation(run)["curves"]
     kind = max(curves, key=lambda one: curves[one]["1"][0])
     return Value(kind.replace("_", "-"), kind.replace("_", " "))
@@ -323,7 +326,7 @@ def costliest_kind(run: CurrentRun) -> Value:
 
 @_reading
 def stored(run: CurrentRun, path: str) -> Value:
-    """A number of the checkpoint's training record, such as scores/held-out BLEU."""
+    """Return a number of the checkpoint's training record, such as scores/held-out BLEU."""
     found: object = run.scope.training
     for name in path.split("/")[:LONGEST_PATH]:
         if isinstance(found, Mapping):

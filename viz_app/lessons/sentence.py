@@ -1,9 +1,9 @@
 """Sentences with places for what is read from the live run.
 
-`{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two (or / their ratio), and
-`{run.output = unchanged.output ? stays | changes}` chooses its words by a comparison (=, < or >). A
-reading may take arguments: `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`. Numbers and 'quoted
-texts' may stand on either side. Nothing is evaluated but these forms.
+`{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two (or / their ratio),
+and `{run.output = unchanged.output ? stays | changes}` chooses its words by a comparison (=, < or
+>). A reading may take arguments: `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`. Numbers and
+'quoted texts' may stand on either side. Nothing is evaluated but these forms.
 """
 
 import re
@@ -45,7 +45,10 @@ Find = Callable[[Reading], Value]
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a sentence: a reading, a pair of operands with a sign between them, or a choice of words by the pair."""
+    """A place in a sentence: a reading, a sum, or a choice of words.
+
+    A sum has two operands with a sign between them; a choice compares them.
+    """
 
     left: Operand
     sign: str = ""
