@@ -72,7 +72,7 @@ def references(text: str) -> tuple[str, ...]:
 
 
 def examples(task: str) -> list:
-    """Return example sources for a task: texts, or tuples of texts for models with several fields."""
+    """Return example sources for a task: texts, or tuples of texts for several fields."""
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
 
 
@@ -106,7 +106,7 @@ def suited(scope: Scope) -> list[str]:
 
 
 def holds_lines(scope: Scope) -> bool:
-    """Return True if texts of this model may have several lines: if its tokens encode a line break."""
+    """Return True if texts of this model may have several lines: its tokens encode a line break."""
     tokenizer = scope.tokenizer
     return tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 

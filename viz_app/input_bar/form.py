@@ -93,7 +93,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
 def _note_slot() -> DeltaGenerator:
     """Return the place for the model's note or progress bar.
 
-    It is not emptied first: a browser that painted it empty for a frame would move all that is below.
+    It is not emptied first: a browser that painted it empty for a frame would move all that is
+    below.
     """
     return st.container(key="room-checkpoint")
 
@@ -117,7 +118,7 @@ def _fields(scope: Scope | None) -> Sequence[Field]:
 
 
 def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) -> bool:
-    """Draw a text box with a note for each field of the model; return True if the texts were run."""
+    """Draw a text box with a note for each field; return True if the texts were run."""
     fields = _fields(scope)
     terms = (
         words.terms(scope.task, scope.training.get("languages", ())) if scope else words.terms("")
@@ -179,8 +180,8 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
 
     Without a text in the URL, start with an example. For a model of another task, restore the texts
     last typed for that task, or use an example; for a model of the same task, only replace an
-    unedited example. Texts from the URL or a lesson are kept, as are those in fields that only other models
-    have.
+    unedited example. Texts from the URL or a lesson are kept, as are those in fields that only
+    other models have.
     """
     fields = [parameter_of(field) for field in scope.model.text_fields]
     suited, typed = (
@@ -210,7 +211,7 @@ def _put(texts: Mapping[Text, str]) -> None:
 
 
 def _swap(session: LiveSession, scope: Scope | None) -> None:
-    """Draw the button that copies the model's output for editing, or returns the writing to the model.
+    """Draw the button that copies the output for editing, or returns the writing to the model.
 
     Not drawn for a model that continues the typed text itself.
     """

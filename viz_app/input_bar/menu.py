@@ -75,7 +75,7 @@ def entry(name: str) -> Entry:
 
 
 def description(name: str) -> Description | None:
-    """Return the description of an offered checkpoint; None if unreadable (reported when picked)."""
+    """Return the description of a checkpoint; None if unreadable (reported when picked)."""
     with suppress(CheckpointError):
         return cache.description(checkpoints.folder(name))
     return None

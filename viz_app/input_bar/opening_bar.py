@@ -17,7 +17,9 @@ WAIT = 0.5  # s that a rerun waits for the first model, so that reruns leave it 
 
 
 def open_scope(session: LiveSession, name: str, place: Place = "opening") -> Scope | None:
-    """Return the checkpoint, None while it is being opened; `place` is the session's field for that.
+    """Return the checkpoint; None while it is being opened.
+
+    `place` is the session's field for that.
 
     Raises:
         CheckpointError: it could not be opened.

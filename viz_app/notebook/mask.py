@@ -1,4 +1,4 @@
-"""The masks of a run: every layer by name, and one head under the original and the changed masks."""
+"""The masks of a run: every layer by name, and one head under the original and changed masks."""
 
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
@@ -61,7 +61,7 @@ def mask(
 
 
 def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> bytes:
-    """Return the payload for the mask of one kind, with the given head or the nearest that exists."""
+    """Return the payload for the mask of one kind, with this head or the nearest that exists."""
     sites = sites_of(after, kind)
     site = next((site for site in sites if site.layer + 1 == layer), sites[-1])
     terms = words.terms(

@@ -1,4 +1,4 @@
-"""Pictures as self-contained HTML pages: browser components, their payloads, and click responses."""
+"""Pictures as self-contained HTML pages: browser components, payloads and click responses."""
 
 import base64
 import gzip
@@ -76,7 +76,10 @@ class Picture:
 
     @cached_property
     def html(self) -> str:
-        """The complete page, which opens from a file. User and model text is embedded as base64 only."""
+        """The complete page, which opens from a file.
+
+        User and model text is embedded as base64 only.
+        """
         css, js = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
         page = Template((_HERE / "page.html").read_text("utf-8"))
         drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
