@@ -36,7 +36,7 @@ def _tile(message: dict) -> tuple[tuple[int, int] | None]:
 
 
 def _cells(message: dict) -> tuple[str, list[tuple[int, int, int]]]:
-    """Convert to a kind of attention and its painted cells: (query, key, 0 = blocked, 1 = allowed)."""
+    """Convert to a kind of attention and its painted cells (query, key, 0 blocked or 1 allowed)."""
     cells = [(int(query), int(key), int(allowed)) for query, key, allowed in message["cells"]]
     return str(message["kind"]), cells
 
@@ -49,7 +49,8 @@ PLAIN = Component("plain", ("plain.js",), common="live")
 # The question that a page ends in; `on_go()` opens the page that answers it.
 NEXT = Component("next", ("next.js",), events={"on_go": Event("go", lambda _: ())}, common="live")
 
-# Invisible: listens to the text boxes, requests pictures at every keystroke, writes the URL (viz_app/session/live.py).
+# Invisible: listens to the text boxes, requests pictures at every key, writes the URL; see
+# viz_app/session/live.py.
 LIVE = Component("live", ("boxes.js", "live.js"))
 
 # The choice of a model: a search box and the models in groups; `on_pick(name or path)`.
@@ -60,7 +61,7 @@ OPENING = Component(
     "opening", ("opening.js",), events={"on_ready": Event("ready", lambda _: ())}, common="live"
 )
 
-# The buttons at the right of the navigation, the glossary's tooltips, and the link past the controls.
+# The buttons beside the navigation, the glossary's tooltips, and the link past the controls.
 TOOLS = Component(
     "tools",
     ("link.js", "glossary.js", "skip.js", "tools.js"),
@@ -77,7 +78,8 @@ OVERVIEW = Component(
     },
 )
 
-# One head as heatmap and as lines; `on_lock("q3" | "k0" | "")`, `on_look(scale, hides sinks)`, `on_tile((query, key) | None)`.
+# One head as heatmap and as lines; `on_lock("q3" | "k0" | "")`, `on_look(scale, hides sinks)`,
+# `on_tile((query, key) | None)`.
 HEAD = Component(
     "head",
     ("scale.js", "heatmap.js", "lines.js", "head.js"),
@@ -88,7 +90,8 @@ HEAD = Component(
     },
 )
 
-# What one edit of each head does to the answer; `on_switch(site, head, off)`, `on_scale(site, head, factor)`.
+# What one edit of each head does to the answer; `on_switch(site, head, off)`,
+# `on_scale(site, head, factor)`.
 BOARD = Component(
     "board",
     (SIGNED, "board.js"),
@@ -104,7 +107,8 @@ BOARD = Component(
     },
 )
 
-# What each part of one run does in another, both ways; `on_take(side, "cell" or "head", name, number)`.
+# What each part of one run does in another, both ways;
+# `on_take(side, "cell" or "head", name, number)`.
 PATCH = Component(
     "patch",
     (SIGNED, "patch.js"),
@@ -128,7 +132,8 @@ OUTCOME = Component(
     events={"on_choose": Event("pick", _whole("position"))},
 )
 
-# A row of weights beside other weights for it; `on_set(weights; none: the model's)`, `on_search()`, `on_choose(decision)`.
+# A row of weights beside other weights for it; `on_set(weights; none: the model's)`, `on_search()`,
+# `on_choose(decision)`.
 ROW_TESTS = Component(
     "row_tests",
     (SIGNED, BARS, "../outcome/said.js", "row_tests.js"),
@@ -150,7 +155,7 @@ DISTANCES = Component(
 # Two maps over the same tokens with their signed difference, and two answers.
 DIFFERENCE = Component("difference", (SIGNED, "../mask_painter/board.js", "difference.js"))
 
-# The states of an RNN: a row for each token, a column for each dimension; the part passed on is framed.
+# The states of an RNN, a row for each token; the part passed on is framed.
 STATES = Component("states", (SIGNED, "states.js"))
 
 # Play and pause beside a slider over training steps; `on_step(step)`.
@@ -158,7 +163,8 @@ PLAYER = Component(
     "player", ("player.js",), events={"on_step": Event("step", lambda step: (int(step),))}
 )
 
-# The next token at each position: positions to click, one distribution, the tokens it attended to; `on_choose(position)`.
+# The next token at each position: positions to click, one distribution, the tokens it attended to;
+# `on_choose(position)`.
 ANSWERS = Component(
     "answers",
     (BARS, "reading.js", "strip.js", "answers.js"),
@@ -182,7 +188,8 @@ GUESSES = Component(
     {"on_hide": Event("pick", _several("hidden"))},
 )
 
-# Tokens in the order in which they are predicted; `on_order(the whole new order)`, `on_choose(position)`.
+# Tokens in the order in which they are predicted; `on_order(the whole new order)`,
+# `on_choose(position)`.
 ORDER = Component(
     "order",
     (BARS, READING, "visibility.js", "order.js"),
@@ -199,7 +206,7 @@ PAIR = Component("pair", (BARS, READING, "pair.js"), (STEPPER_STYLE, READING_STY
 # Start × end of an answer: a map of all spans, the most probable ones, the answer in its context.
 SPAN = Component("span", (BARS, READING, "map.js", "span.js"), (STEPPER_STYLE, READING_STYLE))
 
-# Query and key tokens to click, shaded by the chosen query's weights; key −1 asks for the strongest.
+# Query and key tokens to click, shaded by the query's weights; key −1 asks for the strongest.
 CHOICE = Component("choice", ("choice.js",), events=PICKED)
 
 # The walk inside one head, a slider over its stages; `on_choose(query, key)`, `on_stage(stage)`.
@@ -220,7 +227,8 @@ HEADS = Component(
     "heads", (SIGNED, TABLE, "heads.js"), events={"on_pick": Event("pick", _whole("head"))}
 )
 
-# Lines of several heads, and all heads ranked by a measure; `on_head(number)`, `on_measure(name)`, `on_query(query or −1)`.
+# Lines of several heads, and all heads ranked by a measure; `on_head(number)`, `on_measure(name)`,
+# `on_query(query or −1)`.
 SEVERAL = Component(
     "several",
     (SIGNED, TABLE, "ranking.js", "strands.js", "several.js"),
@@ -231,7 +239,8 @@ SEVERAL = Component(
     },
 )
 
-# One token through all layers of a stack, and one layer in full; `on_layer(site)`, `on_token(position)`.
+# One token through all layers of a stack, and one layer in full; `on_layer(site)`,
+# `on_token(position)`.
 LAYER = Component(
     "layer",
     (SIGNED, TABLE, "rows.js", "stops.js", "vectors.js", "layer.js"),
@@ -247,7 +256,8 @@ SHUFFLE = Component("shuffle", ("shuffle.js",))
 # A quantity by distance: the mean as a line, the range as a band.
 BY_DISTANCE = Component("by_distance", ("by_distance.js",))
 
-# All masks of a run, one to paint on, and the effect; `on_paint(kind, cells)`, `on_kind(kind)`, `on_tile((query, key) | None)`.
+# All masks of a run, one to paint on, and the effect; `on_paint(kind, cells)`, `on_kind(kind)`,
+# `on_tile((query, key) | None)`.
 MASK_PAINTER = Component(
     "mask_painter",
     (SIGNED, "board.js", "strip.js", "brush.js", "effect.js", "mask_painter.js"),
