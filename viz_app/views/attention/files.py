@@ -1,4 +1,4 @@
-"""The downloads of the page Attention: one head, all heads, and the head through training as a GIF."""
+"""The downloads of the page Attention: one head, all heads, and a GIF of its training."""
 
 import io
 from collections.abc import Callable, Sequence

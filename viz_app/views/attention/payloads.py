@@ -53,18 +53,18 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def unrecorded(trace: Trace) -> Pictures:
-    """Return the note on attentions of the run that cannot be shown, with reasons; empty if none."""
+    """Return the note on attentions that cannot be shown, with reasons; empty if none."""
     lines = [("line", f"Not shown: {name}, {why}.") for name, why in trace.unrecorded.items()]
     return {"unrecorded": rows("note", *lines)} if lines else {}
 
 
 def words_joined(trace: Trace, joins: bool) -> Trace:
-    """Return the trace with sub-words joined to words, if chosen and if its tokenizer knows them."""
+    """Return the trace with sub-words joined to words, if chosen and known to its tokenizer."""
     return join_words(trace) if joins and knows_words(trace) else trace
 
 
 def _checks(site: AttentionSite, token_site: AttentionSite) -> list[Check]:
-    """Return the checks of the drawn weights and, for words, of the tokens' weights they come from."""
+    """Return the checks of the drawn weights and, for words, of the tokens' weights behind them."""
     return [
         *check_site(site),
         *([check_used(token_site)] if site is not token_site and token_site.has_causes else []),
