@@ -1,4 +1,4 @@
-"""Two runs, and the pair of heads that is looked at: what the page and a notebook draw, without Streamlit."""
+"""Two runs and the chosen pair of heads: what the page and a notebook draw, without Streamlit."""
 
 from dataclasses import dataclass
 
@@ -91,7 +91,7 @@ def within(trace: Trace, head: Head | None) -> Head | None:
 
 
 def of_one_run(found: Comparison, focus: Head, other: Head | None) -> Compared:
-    """Compare every head of the focus's kind with the head in focus, and look at `other` or the nearest."""
+    """Compare every head of the focus's kind with the focus, and choose `other` or the nearest."""
     pair, layer = found.of(focus[0]) or (found.kinds[0], 0)
     reference = layer, min(focus[1], pair.first[layer].n_heads - 1)
     grid = pair.to_head(*reference)

@@ -17,7 +17,7 @@ from viz_app.views.compare.text import Sides
 
 
 def difference(what: Compared, answers: dict[str, Any]) -> bytes:
-    """Return the payload of two maps and their signed difference, with `answers` as `of_both` returns."""
+    """Return the payload of two maps and their signed difference; `answers` as from `of_both`."""
     first, second = (one.numpy() for one in what.maps)
     queries, keys = _labels(what)
     signed = first - second

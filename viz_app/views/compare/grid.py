@@ -40,7 +40,7 @@ def distances(what: Compared) -> dict[str, Any]:
 
 
 def _reference(what: Compared) -> dict[str, Any] | None:
-    """Return the head of this run that all are compared with; None if it is another run's, or none."""
+    """Return the head of this run that all are compared with; None if it is in another run."""
     if not what.is_one_run or what.reference is None:
         return None
     layer, head = what.reference

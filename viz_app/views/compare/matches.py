@@ -30,7 +30,7 @@ WITHIN_COLUMNS = ("head", "nearest", "bits")
 
 @dataclass(frozen=True)
 class Choices:
-    """The model compared with (this one: head by head within it), and a kind of attention of this one."""
+    """The other model (this one: head by head within it), and a kind of attention of this one."""
 
     second: Scope
     kind: str
@@ -107,7 +107,7 @@ def nearest_rows(kind: KindDistances) -> list[tuple[object, ...]]:
 
 
 def matched_sentence(measured: Measured, kind: KindDistances, matches: Sequence[Match]) -> str:
-    """Say how many heads are matched to the head of the same number, and how certain matches are."""
+    """Say how many heads match the head of the same number, and how certain the matches are."""
     same = sum(one.first == one.second for one in matches)
     clear = sum(one.margin > 0 for one in matches)
     said = text.matched(len(matches), same, clear)

@@ -94,7 +94,7 @@ def _blocks(change: MaskChange, site: AttentionSite) -> bool:
 
 
 def _models(run: CurrentRun) -> Iterator[Offer]:
-    """Offer other checkpoints of the same task, and one of another family that reads the same text."""
+    """Offer other checkpoints of the task, and one of another family that reads the same text."""
     own, task = live.session().picked, run.scope.task
     names = [entry.name for entry in menu.entries() if entry.name != own]
     same = [name for name in names if _task(name) == task != "unknown" and _attends(name)]
@@ -126,7 +126,10 @@ def _offer(label: str, key: str, action: Callable[[], None], help: str = "") -> 
 
 
 def _pin(changes: Changes, keeps_text: bool = False) -> None:
-    """Pin the shown run with further changes; it reads what this run reads unless it keeps its text."""
+    """Pin the shown run with further changes.
+
+    It reads what this run reads unless it keeps its text.
+    """
     session = live.session()
     run = session.shown
     pinned.pin(session.picked, run)

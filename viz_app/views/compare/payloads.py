@@ -1,4 +1,4 @@
-"""The payloads of the page Compare: the grid of distances, two maps with their difference, both answers."""
+"""The payloads of the page Compare: distances, two maps with their difference, both answers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """Return the payloads of all components; of what cannot be compared only a note that says why."""
+    """Return the payloads of all components, or a note on why two runs cannot be compared."""
     try:
         second = _second(run, choices)
         what = _compared(run, second, choices)
@@ -82,7 +82,7 @@ def _compared(run: CurrentRun, second: CurrentRun, choices: Choices) -> Compared
 
 
 def _read_alike(first: CurrentRun, second: CurrentRun) -> tuple[Trace, bool]:
-    """Return the second run on the first one's answer, where both answer one text each in its own way.
+    """Return the second run on the first one's answer, where each answers one text in its own way.
 
     The flag says that it was made to read that answer.
     """

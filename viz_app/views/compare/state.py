@@ -11,7 +11,7 @@ OTHER = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
 
 
 def other_head() -> Head | None:
-    """Return the head that is compared with the focus: of the pinned run, or of this run without one."""
+    """Return the head compared with the focus: the pinned run's, or without one this run's."""
     return parsed(url_state.get(OTHER) or "")
 
 

@@ -162,7 +162,10 @@ def parting(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def most(place: str, query: str, key: str, value: float, other: str) -> str:
-    """Say in which cell a head's two maps differ most; `value` is the first run's weight minus the other's."""
+    """Say in which cell a head's two maps differ most.
+
+    `value` is the first run's weight minus the other's.
+    """
     if not value:
         return "No weight differs."
     way = "more" if value > 0 else "less"
