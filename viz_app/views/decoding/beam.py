@@ -17,7 +17,7 @@ from viz_app.views.decoding.story import ShownAttention, Story
 
 
 def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the requested (step, rank) if it exists, else that of the best hypothesis where it ended."""
+    """Return the requested (step, rank) if it exists, else where the best hypothesis ended."""
     if node and node[0] < len(steps) and node[1] < len(steps[node[0]].hypotheses):
         return node
     last, rank = len(steps) - 1, 0

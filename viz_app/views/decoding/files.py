@@ -1,4 +1,4 @@
-"""The downloads of the page Decoding: both runs as a table, all arrays as npz, and a step as an SVG."""
+"""The downloads of the page Decoding: both runs as a table, all arrays as npz, a step as SVG."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Decoding: teacher-forced beside autoregressive, one token at a time, with forced tokens and a beam."""
+"""Decoding: teacher-forced beside autoregressive, token by token, with forced tokens and beam."""
 
 from collections.abc import Sequence
 

@@ -24,7 +24,9 @@ MOST_TOKENS = 24  # of a difference: the most probable ones of both runs
 
 @dataclass(frozen=True)
 class Place:
-    """The state of the reading: step, forced (position, token) pairs, beam node (step, rank), and mean.
+    """The state of the reading: step, forced (position, token) pairs, beam node, and mean.
+
+    A beam node is (step, rank).
 
     `mean` shows the mean over heads instead of one head.
     """
@@ -50,8 +52,8 @@ class Choices:
     """The choices on the page.
 
     The place belongs to the `given` tokens, a source or a prompt; `cleared` is True if tokens
-    forced on others were discarded. `is_tree` is True if a beam is shown as a tree, and not its best
-    text step by step.
+    forced on others were discarded. `is_tree` is True if a beam is shown as a tree, and not its
+    best text step by step.
     """
 
     method: Method
@@ -72,7 +74,7 @@ class Choices:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """Return the payloads of all components; only a note if the prompt leaves no room to generate."""
+    """Return the payloads of all components; only a note if the prompt leaves no room to write."""
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
     choices = choices.of(given_ids(run))
@@ -103,7 +105,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
-    """Return the distribution at each step of what the model writes, and its weights where it reads a source.
+    """Return each step's distribution over what is written, and its weights over a source.
 
     Raises:
         InputError: the prompt leaves no room to generate.
@@ -141,7 +143,7 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
 
 
 def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
-    """Return these choices for another run: its own forced tokens, and an attention that its decoder has."""
+    """Return these choices for another run: its forced tokens, and an attention of its decoder."""
     names = [site.name for site in writing_sites(other.trace)]
     shown = choices.reading
     if not all(name in names for name in (shown.cross, shown.self_attention) if name) or not (
@@ -180,7 +182,7 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
 
 
 def given_ids(run: CurrentRun) -> tuple[int, ...]:
-    """Return the tokens that generation starts from: a source, or a prompt without its continuation."""
+    """Return the tokens that generation starts from: a source, or a prompt alone."""
     first = run.scope.model.fields[0]
     ids = run.trace.streams[first.stream].ids
     return (
@@ -196,7 +198,10 @@ def has_room(run: CurrentRun) -> bool:
 
 
 def _n_opening(run: CurrentRun) -> int:
-    """Return the number of tokens before the first generated one: 1 for <s>, or the prompt's length."""
+    """Return the number of tokens before the first generated one.
+
+    It is 1 for <s>, or the prompt's length.
+    """
     return len(given_ids(run)) if run.scope.model.continues else 1
 
 

@@ -130,7 +130,10 @@ def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
 
 
 def _extent(story: Story, work: dict[str, Any] | None) -> dict[str, float]:
-    """Return the largest magnitude of each activation in both runs, and the most multiply-adds of a step."""
+    """Return each activation's largest magnitude in both runs, and the most work of a step.
+
+    Work is in multiply-adds.
+    """
     vectors = {
         name: max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))
         for name in story.serial.states
@@ -155,7 +158,7 @@ def _vectors(story: Story, scales: Extent) -> list[dict[str, Any]]:
 
 
 def candidates(run: Run) -> torch.Tensor:
-    """Return (position, CANDIDATES + 1) token ids: the most probable, always including the taken one."""
+    """Return (position, CANDIDATES + 1) token ids: the most probable, the taken one among them."""
     k = min(CANDIDATES + 1, run.log_probs.shape[1])
     ids = run.log_probs.topk(k).indices.clone()
     taken = torch.tensor(run.taken)
@@ -201,7 +204,7 @@ def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
-    """Return the labels of the teacher-forced run: its opening, what it reads, and its last token."""
+    """Return the labels of the teacher-forced run: its opening, what it reads, its last token."""
     typed, n_taken = labels(story.written_stream), len(story.parallel)
     beyond = story.parallel.taken[len(typed) - story.n_opening :]
     return [*typed, *token_labels(tokenizer, beyond, len(typed))][: story.n_opening + n_taken]

@@ -1,4 +1,4 @@
-"""The two runs of the page Decoding, over a given text and the model's own, and the shown attention."""
+"""The two runs of the page Decoding, over a given text and the model's own, with an attention."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class Story:
     """Both runs for one source or prompt, and the run without forced tokens if some were forced.
 
     `n_opening` is the number of tokens the decoder is given before its first step: 1 for <s>, or
-    the prompt's length. `unchanged` is the run of the unchanged model, whose output a changed model was
-    given; None if the model is unchanged.
+    the prompt's length. `unchanged` is the run of the unchanged model, whose output a changed model
+    was given; None if the model is unchanged.
     """
 
     trace: Trace
@@ -27,7 +27,7 @@ class Story:
 
     @property
     def written_stream(self) -> Encoding:
-        """The row of the written stream: the given text, else the model's own output, or a prompt alone."""
+        """The row of the written stream: the given text, the model's output, or a prompt alone."""
         return self.trace.streams[self.trace.next_token.stream]
 
     @property
