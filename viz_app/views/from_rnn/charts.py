@@ -1,4 +1,4 @@
-"""Charts of the page From RNN to attention: influence, path lengths, schedules, forward times and scores."""
+"""Charts of the page From RNN to attention: influence, path lengths, schedules, times, scores."""
 
 import math
 from collections.abc import Sequence
@@ -52,8 +52,10 @@ def fading(
     note: str = "",
     ends: tuple[float, float] | None = None,
 ) -> go.Figure:
-    """Draw the mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis that covers these `ends`; `note`
-    as in `framed`."""
+    """Draw the mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by distance.
+
+    The log axis covers these `ends`; `note` as in `framed`.
+    """
     lines = []
     for reach in reaches:
         kind, rows = reach.choice.kind, [row for row in reach.norms_by_distance() if row[1] > 0]
@@ -106,8 +108,10 @@ def scaled_fading(reaches: Sequence[Reach], look: Look, title: str, note: str) -
 def path_lengths(
     reaches: Sequence[Reach], title: str, most: tuple[float, float] | None = None
 ) -> alt.Chart:
-    """Draw the most steps that any pair at a distance needs, counted on each layer's graph; no point where no path leads. The axes
-    reach as far as the `most` distance and steps."""
+    """Draw the most steps that any pair at a distance needs, counted on each layer's graph.
+
+    There is no point where no path leads. The axes reach as far as the `most` distance and steps.
+    """
     rows = []
     for reach in reaches:
         n = len(reach.steps)
@@ -160,7 +164,7 @@ def scaled_schedule(reaches: Sequence[Reach], title: str) -> Scaled:
 
 
 def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
-    """Draw the positions that each sequential step computes, a square for each; with room for `most` tokens."""
+    """Draw a square for each position a sequential step computes, with room for `most` tokens."""
     rows = [
         {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
         for reach in reaches
@@ -202,7 +206,7 @@ def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
 
 
 def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
-    """Return a chart of the median forward time by length, both logarithmic, with the range of repetitions."""
+    """Return a chart of median forward time by length, both log, with the range of repetitions."""
     rows = [
         {
             "layer": t.layer,
@@ -240,7 +244,10 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
 
 
 def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
-    """Return a chart of the score by source length, a line for each checkpoint, with points at the middle of buckets."""
+    """Return a chart of the score by source length, a line for each checkpoint.
+
+    Its points are at the middle of buckets.
+    """
     rows = [
         {
             "model": name,

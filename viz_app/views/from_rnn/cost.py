@@ -1,4 +1,4 @@
-"""The section Parallel and cost: the paper's Table 1 beside counts on the current text and measured times."""
+"""The section Parallel and cost: the paper's Table 1, counts on the text, measured times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +87,10 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place what is counted, or what is timed, which is the same for every run, or the table of both."""
+    """Place what is counted, what is timed, or the table of both.
+
+    What is timed is the same for every run.
+    """
     if choices.layers.source is None:
         return []
     device, reaches = run.scope.device, _reaches(choices.layers)
@@ -117,7 +120,7 @@ def _timed_text(timings: Sequence[Timing]) -> str:
 
 
 def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
-    """Write Table 1 of the paper as Markdown, with the counts on this text and the measured growth."""
+    """Write the paper's Table 1 as Markdown, with counts on this text and measured growth."""
     n = len(reaches[0].steps)
     head = [
         "layer",
@@ -138,7 +141,10 @@ def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str
 
 
 def _longest(reach: Reach) -> str:
-    """Return the most steps between any two tokens that a path joins; of convolutions of width 1 no stack joins two."""
+    """Return the most steps between any two tokens that a path joins.
+
+    No stack of convolutions of width 1 joins two.
+    """
     alone = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
     return "no path" if alone else str(int(reach.steps.max()))
 
@@ -149,8 +155,10 @@ def _slope(timings: Sequence[Timing], kind: str) -> str:
 
 
 def counted_and_timed(device: str, threads: int) -> str:
-    """Say in Markdown which figures are counted and which are timed, what this device can do at once, and what another would
-    change."""
+    """Say in Markdown which figures are counted and which are timed.
+
+    It adds what this device can do at once, and what another would change.
+    """
     counted = (
         "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures of the table. **Timed**, on "
         "this machine: the plot of times and the measured growth, nothing else. "

@@ -12,7 +12,10 @@ from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 
 def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
-    """Return a row for each pair of a layer: norm, whether it can be reached, and number of steps (positions from 0)."""
+    """Return a row for each pair of a layer: norm, reachable or not, number of steps.
+
+    Positions count from 0.
+    """
     head = [
         "layer",
         "weights",
@@ -74,7 +77,7 @@ def timings_csv(timings: Sequence[Timing], where: str) -> str:
 
 
 def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
-    """Return a row for each bucket of a checkpoint, with the share of the score in that checkpoint's best bucket."""
+    """Return a row for each bucket of a checkpoint, with its share of the best bucket's score."""
     best = {name: max(bucket["score"] for bucket in buckets) for name, buckets in records.items()}
     rows = (
         [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
@@ -89,7 +92,7 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
 def alignments_csv(
     pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor
 ) -> str:
-    """Return a row for each step and source token: both weights, and the divergence of the step in bits."""
+    """Return a row for each step and source token: both weights, the step's divergence in bits."""
     first, second = pair
     rows = (
         [

@@ -18,7 +18,10 @@ ENOUGH = 90.0  # percent on validation cases: what "learned" means in the table
 
 @dataclass(frozen=True)
 class Learner:
-    """A trained model as its record tells it: `curve` is (training step, percent right on validation cases)."""
+    """A trained model as its record tells it.
+
+    `curve` is (training step, percent right on validation cases).
+    """
 
     checkpoint: str
     what: str
@@ -35,7 +38,7 @@ class Learner:
 
 
 def stages(scopes: Sequence[Scope]) -> list[Learner]:
-    """Return one model for each stage from the fixed vector to the Transformer, in order: the longest trained."""
+    """Return the longest-trained model of each stage from the fixed vector to the Transformer."""
     longest: dict[int, tuple[str, Scope]] = {}
     for scope in scopes:
         place = _stage(scope)
@@ -48,7 +51,7 @@ def stages(scopes: Sequence[Scope]) -> list[Learner]:
 
 
 def similarities(scopes: Sequence[Scope]) -> list[Learner]:
-    """Return the Transformers that differ only in their similarity: those with the most frequent recipe."""
+    """Return the Transformers with the most frequent recipe, which differ in similarity alone."""
     some = [
         scope
         for scope in scopes
@@ -66,7 +69,7 @@ def similarities(scopes: Sequence[Scope]) -> list[Learner]:
 
 
 def _stage(scope: Scope) -> tuple[int, str] | None:
-    """Return the stage of a model by its layers, with a description; None if it is not one of the stages."""
+    """Return the stage that a model's layers make it, with a description, or None."""
     model = scope.model
     if not model.translates:
         return None
@@ -105,7 +108,10 @@ def _learner(scope: Scope, what: str) -> Learner:
 
 
 def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -> go.Figure:
-    """Return a chart of the percentage right by training step, a line for each model; `note` as in `framed`."""
+    """Return a chart of the percentage right by training step.
+
+    There is a line for each model; `note` as in `framed`.
+    """
     lines = [
         {
             "type": "scatter", "mode": "lines+markers", "name": one.what,

@@ -1,4 +1,4 @@
-"""The sections of checkpoints' training records: scores by sentence length, and learning curves on dates."""
+"""The sections of training records: scores by sentence length, and learning curves on dates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -105,8 +105,11 @@ LENGTH = View(
 
 
 def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
-    """Say how far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases
-    the buckets hold; and, from `steps`, whether the models were trained alike."""
+    """Say how far each model falls from its best bucket to the longest, as a Markdown list.
+
+    The fall is a share and in points. It adds how many cases the buckets hold and, from `steps`,
+    whether the models were trained alike.
+    """
     lines = []
     for name, buckets in records.items():
         best, longest = (
@@ -277,7 +280,7 @@ def similarities(learners: Sequence[Learner]) -> str:
 
 
 def fastest(learners: Sequence[Learner]) -> str:
-    """Say which models learned first and which last, from their records, and if they were trained alike."""
+    """Say which models learned first and last, as recorded, and if they were trained alike."""
     learned = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
     never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
     said = []

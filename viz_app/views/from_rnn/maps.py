@@ -1,4 +1,4 @@
-"""Payloads of the component `maps`: Jacobian norms of several layers, and two alignments with their divergence."""
+"""Payloads of the component `maps`: Jacobian norms of layers, and two alignments compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ from viz_app.drawing.extent import OWN, Extent, widened
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
-FAINTEST = 1e-3  # of the scale's largest: what is less is all but white on every scale, and the foot of the log one
-# how it is chosen → (what it is called, how the component maps a value to a colour). The first is the default: under a root the
-# thousandfold fade of a recurrence is seen from end to end, and what a self-attention passes on faintly is not lost in white
+# share of a scale's largest, below which all is nearly white; the foot of the log scale
+FAINTEST = 1e-3
+# how it is chosen → (what it is called, how the component maps a value to a colour). The first is
+# the default: under a root the thousandfold fade of a recurrence is seen from end to end, and what
+# a self-attention passes on faintly is not lost in white
 SCALES = {
     "root": ("√, each from its own largest", "root"),
     "linear": ("Linear, each from its own largest", "linear"),
@@ -40,8 +42,10 @@ def influence(
     saved: Mapping[str, str],
     extent: Extent = OWN,
 ) -> bytes:
-    """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of
-    SCALES, `saved` what `drawing.stamp.saving` returns; the scales cover `extent`.
+    """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input.
+
+    Exact zeros are hatched. `scale` is one of SCALES, `saved` what `drawing.stamp.saving` returns;
+    the scales cover `extent`.
 
     Raises:
         ValueError: there is no such scale.
@@ -73,7 +77,7 @@ def influence(
 
 
 def _white(reach: Reach, top: float) -> str:
-    """Return the meaning of white in this picture, and the number of reachable cells that are white."""
+    """Return the meaning of white in this picture, and the number of reachable white cells."""
     faint = int((reach.reaches & (reach.norms < FAINTEST * top)).sum())
     return f"White: a way, but under {100 * FAINTEST:g} % of {top:.2g} comes through ({faint} of {int(reach.reaches.sum())} pairs)"
 
@@ -99,7 +103,7 @@ class AlignmentMap:
 def alignments(
     pair: Sequence[AlignmentMap], source: Encoding, target: Encoding, saved: Mapping[str, str]
 ) -> bytes:
-    """Return two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
+    """Return two alignments on one scale from 0 to 1, and each step's Jensen–Shannon divergence."""
     maps: list[dict[str, Any]] = [
         {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",
          "says": "attention weight, one scale"}

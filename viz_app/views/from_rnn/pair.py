@@ -1,4 +1,4 @@
-"""The section Two alignments: one pair under Bahdanau's alignment and one cross-attention head of a Transformer."""
+"""The section Two alignments: a pair under Bahdanau's alignment and under a Transformer's head."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -118,7 +118,7 @@ def _read(scope: Scope, run: CurrentRun) -> Trace:
 
 
 def find(run: CurrentRun) -> View[Choices] | str:
-    """Return the view of a pair that both models read as the same tokens, or else the reason why it cannot be shown."""
+    """Return the view of a pair that both models read as the same tokens, or why there is none."""
     view = PairView(run)
     if None in view.scopes:
         there = [scope is not None for scope in view.scopes]
@@ -221,7 +221,7 @@ def same_rows(first: Trace, second: Trace) -> bool:
 
 
 def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
-    """Return (place in sites, head) with the least mean divergence from the alignment over all steps."""
+    """Return (place in sites, head) of the least mean divergence from the alignment."""
     each = [
         [jensen_shannon(site.weights(head), alignment).mean() for head in range(site.n_heads)]
         for site in sites
@@ -233,9 +233,10 @@ def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int
 def checks(
     traces: Sequence[Trace], pair: Sequence[AlignmentMap], divergence: Tensor
 ) -> list[Check]:
-    """Check that rows sum to 1, and the divergence by its other definition, through the Kullback–Leibler divergence.
+    """Check that rows sum to 1, and the divergence by its Kullback–Leibler definition.
 
-    Float32: log-ratios of small weights cost some digits."""
+    Float32: log-ratios of small weights cost some digits.
+    """
     rows = max(float((one.weights.sum(-1) - 1).abs().max()) for one in pair)
     p, q = (one.weights.double() for one in pair)
     half = (p + q) / 2
@@ -295,8 +296,11 @@ def provenance(scope: Scope, formula: str) -> str:
 
 
 def divergence(mean: float, step: int, largest: float, unequal: str = "") -> str:
-    """Put the divergence into words; the token of the step is in the picture, not in Markdown, because it is text from outside.
-    `unequal` says, where it is so, that the two models were not trained alike."""
+    """Put the divergence into words.
+
+    The token of the step is in the picture, not in Markdown, because it is text from outside.
+    `unequal` says, where it is so, that the two models were not trained alike.
+    """
     return (
         f"On average the two rows are **{mean:.2f} bits** apart. They differ most at step {step + 1}, by {largest:.2f} bits; "
         f"the bars show which token that is.{f' {unequal}' if unequal else ''}"

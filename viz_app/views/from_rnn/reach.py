@@ -55,8 +55,10 @@ class Choices:
 
 
 def layer_reaches(layers: Layers) -> list[LayerReach]:
-    """Measure each kind of layer over the chosen source: a trained one where its run's model, or a shipped one of its task, has
-    one."""
+    """Measure each kind of layer over the chosen source.
+
+    It is a trained one where the run's model, or a shipped one of its task, has one.
+    """
     return [_layer_reach(layers, kind) for kind in LAYER_KINDS]
 
 
@@ -196,7 +198,10 @@ def _rnn(reach: Reach) -> str:
 
 
 def _bidirectional(reach: Reach) -> str:
-    """Compare what the forward direction carries, left of the diagonal, with the backward one, right of it."""
+    """Compare what the forward direction carries with what the backward direction does.
+
+    They are left and right of the diagonal.
+    """
     sides = (
         _along(reach, -1, "Left of the diagonal, read forwards"),
         _along(reach, 1, "Right of it, read backwards"),
@@ -258,7 +263,10 @@ def _mean(entry: tuple[int, float, int]) -> str:
 
 
 def _along(reach: Reach, side: int, where: str) -> str:
-    """Compare the influence of the nearest and the furthest token of one side, −1 before and 1 after; empty for too few."""
+    """Compare the influence of the nearest and furthest token of one side, −1 before and 1 after.
+
+    Too few tokens give an empty text.
+    """
     entries = [entry for entry in reach.by_offset() if entry[0] * side > 0 and entry[1] > 0]
     if len(entries) < 2:
         return ""
@@ -278,7 +286,9 @@ def _times(ratio: float) -> str:
 def checks(reaches: Sequence[Reach]) -> list[Check]:
     """Check what must hold of the pictures.
 
-    Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of the values."""
+    Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of
+    the values.
+    """
     leak = max(reach.leak for reach in reaches)
     output, autograd = (
         max(reach.output_gap for reach in reaches),

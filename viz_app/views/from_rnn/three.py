@@ -1,4 +1,4 @@
-"""The section Three models: one text through three models of the same data, and the effect of a fixed vector."""
+"""The section Three models: one text through three models, and the effect of a fixed vector."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -153,8 +153,11 @@ def _trained(run: CurrentRun) -> str:
 
 
 def loss(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
-    """Compare, in Markdown, how much the first token, the last and the least telling one change the vector; and say in
-    how many trials with that one replaced the text came out different."""
+    """Compare, in Markdown, how much three tokens change the vector.
+
+    They are the first, the last and the least telling one. It adds in how many trials with that one
+    replaced the text came out different.
+    """
     first, last, least = changes[0], changes[-1], min(changes)
     place = list(changes).index(least) + 1
     return (
@@ -183,8 +186,11 @@ _WHY = (
 
 
 def why(aligns: bool, heads: int, layers: int) -> str:
-    """Explain what the first model lacks and the others have: whether there is one with an alignment, and in how many heads and
-    layers the third attends to the source (0 where there is no third model)."""
+    """Explain what the first model lacks and the others have.
+
+    `aligns` is True if the second has an alignment; the third attends to the source in so many
+    `heads` of `layers`, 0 where there is no third model.
+    """
     parts = []
     if aligns:
         parts.append("The second keeps all states h(j) and chooses among them anew at every step")

@@ -1,5 +1,7 @@
-"""The texts of three models side by side: the pieces that each lost and invented, against a reference or against each other, above
-the one vector that the first of them writes from."""
+"""The texts of three models side by side, above the vector that the first writes from.
+
+Pieces that each lost and invented are marked, against a reference or against each other.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +32,10 @@ class Version:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text in pieces, each with True if it is in none of the texts it was held against, and what all of those have and it
-    has not."""
+    """A text in pieces, each with True if it is in none of the texts that it is compared with.
+
+    `lost` is what all of those have and this one has not.
+    """
 
     pieces: list[tuple[str, bool]]
     lost: list[str]
@@ -39,7 +43,7 @@ class MarkedText:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The one vector of a source, h(m), and by how much of its length each of these tokens changes it."""
+    """The one vector of a source, h(m), and by how much of its length each token changes it."""
 
     owner: str
     vector: Tensor
@@ -56,12 +60,15 @@ def pieces(text: str, whole: bool) -> list[str]:
 
 
 def in_words(*texts: str) -> bool:
-    """Return True if texts are compared word by word: those without a space, such as dates, are not."""
+    """Return True if texts are compared word by word; dates and others without a space are not."""
     return any(" " in text.strip() for text in texts)
 
 
 def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], list[bool]]:
-    """Return the pieces of each that are in the other too, in one order; a word is the same in capitals and before a full stop."""
+    """Return the pieces that each shares with the other, in one order.
+
+    A word is the same in capitals and before a full stop.
+    """
     return shared(
         *([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second))
     )
@@ -86,7 +93,7 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
 
 
 def nearest(references: Sequence[str], text: str) -> str:
-    """Return the reference that a text has the most pieces in common with; "" where there is none."""
+    """Return the reference that a text has most pieces in common with; "" if there is none."""
 
     def agreeing(reference: str) -> float:
         whole = in_words(reference)
@@ -108,7 +115,7 @@ def _bottleneck(whose: str, n: int) -> str:
 
 
 def _legend(n_references: int, n_texts: int) -> str:
-    """Say by which rule the texts are compared, and how it marks them; empty where there is nothing to compare a text with."""
+    """Say by which rule texts are compared and marked; "" if there is nothing to compare with."""
     if not n_references and n_texts < 2:
         return ""
     against = "the nearest of the correct texts" if n_references > 1 else "the correct text"
@@ -121,7 +128,10 @@ def _legend(n_references: int, n_texts: int) -> str:
 
 
 def verdict(text: MarkedText, has_reference: bool, whole: bool = True) -> str:
-    """Return the sentence before the pieces that a text lacks: how many of the other's words, or characters, it has."""
+    """Return the sentence before the pieces that a text lacks.
+
+    It says how many of the other's words, or characters, the text has.
+    """
     invented = sum(is_extra for _, is_extra in text.pieces)
     has, what = len(text.pieces) - invented, "words" if whole else "characters"
     n = has + len(text.lost)
@@ -138,7 +148,10 @@ def agreed(n: int) -> str:
 
 
 def _card(one: Version, others: Sequence[Version], references: Sequence[str]) -> dict[str, Any]:
-    """Return a text with what differs marked; a text that another model wrote too is only marked where one answer is right."""
+    """Return a text with what differs marked.
+
+    A text that another model wrote too is only marked where one answer is right.
+    """
     held = [nearest(references, one.text)] if references else [other.text for other in others]
     text = mark(one.text, held)
     said = verdict(text, bool(references), in_words(one.text, *held)) if held else ""
@@ -165,8 +178,10 @@ def versions(
     bottleneck: Bottleneck | None,
     extent: Extent = OWN,
 ) -> bytes:
-    """Return the payload of the component `versions`; `named` is what the references are called. The scales of the bottleneck
-    cover `extent`."""
+    """Return the payload of the component `versions`; `named` is what the references are called.
+
+    The scales of the bottleneck cover `extent`.
+    """
     cards = [_card(one, [o for o in outputs if o is not one], references) for one in outputs]
     header = {
         "source": source,
