@@ -31,7 +31,7 @@ SHOWN_KEYS = 12
 def walk(
     trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0, extent: Extent = OWN
 ) -> bytes:
-    """Return the payload of the component `walk`: every stage of one weight, for the strongest keys.
+    """Return the payload of the component `walk`: every stage of a weight, for the strongest keys.
 
     It starts at this `stage`, and its scales cover `extent`.
     """

@@ -12,7 +12,7 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
 
-# text, and numbers: {"top" | "row" | "key": array} is replaced by the array's number under the pointer
+# text, and numbers: {"top" | "row" | "key": array} becomes the array's number under the pointer
 Why = tuple[str | dict[str, str], ...]
 
 

@@ -110,7 +110,7 @@ def matrices_npz(cell: Cell) -> bytes:
 
 
 def scaling_csv(trace: Trace, cell: Cell) -> str:
-    """Return entropy and gradient norms for each divisor, then the shown weights with and without √d_k."""
+    """Return entropy and gradient norms by divisor, then the weights with and without √d_k."""
     rows = [
         ["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
         for c in curves(cell)

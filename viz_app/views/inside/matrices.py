@@ -1,7 +1,10 @@
-"""One head as matrix products: every matrix once, and the equations in the row or the column convention.
+"""One head as matrix products: each matrix once, and equations in row or column convention.
 
-Rows: Q = X·W_Q, A = Q·Kᵀ/√d_k, B = Â·V. Columns, as in the lecture: Q = W^Q·I, A = Kᵀ·Q/√d_k, B = V·Â. The numbers are the
-same; the component transposes. Another similarity has other equations for A; an RNN's alignment begins with its states.
+Rows: Q = X·W_Q, A = Q·Kᵀ/√d_k, B = Â·V.
+Columns, as in the lecture: Q = W^Q·I, A = Kᵀ·Q/√d_k, B = V·Â.
+
+The numbers are the same; the component transposes. Another similarity has other equations for A; an
+RNN's alignment begins with its states.
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def _checks(trace: Trace, cell: Cell) -> list[Check]:
-    """Return the checks of every step if the head can be walked through, else those of its weights."""
+    """Return the checks of every step if the head has a walk, else those of its weights."""
     walked = cell.site.projections or words.is_alignment(cell.site)
     return (
         walk_checks.check_walk(trace, cell.site, cell.query, cell.head)

@@ -1,4 +1,4 @@
-"""The stages of the walk for any similarity, with sentences, formulas and columns (see scene.py)."""
+"""The stages of the walk for any similarity, with sentences, formulas, columns (see scene.py)."""
 
 from models.analysis.head_sum import Heads
 from models.trace import AttentionSite

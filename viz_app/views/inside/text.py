@@ -151,7 +151,7 @@ def _added_up(n_heads: int, bias: str) -> str:
 
 
 def heads_sentence(head_sums: Heads, query: Label) -> str:
-    """Return which head adds most at this token, and the length of the sum beside that of the stream."""
+    """Return which head adds most at this token, and the length of the sum beside the stream's."""
     best = int(head_sums.norms.argmax())
     stream = (
         ""
