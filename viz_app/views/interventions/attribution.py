@@ -1,4 +1,7 @@
-"""The section Attribution: what leads to a decision, by parts of the logits or gradients, and which tokens mix."""
+"""The section Attribution: what leads to a decision, and which tokens mix.
+
+Decisions are split into parts of the logits, or traced by gradients.
+"""
 
 from collections.abc import Sequence
 from functools import partial

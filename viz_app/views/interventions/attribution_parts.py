@@ -25,7 +25,7 @@ STEP = 1e-2  # of the finite difference, as a share of a weight
 
 @dataclass(frozen=True)
 class Choices:
-    """The method, the decision asked about (None: the usual one), and a head or the last layer of a kind."""
+    """The method, the decision (None: the usual one), and a head or the last layer of a kind."""
 
     method: str
     position: int | None
@@ -95,7 +95,7 @@ def found(run: CurrentRun, choices: Choices) -> Found:
 
 
 def _direct(run: CurrentRun, choices: Choices) -> Found:
-    """Return what each head adds to the logit of the token asked about, less that of the most probable other."""
+    """Return what each head adds to the token's logit, less that of the most probable other."""
     what = asked_of(run, choices)
     row, token = what.decision.row, what.decision.option
     output = run.trace.next_token

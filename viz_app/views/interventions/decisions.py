@@ -1,4 +1,4 @@
-"""The decisions in a model's answer: each row of its logits, and the option whose probability is followed."""
+"""The decisions in an answer: each row of logits, and the option whose probability is followed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

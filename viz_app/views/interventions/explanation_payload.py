@@ -1,4 +1,4 @@
-"""The payload of the section "Is attention explanation?": a row of weights beside other weights for it."""
+"""The payload of the section "Is attention explanation?": weights beside others in their place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -245,7 +245,7 @@ def _transplant(row: AttentionRow, name: str, kind: str) -> Transplant:
 
 
 def _theirs(row: AttentionRow, given: Transplant, kind: str) -> torch.Tensor | None:
-    """Return what another model attends to at this query, where this one may look; None if nothing."""
+    """Return what another model attends to at this query, where this one may look, or None."""
     weights = mean_weights(given.own, kind)[row.query].double() * row.allowed
     total = float(weights.sum())
     return weights / total if total else None
@@ -266,7 +266,7 @@ def _seeds(row: AttentionRow, choices: RowChoices, kind: str) -> str:
 
 
 def _checks(what: Asked, row: AttentionRow, own: Trial) -> list[Check]:
-    """Check that the model's own weights put in place change nothing, and a test by a run of its own."""
+    """Check that the model's own weights put in place change nothing, and a test by another run."""
     trace, scope = what.before.trace, what.before.scope
     checks = [
         Check(

@@ -63,7 +63,7 @@ def probability(p: float) -> str:
 
 
 def outcome(own: str, now: str, p_own: float, p_now: float) -> str:
-    """Say what the model predicts with other weights; the probabilities are those of its own token."""
+    """Say what the model predicts with other weights, with the probabilities of its own token."""
     way = f"p {probability(p_own)} → {probability(p_now)}"
     return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."
 

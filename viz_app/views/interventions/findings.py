@@ -132,7 +132,7 @@ def _is_self(site: AttentionSite) -> bool:
 
 
 def pairs(run: CurrentRun) -> Iterator[PairFinding]:
-    """Yield the pairs of this task that the model reads as texts of one length, and answers differently."""
+    """Yield the task's pairs that the model reads in one length and answers differently."""
     scope = run.unchanged.scope
     for one in PAIRS.get(scope.task, ()):
         if len(one.first) > len(scope.model.text_fields) or not all(
@@ -172,7 +172,7 @@ def show_pair(run: CurrentRun, one: PairFinding) -> None:
 
 
 def switch_off(rule: HeadRule) -> None:
-    """Switch off the head that the rule finds in the shown run, as the model runs it without edits."""
+    """Switch off the head that the rule finds in the shown run without edits."""
     trace = live.session().shown.unchanged.trace
     for one in found_heads(trace):
         if one.rule == rule:

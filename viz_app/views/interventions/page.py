@@ -1,4 +1,7 @@
-"""Interventions: what happens if anything about a run is changed? One section of the page at a time."""
+"""Interventions: what happens if anything about a run is changed?
+
+One section of the page at a time.
+"""
 
 from viz_app.session import url_state
 from viz_app.session.parameters import Choice

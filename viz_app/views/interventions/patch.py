@@ -1,4 +1,7 @@
-"""The section Patch: which part of a run carries what tells it from another? Every part is taken from the other run, both ways."""
+"""The section Patch: which part of a run carries what tells it from another?
+
+Every part is taken from the other run, both ways.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -100,7 +103,10 @@ def _boxes(run: CurrentRun) -> tuple[str, ...]:
 
 
 def take(side: str, what: str, name: str, number: int) -> None:
-    """Take a part of the other run into the shown one, or leave it again; parts that are not there are ignored."""
+    """Take a part of the other run into the shown one, or leave it again.
+
+    Parts that are not there are ignored.
+    """
     shown = live.session().shown
     trace = shown.unchanged.trace
     two, _ = usable(shown, _asked(shown))

@@ -13,7 +13,7 @@ from viz_app.views.interventions.payloads import Asked, answer_words, outcome
 
 
 def answers(run: CurrentRun, choices: Choices, two: Two) -> dict[str, Any]:
-    """Return the payload of the answers: of both texts, and of the patched run of the chosen side."""
+    """Return the payload of the answers: to both texts, and of the chosen side's patched run."""
     side = choices.side
     base, source = two.sides(side)
     if side == NEEDED:

@@ -19,7 +19,7 @@ LEAST_GAP = 0.1  # of what is measured; shares of less say nothing
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices of the section: the second text, what is tried first in its place if it cannot be used, and the views."""
+    """The choices of the section: the second text, what replaces an unusable one, and the views."""
 
     second: tuple[str, ...]
     instead: tuple[tuple[str, ...], ...]
@@ -57,7 +57,7 @@ class Shown:
 
 
 def usable(run: CurrentRun, choices: Choices) -> tuple[Two | None, str]:
-    """Return the runs of the second text, or of the last one that could be used with why this one cannot."""
+    """Return the runs of the second text, or of the last usable one and why this one is not."""
     two = two_runs(run, choices.second, choices.position)
     if isinstance(two, Two):
         return two, ""

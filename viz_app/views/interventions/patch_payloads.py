@@ -1,4 +1,4 @@
-"""The payloads of the section Patch: what each part of one run does in the other, both ways, and the answers."""
+"""The payloads of the section Patch: what each part does in the other run, and the answers."""
 
 import math
 from typing import Any

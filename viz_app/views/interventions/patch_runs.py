@@ -1,4 +1,4 @@
-"""The two runs of the section Patch: this text and another, and which positions of theirs belong together."""
+"""The two runs of the section Patch: this text and another, and how their positions correspond."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -46,7 +46,10 @@ class Run:
 
     @property
     def patched_from(self) -> tuple[str | tuple[int, ...] | None, ...]:
-        """The fields of a patch that takes from this run; a translation reads the target of the run patched."""
+        """The fields of a patch that takes from this run.
+
+        A translation reads the target of the run patched.
+        """
         values = [tuple(v) if isinstance(v, list) else v for v in self.trace.fields.values()]
         if self.scope.model.translates:
             return (values[0], None)
@@ -90,7 +93,10 @@ class Two:
 
     @cached_property
     def rival(self) -> int | None:
-        """The other run's answer at the decision; None where both give the same, or this run has another given."""
+        """The other run's answer at the decision.
+
+        It is None where both give the same, or this run has another given.
+        """
         own, there = (
             int(logits_of(run.trace.outputs)[row].argmax())
             for run, row in ((self.this, self.row), (self.other, self.other_row))
@@ -122,7 +128,7 @@ class Two:
         return (self.this, self.other) if side == NEEDED else (self.other, self.this)
 
     def pairs(self, side: str, stream: str) -> Pairs:
-        """Return the alignment of a stream for the run that is patched; () where both have the same number of tokens."""
+        """Return the alignment of a stream for the patched run; () if both have as many tokens."""
         base, source = self.sides(side)
         return alignment(base.trace, source.trace, stream)
 
@@ -151,7 +157,7 @@ def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
 
 
 def alignment(run: Trace, other: Trace, stream: str) -> Pairs:
-    """Return the positions of the common beginning and the common end of two texts; () if both are of one length."""
+    """Return the positions of two texts' common beginning and end; () if both are of one length."""
     here, there = run.streams[stream].ids, other.streams[stream].ids
     if len(here) == len(there):
         return ()
@@ -206,7 +212,7 @@ def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[Value |
 
 
 def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
-    """Return the row of the other run's logits that answers the same question; None if there is none."""
+    """Return the row of the other run's logits that answers the same question, or None."""
     output, there = first_output(trace), first_output(other)
     n = len(logits_of(other.outputs))
     if isinstance(output, ClassProbabilities):
@@ -225,7 +231,10 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
 
 
 def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | None]) -> int:
-    """Return the decision to begin with: the first in which the runs part, of a text that goes on the last."""
+    """Return the decision to begin with: the first in which the runs part.
+
+    Of a text that goes on it is the last.
+    """
     own, there = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
     shared = [i for i, row in enumerate(rows) if row is not None]
     parted = [
@@ -254,7 +263,10 @@ class Grid:
 
 
 def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
-    """Return the streams whose cells can be taken, each with the residual stream or the feed-forward outputs of its layers."""
+    """Return the streams whose cells can be taken, with their rows.
+
+    A row is the residual stream, or the feed-forward output, of a layer.
+    """
     found: dict[str, list] = {}
     for one in scope.model.sublayers:
         found.setdefault(one.row, []).append(one)

@@ -1,4 +1,4 @@
-"""The payloads of the page Interventions: the board of all heads, and the answer before and after."""
+"""The payloads of the page Interventions: the board of all heads, the answer before and after."""
 
 import math
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ ALONE = 1e-4  # nats between an effect in the batch of all heads and alone
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices on the page: the decision asked about (None: the usual one), the metric and the baseline."""
+    """The choices on the page: the decision (None: the usual one), the metric and the baseline."""
 
     position: int | None
     metric: str
@@ -85,7 +85,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def measured(what: Asked, choices: Choices) -> HeadEffects | None:
-    """Return the effect of switching off each head; None if the text is too long to try them all."""
+    """Return the effect of switching off each head; None if the text is too long for all."""
     trace = what.after.trace
     n_heads = sum(site.n_heads for site in trace.attention.values())
     if n_heads * max(len(row.ids) for row in trace.streams.values()) > MOST_WORK:
@@ -252,7 +252,10 @@ def _written(run: CurrentRun) -> MaskedRun:
 
 
 def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[Check]:
-    """Check the strongest head's effect by a pass of its own, and that a head patched with itself changes nothing."""
+    """Check the strongest head's effect by a pass of its own.
+
+    A head patched with itself must change nothing.
+    """
     trace = what.after.trace
     if effects is None:
         return check_site(next(iter(trace.attention.values())))

@@ -1,4 +1,4 @@
-"""A second text that differs from a text in one word, so that both runs can be compared position by position."""
+"""A second text that differs in one word, so that both runs compare position by position."""
 
 import re
 
@@ -16,7 +16,7 @@ _WORD = r"(?<![\w\[]){}(?![\w\]])"
 
 
 def another(scope: Scope, trace: Trace) -> tuple[str, ...]:
-    """Return a second text for a run: the same with one word, digit or name exchanged, where a rule knows one."""
+    """Return a second text: the run's with a word, digit or name exchanged by a known rule."""
     fields = typed_fields(scope, trace)
     texts = [str(trace.fields.get(field.name) or "") for field in fields]
     for i, text in enumerate(texts):
