@@ -1,4 +1,4 @@
-"""The payload of the page A layer: every sublayer along a stream at one token, and one full layer."""
+"""The payload of the page A layer: all sublayers of a stream at one token, and a full layer."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,7 +29,10 @@ STRONGEST = 4  # strongest units of a feed-forward that are named
 
 @dataclass(frozen=True)
 class Row:
-    """A vector in the view of one layer. `kind` is "stream", "added", "total", "normed" or "firing"."""
+    """A vector in the view of one layer.
+
+    `kind` is "stream", "added", "total", "normed" or "firing".
+    """
 
     kind: str
     name: str

@@ -53,11 +53,12 @@ _READ = {
     MASKED: " to the token in place of a mask",
 }
 _READ_CLASSES = " to its classes, which this token answers with"
-_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"  # classes, of a model that writes
+# beside the classes of a model that writes
+_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"
 
 
 def answer(sublayers: Sequence[Sublayer]) -> str:
-    """Return what the parts of this model's layers do, in general terms if it has no such layers."""
+    """Return what the parts of this model's layers do; if it has no such layers, in general."""
     if not sublayers:
         return "In a Transformer, attention and feed-forward each add a vector to the token's own."
     parts = _parts(sublayers).capitalize()
@@ -99,8 +100,11 @@ def is_class(output: str) -> bool:
 def no_lens(
     sublayer: Sublayer, reader: str, answering: Sequence[Label] = (), guesses_masks: bool = False
 ) -> str:
-    """Explain why the model cannot be asked what it would say at a token: only others are `answering`, the text has no mask to
-    guess, another stack reads the stream, or no next token is predicted from it."""
+    """Explain why the model cannot be asked what it would say at a token.
+
+    Either only others are `answering`, the text has no mask to guess, another stack reads the
+    stream, or no next token is predicted from it.
+    """
     if guesses_masks:
         mask_only = f"What the model would say is read at a mask alone{', ' if answering else '.'}"
         shown = f"here at {quoted(answering[0])}." if answering else " This text has none."
@@ -202,8 +206,11 @@ def _bound_of_others(activation: str) -> str:
 
 
 def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
-    """Explain the picture of a stream's `sublayers`; `output` is what the model is asked of the stream, "" for nothing; `writes`
-    says whether the model writes."""
+    """Explain the picture of a stream's `sublayers`.
+
+    `output` is what the model is asked of the stream, "" for nothing; `writes` says whether the
+    model writes.
+    """
     first, parallel = sublayers[0], any(sublayer.reads for sublayer in sublayers)
     parts = _parts(sublayers)
     stream = (_ADDING if first.adds else _REPLACING).format(
