@@ -82,7 +82,10 @@ def default_second(scope: Scope) -> str:
 
 
 def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: list[str]) -> None:
-    """Draw the choice of the ready-made mask and its k; `own_layers` are the layers of the model's mask."""
+    """Draw the choice of the ready-made mask and its k.
+
+    `own_layers` are the layers of the model's mask.
+    """
     own_choice = notation.own_choice(kind)
     ready, k = (name.format(kind.name) for name in (_READY, _K))
 

@@ -36,7 +36,7 @@ GAIN, LOSS = "#1b3fae", "#b8420f"  # a weight that grew, a weight that shrank
 
 
 def log_probs_csv(view: MaskView) -> str:
-    """Return the log-probabilities before and after in nats, a row for each token, and their sum."""
+    """Return log-probabilities before and after in nats, a row for each token, and their sum."""
     change = log_prob_change(view)
     rows = [*zip([label.text for label in change.labels], change.before, change.after, strict=True)]
     rows.append(("sum", *change.sums))
@@ -103,7 +103,7 @@ def _added(is_open: Rows) -> Iterator[np.ndarray]:
 
 
 def masks_svg(view: MaskView) -> str:
-    """Return a drawing on white: the painted mask, the head before and after, and the difference."""
+    """Return a drawing on white: the painted mask, the head before, after, and the difference."""
     before, after = view.sites
     painted = view.site_of(view.after, view.kind)
     mask = painted.allowed().numpy()

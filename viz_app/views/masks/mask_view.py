@@ -47,11 +47,11 @@ class MaskView:
         return words.head_title(self.sites[1], self.head, self.terms)
 
     def site_of(self, run: MaskedRun, kind: str) -> AttentionSite:
-        """Return the site of a run whose mask is drawn for this kind: the chosen one or its neighbour."""
+        """Return the site whose mask is drawn for this kind: the chosen one or its neighbour."""
         return site_of(run.trace, kind, run.trace.attention[self.site])
 
     def layer_note(self, kind: str) -> str:
-        """Return "layer 2" if the model's masks of this kind differ by layer; "" if they are the same."""
+        """Return "layer 2" if masks of this kind differ by layer; "" if they are the same."""
         shared = len(distinct_masks(self.before.trace, kind)) == 1
         return "" if shared else f"layer {self.site_of(self.before, kind).layer + 1}"
 
@@ -86,7 +86,7 @@ def _same_mask(first: AttentionSite, second: AttentionSite) -> bool:
 
 
 def is_written(trace: Trace, site: AttentionSite) -> bool:
-    """Return True if the model predicts the next token of the stream that the site's queries are on."""
+    """Return True if the model predicts the next token of the stream that the queries are on."""
     outputs = (output for output in trace.outputs.values() if isinstance(output, NextToken))
     return any(output.stream == site.query_stream for output in outputs)
 
@@ -119,8 +119,8 @@ class LogProbChange:
 def log_prob_change(view: MaskView) -> LogProbChange:
     """Return the log-probabilities that the change affects.
 
-    They are those of the given text's tokens if the model predicts next tokens or tokens in an order,
-    else of hidden tokens, or of the class or answer that was most probable before.
+    They are those of the given text's tokens if the model predicts next tokens or tokens in an
+    order, else of hidden tokens, or of the class or answer that was most probable before.
     """
     before, after = view.before, view.after
     if isinstance(first_output(before.trace), NextToken):

@@ -1,4 +1,7 @@
-"""Masks: who may see whom, and why? Every mask in layers, one to paint on, and what the model then does."""
+"""Masks: who may see whom, and why?
+
+Every mask in layers, one to paint on, and what the model then does.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The payload of the mask painter: all masks by layers, a painted one, and a head before and after."""
+"""The payload of the mask painter: all masks by layers, one to paint, a head before and after."""
 
 import math
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ def story(view: MaskView) -> list[str]:
 
 
 def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Return each kind's layers and their union as small matrices, and all their cells (1 = allowed).
+    """Return each kind's layers and their union as small matrices, and the cells (1 = allowed).
 
     Of a long text, k × k cells are drawn as one, open if any of them is.
     """

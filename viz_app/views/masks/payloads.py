@@ -91,7 +91,7 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
 
 
 def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
-    """Return the nearest choices that exist in another run; the second text is kept if it can be read."""
+    """Return the nearest choices in another run; the second text is kept if it can be read."""
     trace = other.unchanged.trace
     focus = Focus(choices.site, choices.head).within(trace)
     kinds = [kind for kind, _ in by_kind(trace)]
@@ -157,7 +157,7 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
 
 
 def others(run: CurrentRun) -> Texts:
-    """Return the current texts of the model's other required fields, which the second text shares."""
+    """Return the texts of the model's other required fields, which the second text shares."""
     return tuple(
         run.trace.fields[field.name]
         for field in run.scope.model.text_fields[1:]

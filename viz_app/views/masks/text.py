@@ -81,7 +81,7 @@ def rules(
 
 
 def _while_writing(site: AttentionSite) -> str:
-    """Return which part of the mask applies while the model writes; "" for other kinds of attention."""
+    """Return which part of the mask applies while writing; "" for other kinds of attention."""
     if site.stack == "encoder":
         return f"The {site.key_stream} is read once, so writing meets the same mask at every step."
     return {
