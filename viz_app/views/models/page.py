@@ -32,9 +32,10 @@ Card = tuple[
 
 
 def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
-    """Return the payload of the component `cards`, and (name, reason) of each checkpoint that cannot be read.
+    """Return the payload of the component `cards`, and (name, reason) of unreadable checkpoints.
 
-    The opened model comes first, without a link; the others follow by family in the order of history.
+    The opened model comes first, without a link; the others follow by family in the order of
+    history.
     """
     drawn, unreadable = [], []
     now: Card | None = None
@@ -119,7 +120,7 @@ def library_card(name: str, folder: str) -> Card:
 
 
 def opened_card(run: CurrentRun) -> dict[str, Any]:
-    """Return the card of the opened model: its record, what a run of it shows, and why the rest is missing."""
+    """Return the opened model's card: its record, what a run shows, and why the rest is missing."""
     scope, training = run.scope, run.scope.training
     n = sum(parameter.numel() for parameter in scope.model.parameters())
     return {
