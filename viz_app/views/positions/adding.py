@@ -1,4 +1,4 @@
-"""The section Added or concatenated: a token's vector and its position vector, with the model's first W_Q."""
+"""The section Added or concatenated: a token's and its position's vector, with the first W_Q."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,10 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sum:
-    """The token vectors x and position vectors p of a run, W_Q and its bias, and (x + p)·W beside [x; p]·[W; W]."""
+    """Token vectors x and position vectors p of a run, with W_Q and its bias.
+
+    They are joined in both ways: (x + p)·W beside [x; p]·[W; W].
+    """
 
     x: Tensor
     p: Tensor
@@ -71,7 +74,7 @@ class Sum:
 
 
 def find(run: CurrentRun) -> View[Choices] | str:
-    """Return the view of a model whose first attention reads the sum; of another, why there is none."""
+    """Return the view of a model whose first attention reads the sum, or why there is none."""
     model, trace = run.scope.model, run.trace
     if not model.is_recurrent and _first(run) in trace.attention:
         return ADDED
@@ -109,8 +112,10 @@ def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
 
 
 def _sum(run: CurrentRun) -> Sum:
-    """Return the embeddings and positions of what was asked, as the model adds them; a model without positions is lent the
-    paper's."""
+    """Return the embeddings and positions of what was asked, as the model adds them.
+
+    A model without positions is lent the paper's.
+    """
     stack = run.scope.model.stack
     x, p = (run.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
     p = p if run.scope.config.positions != "none" else sinusoidal(*x.shape)
@@ -119,7 +124,7 @@ def _sum(run: CurrentRun) -> Sum:
 
 
 def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """Make the pictures of the vectors of one token: the sum, and what W_Q makes of it for one head."""
+    """Make the pictures of one token's vectors: the sum, and what W_Q makes of it for one head."""
     config, look, token = run.scope.config, ui.page_look(), choices.token
     parts, site, text = _sum(run), _site(run), _tokens(run)[token]
     sums = {
@@ -214,7 +219,10 @@ def explanation(x: Tensor, p: Tensor, kind: str) -> str:
 
 
 def not_added(model: Model, attends: bool) -> str:
-    """Explain why no sum of token and position is shown; `attends` where tokens of the text attend to each other."""
+    """Explain why no sum of token and position is shown.
+
+    `attends` is True where tokens of the text attend to each other.
+    """
     if model.is_recurrent:
         return NOT_ADDED
     if model.order_from == BY_SCORES:

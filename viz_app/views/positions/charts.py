@@ -1,4 +1,4 @@
-"""Pictures of position tables: curves, wavelengths, heatmaps, similarity by distance, a pair of dimensions turning."""
+"""Pictures of position tables: curves, wavelengths, heatmaps, distances, a turning pair."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def curves(
     title: str,
     domain: tuple[float, float] | None = None,
 ) -> alt.Chart:
-    """Draw the value of some dimensions at every position, one line each, on a scale that covers the `domain`."""
+    """Draw some dimensions at every position, a line each, on a scale that covers the `domain`."""
     n = len(table)
     data = pd.DataFrame(
         {
@@ -88,8 +88,11 @@ def wavelength_chart(
     column: str = "dimension",
     top: float = 100_000,
 ) -> alt.Chart:
-    """Draw how many positions a full turn takes, by dimension or another `column` (log scale, at least to `top`); a rule at the length;
-    chosen dims numbered and in the colours of their curves."""
+    """Draw how many positions a full turn takes, by dimension or another `column`.
+
+    The scale is logarithmic, at least to `top`; a rule is at the length; chosen dims are numbered
+    and in the colours of their curves.
+    """
     values = waves.numpy()
     shown = np.flatnonzero(values < NEVER)
     data = pd.DataFrame({"dimension": shown, "wavelength": values[shown]})
@@ -164,8 +167,11 @@ def heatmap(
     note: str = "",
     value: str = "value",
 ) -> go.Figure:
-    """Draw a signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
-    `framed`; `value` is what its scale is called."""
+    """Draw a signed matrix, rows down, in a diverging map centred on 0.
+
+    It reaches ±limit (default: the largest); `note` as in `framed`; `value` is what its scale is
+    called.
+    """
     row, column = axes
     cells = _cells(
         table,
@@ -184,7 +190,7 @@ def heatmap(
 def scaled_heatmap(
     table: Tensor, look: Look, title: str, axes: tuple[str, str], **more: Any
 ) -> Scaled:
-    """Return a heatmap that reaches as far as its largest number, or further; `more` as in `heatmap`."""
+    """Return a heatmap that reaches its largest number, or further; `more` as in `heatmap`."""
     return scaled(
         _peak(table),
         lambda scales: heatmap(table, look, title, axes, limit=scales["value"], **more),
@@ -248,8 +254,11 @@ def similarity_chart(
 def plane(
     table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, title: str
 ) -> alt.Chart:
-    """Draw one pair of dimensions as a plane. A dot a position; an orange line from where the fixed turn puts
-    PE(pos+shift) to where it is. `turned` is R·PE(pos) for each pos; the table has `shift` more rows."""
+    """Draw one pair of dimensions as a plane.
+
+    A dot a position; an orange line from where the fixed turn puts PE(pos+shift) to where it is.
+    `turned` is R·PE(pos) for each pos; the table has `shift` more rows.
+    """
     n = min(len(turned), PLANE_POINTS)
     x, y = 2 * pair, 2 * pair + 1
     dots = pd.DataFrame(
@@ -296,7 +305,10 @@ def strips(
     note: str = "",
     limit: float = 0.0,
 ) -> go.Figure:
-    """Draw a few vectors under each other as colour strips on one scale, by name; `limit` and `note` as in `heatmap`."""
+    """Draw a few vectors below each other as colour strips on one scale, by name.
+
+    `limit` and `note` as in `heatmap`.
+    """
     hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
     cells = _cells(
         torch.stack(list(rows.values())),

@@ -15,7 +15,10 @@ from viz_app.views.positions.text import NAMES
 
 
 def formulas(measures: Sequence[FormulaMeasures]) -> list[Check]:
-    """Check that a fixed rotation shifts each formula made of sine-cosine pairs, and that the other has a zero vector."""
+    """Check that a fixed rotation shifts the formulas of sine-cosine pairs.
+
+    The other one has a zero vector.
+    """
     return [_zero(m.table, m.formula) if m.formula == "sin-sin" else _turns(m) for m in measures]
 
 
@@ -55,7 +58,7 @@ def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> lis
 
 
 def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
-    """Check that the model's table is what it added in the run, and, if it is sinusoidal, the paper's."""
+    """Check that the model's table is what the run added and, if sinusoidal, the paper's."""
     gap = _largest(used - own[: len(used)])
     checks = [
         Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")
@@ -69,10 +72,13 @@ def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[
 
 
 def shuffled(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
-    """Check that without positions the outputs are only reordered, and that the test looked at the very run shown, which is `bare` where
-    its positions are switched off.
+    """Check that without positions the outputs are only reordered.
 
-    Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it."""
+    A second check: the test looked at the very run shown, which is `bare` where its positions are
+    switched off.
+
+    Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it.
+    """
     at = shown.stages.index("last LayerNorm") - 1 if "last LayerNorm" in shown.stages else -1
     gap, size = _largest(shown.original[at] - recorded), max(1.0, _largest(recorded))
     moved = "Largest change of any vector at any layer, as a share of its length"
@@ -84,8 +90,10 @@ def shuffled(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Ch
 
 
 def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
-    """Check that an RNN's state depends on what it has read so far alone, and that the test looked at the very run shown.
-    `recorded` is (stage, n, d)."""
+    """Check that an RNN's state depends only on what it has read so far.
+
+    A second check: the test looked at the very run shown. `recorded` is (stage, n, d).
+    """
     moved = [i for i, place in enumerate(test.order) if place != i]
     first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
     change, size = test.change, max(1.0, _largest(recorded))
@@ -128,7 +136,7 @@ def adding(both: Concatenated, total: Tensor) -> list[Check]:
 
 
 def queries(both: Concatenated, bias: Tensor, q: Tensor) -> Check:
-    """Check that the product is what the model's first attention used; q is (head, query, d_head)."""
+    """Check that the model's first attention used the product; q is (head, query, d_head)."""
     gap, size = _largest(both.added + bias - q.transpose(0, 1).flatten(1)), max(1.0, _largest(q))
     sentence = "Largest difference of (x + p)·W_Q + b from the q of the run"
     return Check("these are the model's own queries", gap, 1e-5 * size, sentence)
@@ -158,7 +166,10 @@ def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
 def rotated_pair(
     one_pair: RotatedPair, site: AttentionSite, head: int, distance: int
 ) -> list[Check]:
-    """Check that at their places in the text the query and key have the recorded score, and moved together keep every score."""
+    """Check the recorded score of the query and key at their places in the text.
+
+    Moved together, they keep every score.
+    """
     scores, (query, key) = one_pair.scores(), one_pair.places
     limit = ROUNDING * max(1.0, float(scores.abs().max()), one_pair.length)
     recorded = site.scores(head, rows=slice(query, query + 1))[0, key].cpu()

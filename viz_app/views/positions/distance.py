@@ -1,4 +1,4 @@
-"""The section Score by distance: the scores of one head by distance, and the share of rotation in one score."""
+"""The section Score by distance: one head's scores, and the share of rotation in one score."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -149,7 +149,7 @@ def _choose(run: CurrentRun) -> Choices:
 
 
 def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
-    """Return the same choices for the other run: its first such attention where it has not this one."""
+    """Return the same choices for the other run; its first such attention if it lacks this one."""
     sites = {site.name: site for sites in sites_by_kind(other).values() for site in sites}
     site = sites.get(choices.site) or next(iter(sites.values()))
     return replace(choices, site=site.name, head=min(choices.head, site.n_heads - 1))
@@ -204,7 +204,10 @@ def _checks(view: DistanceView) -> list[Check]:
 
 
 def every_pair(view: DistanceView, scales: Extent) -> bytes:
-    """Return the payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
+    """Return the payload of the component `by_distance`: the mean score at each distance.
+
+    Distances go from the least to the largest.
+    """
     pairs = view.all_pairs
     arrays = {
         "distance": pairs.distance.numpy().astype(np.int32),
@@ -218,8 +221,10 @@ def every_pair(view: DistanceView, scales: Extent) -> bytes:
 
 
 def only_turned(view: DistanceView, scales: Extent) -> bytes:
-    """Return the payload of the score of one query and one key carried to each distance; their own distance in the text is
-    marked."""
+    """Return the payload of the score of one query and key carried to each distance.
+
+    Their own distance in the text is marked.
+    """
     names = [f"{place} {view.tokens[place].text}" for place in view.places]
     query, key = view.places
     return _pack(
@@ -252,7 +257,7 @@ def _pack(
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place the tokens to choose above the two pictures; below them the sentences and the checks."""
+    """Place the tokens to choose above the two pictures, the sentences and the checks below."""
     carried: list[Cell] = [Prose(no_rotation(run.scope.model))]
     if "positions-carried" in drawn:
         carried = [Shown(BY_DISTANCE, "positions-carried", caption=CARRIED)]
@@ -268,7 +273,10 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
-    """Explain the pictures, as rows of plain text; `hidden` where the look-ahead mask hides the keys after a query."""
+    """Explain the pictures, as rows of plain text.
+
+    `hidden` is True where the look-ahead mask hides the keys after a query.
+    """
     left_out = hidden and int(scores.distance.min()) == 0
     behind = " A key never comes after its query here: the look-ahead mask hides those." * left_out
     rows = [

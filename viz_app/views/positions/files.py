@@ -22,7 +22,7 @@ def table_csv(table: Tensor) -> str:
 
 
 def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDistance) -> bytes:
-    """Return the table, its wavelengths if a formula made it, and PE·PEᵀ by distance (mean, least, largest)."""
+    """Return the table, a formula's wavelengths, and PE·PEᵀ by distance (mean, least, largest)."""
     arrays = {
         "table": table.numpy(),
         **{f"similarity_{n}": getattr(similarity, n).numpy() for n in ("mean", "least", "largest")},
@@ -83,7 +83,10 @@ def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
 
 
 def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTest) -> str:
-    """Return a row for each token: its new position, and how far its vector moved at each stage, with positions and without."""
+    """Return a row for each token: its new position, and how far its vector moved at each stage.
+
+    The model runs with positions and without.
+    """
     place = np.argsort(positioned.order)
     head = [
         "place",
@@ -99,7 +102,10 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
 
 
 def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
-    """Return a row for each token: its new position, and how far the state after it moved, in each direction."""
+    """Return a row for each token: its new position, and how far the next state moved.
+
+    Each direction has a column of its own.
+    """
     place = np.argsort(test.order)
     changes = test.change.T.tolist()
     rows = ([i, int(place[i]), token, *changes[i]] for i, token in enumerate(tokens))
@@ -107,7 +113,10 @@ def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
 
 
 def angles_csv(turns: Rotation) -> str:
-    """Return a row for each position and a column for each pair of dimensions: the angle in radians, not reduced by 2π."""
+    """Return a row for each position, a column for each pair of dimensions: angles in radians.
+
+    They are not reduced by 2π.
+    """
     return csv_table(
         ["position \\ pair", *range(turns.n_pairs)],
         ([i, *row] for i, row in enumerate(turns.angles.tolist())),
@@ -115,7 +124,10 @@ def angles_csv(turns: Rotation) -> str:
 
 
 def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> str:
-    """Return a row for each distance (query − key): pairs, mean, least and largest score, and the score from rotation alone."""
+    """Return a row for each distance (query − key): number of pairs and scores.
+
+    The scores are the mean, the least, the largest, and that from rotation alone.
+    """
     names = ("distance", "pairs", "mean", "least", "largest")
     columns = [getattr(all_pairs, name).tolist() for name in names]
     if one_pair is not None:

@@ -1,4 +1,4 @@
-"""The section Two misprints: the paper's formula beside two misprints of it, one kind of picture at a time."""
+"""The section Two misprints: the paper's formula beside two misprints, one picture at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ HIGH = 300  # px, of a picture without its title
 
 @dataclass(frozen=True)
 class Choices:
-    """The picture of each formula, the size of the tables, the shift measured, and the pair of dimensions drawn."""
+    """The picture of each formula, the tables' size, the shift, and the pair of dimensions."""
 
     picture: str
     d_model: int
@@ -75,7 +75,7 @@ def _choose(run: CurrentRun) -> Choices:
 
 
 def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """Make the chosen picture of each formula: its table, PE·PEᵀ by distance, or one pair of dimensions."""
+    """Make the chosen picture of each formula: its table, PE·PEᵀ by distance, or a turning pair."""
     look, measures = ui.page_look(), choices.measures
     ends = [values for m in measures for values in (m.similarity.least, m.similarity.largest)]
     shared, key = domain(span(*ends)), PICTURES[choices.picture][1]
@@ -153,7 +153,7 @@ def share(value: float) -> str:
 
 
 def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
-    """Return the comparison as a table: names of measurements, each with its value for each formula."""
+    """Return the comparison as a table: measurements, each with its value for each formula."""
     d, k = measures[0].table.shape[1], measures[0].shift
     lengths = [m.table.norm(dim=1) for m in measures]
     return [

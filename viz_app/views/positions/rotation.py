@@ -1,4 +1,4 @@
-"""The section Rotation: the angle of each pair of dimensions at each position, and the wavelengths."""
+"""The section Rotation: each pair of dimensions' angle at each position, and wavelengths."""
 
 from collections.abc import Sequence
 

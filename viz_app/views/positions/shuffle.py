@@ -1,4 +1,4 @@
-"""The shuffle test: the same tokens in another order, with positions and without, and what the model writes from each."""
+"""The shuffle test: the same tokens reordered, with positions and without, and what is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,8 +58,10 @@ class Choices:
 
 
 def find(run: CurrentRun) -> View[Choices] | str:
-    """Return the view of a model that reads a text all at once and tells the order of its tokens by position vectors or
-    recurrence; of another, why there is no test."""
+    """Return the view of a model that reads a text all at once, or why there is no test.
+
+    Position vectors or recurrence must tell it the order of its tokens.
+    """
     model = run.scope.model
     reads_all = not model.can_write and not model.continues and model.reads_itself
     suits = model.translates or (reads_all and model.positions is not None)
@@ -106,14 +108,14 @@ def row_of(run: CurrentRun) -> Encoding:
 
 
 def _models(run: CurrentRun) -> dict[str, Model]:
-    """Return the models that are tested: the run's with its positions, and where it can be made the same without them."""
+    """Return the tested models: the run's with its positions and, where possible, without them."""
     if run.scope.model.is_recurrent:
         return {WITH: run.scope.model}
     return {WITH: _positioned(run, True).model, WITHOUT: _positioned(run, False).model}
 
 
 def _positioned(run: CurrentRun, has_positions: bool) -> Scope:
-    """Return the run's model with its position vectors, or with these left out, whichever the run has."""
+    """Return the run's model with its position vectors, or without, whichever the run has."""
     return cache.changed_model(
         run.unchanged.scope, replace(run.spec.model, positions=has_positions)
     )
@@ -146,7 +148,10 @@ def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
 
 
 def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
-    """Say what a model that does not write answers to the row as typed and reordered, with positions and without."""
+    """Say what a model that does not write answers to the row as typed and reordered.
+
+    It is asked with positions and without.
+    """
     if run.scope.model.can_write:
         return []
     if not compare_outputs(run.trace, run.trace).names:
@@ -202,8 +207,11 @@ def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None)
 
 
 def shuffle(source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
-    """Return the payload of each token at its old and its new place; and of each test, by its title, how far each token's vector
-    moved at each stage, from 0 (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` returns."""
+    """Return the payload of each token at its old and its new place.
+
+    Of each test, by its title, it holds how far each token's vector moved at each stage, from 0
+    (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` returns.
+    """
     parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens change places"}]
     parts += [
         {"kind": "map", "title": title, "stages": test.stages, "array": f"map{i}"}
@@ -244,7 +252,7 @@ def _pack(
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place what happens to the tokens above; below it the means, if there are several models, and what they write."""
+    """Place what happens to the tokens, below it the means of several models and the writing."""
     several = "positions-stages" in drawn
     texts = [Shown(PLAIN, key) for key in drawn if key.startswith("note ")]
     left = [Shown(SHUFFLE, "positions-stages") if several else EXPLAINED, *texts]

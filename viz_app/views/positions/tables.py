@@ -1,4 +1,4 @@
-"""The sections of position tables: curves and a map of the table, and the angles of rotary positions."""
+"""The sections of position tables: curves and a map of the table, and angles of rotations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ STEPS = "How many positions one full turn takes, by "
 
 @dataclass(frozen=True)
 class Choices:
-    """A formula of FORMULAS or OWN, the size of its table, and the dimensions whose curves are drawn."""
+    """A formula of FORMULAS or OWN, the size of its table, and the dimensions with curves."""
 
     formula: str
     d_model: int
@@ -124,7 +124,7 @@ def _choose_curves(run: CurrentRun) -> Choices:
 
 
 def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
-    """Return the same choices for the other run: the paper's table where its model has none of its own."""
+    """Return the same choices for the other run; the paper's table if its model has none."""
     if choices.formula != say.OWN:
         return choices
     formula, d_model = choices.formula, choices.d_model // 2 * 2  # a formula's dimensions are pairs
@@ -137,7 +137,7 @@ def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
 
 
 def _curves(run: CurrentRun, choices: Choices) -> Pictures:
-    """Make the pictures of the chosen dimensions along the positions, and of every dimension's wavelength."""
+    """Make the pictures of the chosen dimensions by position, and of all wavelengths."""
     view, dims = table_view(run, choices), choices.dims
     of_sine = "paper" if view.formula == say.OWN else view.formula
     waves = [None if view.waves is None else float(view.waves[i]) for i in dims]
@@ -231,7 +231,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
-    """Return a file name: the model's where the table is its own, else the formula's and its size."""
+    """Return a file name after the model of an own table, else after the formula and its size."""
     if view.formula == say.OWN:
         return file_name(run.trace, "positions", *parts)
     size = "x".join(map(str, view.table.shape))

@@ -1,4 +1,4 @@
-"""The wording of the page Positions: formulas, measurements of tables, and results of the shuffle test."""
+"""The wording of the page Positions: formulas, measured tables, results of the shuffle test."""
 
 from torch import Tensor
 
@@ -191,7 +191,7 @@ def shuffled(
 
 
 def change_text(value: float) -> str:
-    """Return a change as people read it: two decimals, or its order of magnitude where it is only rounding."""
+    """Return a change in two decimals, or its order of magnitude where it is only rounding."""
     return (
         "0"
         if value == 0
@@ -214,7 +214,10 @@ def own_help(kind: str, order_from: str) -> str:
 
 
 def explanation(formula: str, kind: str, order_from: str) -> str:
-    """Explain the table on the screen in words and symbols; `kind` is the loaded model's, `order_from` what tells it the order."""
+    """Explain the table on the screen in words and symbols.
+
+    `kind` is the loaded model's, `order_from` what tells it the order.
+    """
     if formula != OWN:
         text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
         if kind == "learned":
