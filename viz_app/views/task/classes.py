@@ -1,4 +1,4 @@
-"""The pictures of class probabilities: of a whole text, beside other values of λ, and of each token."""
+"""The pictures of class probabilities: of a text, beside other values of λ, and of each token."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class LambdaRun:
 
 
 def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]:
-    """Return the runs of all models that differ from the shown one only in λ, itself included, by λ.
+    """Return the runs, by λ, of all models that differ from the shown one only in λ, with its own.
 
     All have read the same text. Empty if the shown model is not offered in the menu.
     """

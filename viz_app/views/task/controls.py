@@ -135,7 +135,7 @@ def put_order(order: Sequence[int]) -> None:
 
 
 def _field(kind: str) -> Field | None:
-    """Return the model's field of this kind; None if the model has changed since the control was drawn."""
+    """Return the model's field of this kind; None if the model has changed meanwhile."""
     fields = live.session().shown.scope.model.fields
     return next((field for field in fields if field.kind == kind), None)
 
@@ -211,7 +211,7 @@ def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
 
 
 def figure_text(scope: Scope, trace: Trace) -> str:
-    """Return a text of four tokens for the paper's figure: the beginning of the current one, or an example."""
+    """Return four tokens' text for the paper's figure: the current text's first, or an example."""
     candidates = (
         trace.fields[scope.model.fields[0].name],
         *(first for first, *_ in readable_examples(scope)),
@@ -220,7 +220,7 @@ def figure_text(scope: Scope, trace: Trace) -> str:
 
 
 def _four(scope: Scope, text: str) -> str:
-    """Return the first four tokens of a text; "" if it is shorter or its beginning is encoded otherwise."""
+    """Return a text's first four tokens; "" if it is shorter or they are encoded otherwise."""
     row = scope.encode(text)[scope.model.fields[0].stream] if readable(scope, text) else None
     if row is None or len(row.ids) < len(FIGURE):
         return ""

@@ -117,7 +117,7 @@ def span_csv(run: CurrentRun, choices: Choices) -> str:
 
 
 def in_order_csv(run: CurrentRun, choices: Choices) -> str:
-    """Return a row for each token in the order of predictions: turn, position, probability, best guess.
+    """Return a row for each token as predicted: turn, position, probability, best guess.
 
     Turns are counted from 1.
     """

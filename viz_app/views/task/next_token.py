@@ -120,7 +120,7 @@ def _field(run: CurrentRun, stream: str) -> str:
 
 
 def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
-    """Return, for each position, the most probable tokens except the actual one, with probabilities."""
+    """Return each position's most probable tokens except the actual one, with probabilities."""
     n = min(ALTERNATIVES, view.output.logits.shape[1] - 1)
     best = view.output.log_probs.topk(n + 1)
     tokens, probabilities = [], []
@@ -138,7 +138,7 @@ def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
 
 
 def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the most probable tokens at the chosen position, and the actual token among or after them."""
+    """Return the chosen position's most probable tokens, the actual one among or after them."""
     output, expected, i = view.output, view.expectations, view.position
     best = output.log_probs[i].topk(min(LISTED, output.logits.shape[1]))
     ids, actual = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None

@@ -1,4 +1,4 @@
-"""The picture of class probabilities of one or two texts, and how attention divides between them."""
+"""The picture of class probabilities of one or two texts, and attention between them."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from viz_app.views.task.reading import Choices, Drawn, answering, check_row, rea
 def pair(
     run: CurrentRun, output: ClassProbabilities, choices: Choices, has_bars: bool = True
 ) -> Drawn:
-    """Draw the class probabilities of the row, unless another picture has their bars, and return their checks."""
+    """Draw the row's class probabilities, unless drawn elsewhere, and return their checks."""
     is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
     title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
     return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS, has_bars)

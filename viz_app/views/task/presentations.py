@@ -1,4 +1,4 @@
-"""The picture, explanation and table of each type of output; other types are described in words only."""
+"""The picture, explanation and table of each type of output; others are described in words."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
 
 
 def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:
-    """Return the focused site and head if its queries are on this stream, else a site of the same layer.
+    """Return the focus if its queries are on this stream, else a site of the same layer.
 
     That is the cross-attention if there is one, otherwise the self-attention. (None, 0) if there is
     none.
@@ -71,7 +71,7 @@ def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | 
 def reading(
     run: CurrentRun, site: AttentionSite | None, head: int, position: int, prefix: str = ""
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the attention row of the token at a position: its header, and arrays named by `prefix`."""
+    """Return the attention row of a token: its header, and arrays named by `prefix`."""
     if site is None:
         empty = {"title": "", "note": text.NO_ATTENTION, "keys": [], "blocked": [], "own": -1}
         return empty, {

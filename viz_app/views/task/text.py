@@ -149,7 +149,7 @@ def hidden(n: int, n_shown: int) -> str:
 
 
 def guess_title(name: str, i: int, n: int) -> str:
-    """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, "" if unknown."""
+    """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, or ""."""
     return f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected in the place of {f'“{name}”' if name else '[MASK]'}"
 
 
