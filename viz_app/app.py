@@ -1,4 +1,7 @@
-"""The entry script, which only imports and calls: a tensor at its top level would outlive its rerun."""
+"""The entry script, which only imports and calls.
+
+A tensor at its top level would outlive its rerun.
+"""
 
 from viz_app.navigation import main
 

@@ -37,7 +37,7 @@ def is_shared() -> bool:
 
 
 def module() -> str | None:
-    """Return the user's own module given at start-up, path/to/file.py:function; None without one."""
+    """Return the user's own module given at start-up (path/to/file.py:function), or None."""
     return os.environ.get(MODULE)
 
 
@@ -138,7 +138,10 @@ def _leads_out(name: str) -> bool:
 
 
 def _is_model(folder: Path) -> bool:
-    """Return True if the configuration names a kind of model, or is unreadable (reported when picked)."""
+    """Return True if the configuration names a kind of model or is unreadable.
+
+    What is unreadable is reported when it is picked.
+    """
     try:
         return bool(config(folder).keys() & KINDS)
     except CheckpointError:

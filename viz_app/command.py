@@ -36,10 +36,13 @@ def main() -> int:
 
 
 def open_app(options: Namespace) -> int:
-    """Serve the app until Ctrl-C, in this process, so that files in the working folder hide no package.
+    """Serve the app until Ctrl-C.
+
+    It runs in this process, so that files in the working folder hide no package.
 
     Raises:
-        ValueError: the folder of --models or --lessons does not exist, or another option is invalid.
+        ValueError: the folder of --models or --lessons does not exist, or another option is
+            invalid.
     """
     from viz_app import checkpoints, workers
     from viz_app.host_guard import ALLOWED

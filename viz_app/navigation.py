@@ -62,7 +62,7 @@ GROUPS = {"attention": "See", "inside": "Understand", "compare": ""}
 
 
 def _labels() -> str:
-    """Return the style rules of the groups' labels, in the navigation and in a phone's list of pages."""
+    """Return the style rules of the group labels, in the navigation and in a phone's page list."""
     return "".join(
         f'[data-testid="stTopNav"] > :nth-child({i})::before, '
         f'[data-testid="stSidebarNavItems"] > :nth-child({i})::before {{ content: "{GROUPS[address]}"; }}'

@@ -24,7 +24,7 @@ from viz_app.session import cache, downloads, live, opening_route
 
 @asynccontextmanager
 async def _lifespan(app: st.App) -> AsyncIterator[None]:
-    """Set the process limits, begin to open the first model, and open a browser once the server answers.
+    """Set the process limits, begin to open the first model, and open a browser when ready.
 
     Streamlit itself opens one only for an app without routes.
     """
@@ -38,7 +38,7 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
 
 
 def _open_first() -> None:
-    """Import the pages, and open the model that a newcomer sees, while their browser still loads."""
+    """Import the pages and open the first model while a newcomer's browser still loads."""
     import_module("viz_app.navigation")
     if not checkpoints.module():
         with suppress(CheckpointError):

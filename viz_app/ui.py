@@ -43,7 +43,7 @@ def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> Non
 
 
 def headline(question: str, answer: str) -> None:
-    """Show a page's question and its answer in one sentence, with glossary terms explained on hover."""
+    """Show a page's question and its answer in a sentence, glossary terms explained on hover."""
     question_html, answer_html = words.annotate(question, answer)
     st.html(f'<div class="headline"><h1>{question_html}</h1><p>{answer_html}</p></div>')
 

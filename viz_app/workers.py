@@ -1,4 +1,4 @@
-"""Several server processes behind one port; everything that a session asks for reaches its own process.
+"""Several server processes behind one port; a session always reaches its own process.
 
 One Python process computes with little more than one core. The front process listens on the port,
 reads the head of each connection's first request, picks the worker, and passes bytes from there on.
@@ -48,7 +48,7 @@ def new_token() -> str:
 
 
 def cookie() -> dict[str, str]:
-    """Return the header by which a browser comes back to this worker; none without other workers."""
+    """Return the header that brings a browser back to this worker; none without other workers."""
     number = os.environ.get(NUMBER)
     return {"Set-Cookie": f"{COOKIE}={number}; Path=/; HttpOnly; SameSite=Lax"} if number else {}
 

@@ -1,4 +1,7 @@
-"""The view of a model without attention: the states that its encoder passes through, and the check that only h_m is passed on."""
+"""The view of a model without attention: the states of its encoder.
+
+A check holds that only h_m is passed on.
+"""
 
 from collections.abc import Sequence
 from functools import partial

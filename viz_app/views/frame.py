@@ -1,4 +1,7 @@
-"""The frame of every page: it draws what a page declares (page.py), for the current run and for the pinned one beside it."""
+"""The frame of every page.
+
+It draws what a page declares (page.py), for the current run and for the pinned one beside it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -62,8 +65,10 @@ Draw = Callable[[CurrentRun], Pictures]
 
 
 def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | None:
-    """Draw the page of this run with the session's changes, beside the pinned run if there is one. Return how its pictures are
-    made of another run; None if they cannot be made at every key."""
+    """Draw the page of this run with the session's changes, beside the pinned run if there is one.
+
+    Return how its pictures are made of another run; None if they cannot be made at every key.
+    """
     run = changed_run(session, original, is_changed=page.shows_changes, named=page.names)
     ui.headline(page.question, page.answer(run))
     find = page.views[_section(page, run)]
@@ -102,7 +107,10 @@ def _offer_difference() -> None:
 
 
 def _section(page: Page, run: CurrentRun) -> str:
-    """Let the reader choose one of the page's views, if it has several; those that the model lacks are disabled."""
+    """Let the reader choose one of several views of the page.
+
+    Those that the model lacks are disabled.
+    """
     if page.section is None:
         return next(iter(page.views))
     why = {name: _why_none(find, run) for name, find in page.views.items()}
@@ -121,7 +129,7 @@ def _section(page: Page, run: CurrentRun) -> str:
 
 
 def _why_none(find: Find, run: CurrentRun) -> str:
-    """Return why a section shows nothing of this model; "" if it does, or cannot of this text alone."""
+    """Return why a section shows nothing of this model; "" if it does, or could of another text."""
     try:
         view = find(run)
     except InputError:
@@ -168,7 +176,7 @@ class _One:
         return self.around(run) | pictures
 
     def around(self, run: CurrentRun) -> Pictures:
-        """Make what stands around the pictures: what was read and written, and the question that the page ends in."""
+        """Make what surrounds the pictures: the texts read and written, the question at the end."""
         pictures: Pictures = {}
         if not self.prefix:
             pictures[QUESTION] = {"question": self._leads_to(run).question}
@@ -224,7 +232,7 @@ class _One:
                 self._show(cell, drawn[cell.picture])
 
     def _draw_details(self, foot: Foot, run: CurrentRun, drawn: Pictures) -> None:
-        """Place the explanation, the files and the checks in a drawer, beside the number of checks passed."""
+        """Place explanation, files and checks in a drawer, beside the number of checks passed."""
         with st.container(horizontal=True, gap="small", key=self.prefix + "details"):
             if SUMMARY in drawn:
                 show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
@@ -283,7 +291,7 @@ class _One:
 
 @dataclass(frozen=True)
 class _Both:
-    """The view of the current run beside that of the pinned one: the same components on one scale."""
+    """The current run's view beside the pinned run's: the same components on one scale."""
 
     one: _One
     find: Find
@@ -371,7 +379,10 @@ class _PicturesOfBoth:
         return current | {BESIDE + key: picture for key, picture in pinned.items()}
 
     def live(self, run: CurrentRun) -> Pictures:
-        """Make the pictures of both runs; of the current one alone where the pinned model cannot read the text."""
+        """Make the pictures of both runs.
+
+        Only the current one has them where the pinned model cannot read the text.
+        """
         try:
             return self.of(run)
         except InputError:

@@ -1,4 +1,7 @@
-"""The shape of a page: its question and its views, each with controls, pictures, a text, checks and files. frame.py lays it out."""
+"""The shape of a page: its question and its views, which frame.py lays out.
+
+A view has controls, pictures, a text, checks and files.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +22,12 @@ Handlers = Mapping[str, Callable]
 
 @dataclass(frozen=True)
 class Shown:
-    """A browser component, shown where its picture is there; the key of the picture is the component's name if none is given.
+    """A browser component, shown where its picture is there.
 
-    The handlers in `choose` choose what is looked at. Those in `change` change the run; a pinned run has none of them.
+    The key of the picture is the component's name if none is given.
+
+    The handlers in `choose` choose what is looked at. Those in `change` change the run; a pinned
+    run has none of them.
     """
 
     component: Component
@@ -38,7 +44,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Plot:
-    """A chart that Streamlit draws: an Altair or Plotly figure among the pictures. Plotly's camera saves it as `file`."""
+    """A chart that Streamlit draws: an Altair or Plotly figure among the pictures.
+
+    Plotly's camera saves it as `file`.
+    """
 
     picture: str
     file: str = ""
@@ -48,7 +57,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: a pandas DataFrame among the pictures. Numbers of the columns `counted` have separators of thousands.
+    """A table: a pandas DataFrame among the pictures.
+
+    Numbers of the columns `counted` have separators of thousands.
 
     It scrolls within `height` px; 0: as high as its first rows need.
     """
@@ -80,7 +91,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Checks:
-    """The checks of what is shown, and how the model was trained; their number first, unless it `is_counted` elsewhere."""
+    """The checks of what is shown, and how the model was trained.
+
+    Their number comes first, unless it `is_counted` elsewhere.
+    """
 
     is_counted: bool = False
 
@@ -94,8 +108,10 @@ class Foot:
 
 @dataclass(frozen=True)
 class Columns:
-    """Cells side by side; each column holds several below each other. Where a pinned run takes half of the page, those that
-    `stack` are below each other."""
+    """Cells side by side; each column holds several below each other.
+
+    Where a pinned run takes half of the page, those that `stack` are below each other.
+    """
 
     widths: tuple[float, ...]
     columns: tuple[Sequence["Cell"], ...]
@@ -115,7 +131,11 @@ Cell = Shown | Plot | Table | Prose | Widget | Explanation | Checks | Foot | Col
 
 @dataclass(frozen=True)
 class File:
-    """A download. `make` and `about` are called with the run shown when it is asked for; a `long` one is sent while it is made."""
+    """A download.
+
+    `make` and `about` are called with the run shown when it is asked for; a `long` one is sent
+    while it is made.
+    """
 
     label: str
     make: Callable[[CurrentRun], FileContent]
@@ -141,12 +161,13 @@ def csv_file(
 class View(Generic[Chosen]):
     """One way to look at a run.
 
-    `choose` draws the controls and returns what they say; `within` takes the choices, their run and another run, and returns the
-    nearest such choices for the other. `payloads`
-    makes all pictures, "checks" and "written" among them, and `layout` places them. `is_live` tells if the pictures of these
-    choices can be made at every key, without Streamlit. `has_strip` is False where the pictures themselves say what was read, or
-    do not depend on it; `is_of_run` where they are the same whatever is run, so that a pinned run is not drawn beside them.
-    `quantities` are the matrices from which a pinned run's are subtracted, if the reader wants their difference.
+    `choose` draws the controls and returns what they say; `within` takes the choices, their run and
+    another run, and returns the nearest such choices for the other. `payloads` makes all pictures,
+    "checks" and "written" among them, and `layout` places them. `is_live` tells if the pictures of
+    these choices can be made at every key, without Streamlit. `has_strip` is False where the
+    pictures themselves say what was read, or do not depend on it; `is_of_run` where they are the
+    same whatever is run, so that a pinned run is not drawn beside them. `quantities` are the
+    matrices from which a pinned run's are subtracted, if the reader wants their difference.
     """
 
     payloads: Callable[[CurrentRun, Chosen], Pictures]
@@ -168,8 +189,11 @@ Find = Callable[[CurrentRun], View[Any] | str]  # a sentence where there is noth
 
 @dataclass(frozen=True)
 class NextQuestion:
-    """The question that a page ends in: its words, the address of the page that answers it, and what is chosen there, by the
-    names of URL parameters."""
+    """The question that a page ends in.
+
+    It has its words, the address of the page that answers it, and what is chosen there, by the
+    names of URL parameters.
+    """
 
     question: str
     page: str
@@ -178,13 +202,15 @@ class NextQuestion:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, the question it asks, how its pictures answer, and the view of a run, or several to choose from by name.
+    """A page: its title, its question, how its pictures answer, and its views.
 
-    `leads_to` takes a run and the choices of its view. The default of `section` is "": the first view
-    that there is of a run. `shows_changes` is False on a page that compares models as they were
-    trained; `names` are the changes of a run that the page itself shows and undoes (RunSpec.without).
-    `opens_on` maps a task to the example that this page has first, which replaces an untouched
-    example of another page.
+    Several views are chosen from by name.
+
+    `leads_to` takes a run and the choices of its view. The default of `section` is "": the first
+    view that there is of a run. `shows_changes` is False on a page that compares models as they
+    were trained; `names` are the changes of a run that the page itself shows and undoes
+    (RunSpec.without). `opens_on` maps a task to the example that this page has first, which
+    replaces an untouched example of another page.
     """
 
     title: str

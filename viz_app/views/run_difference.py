@@ -1,4 +1,7 @@
-"""The signed difference of two runs on any page: matrices of one run minus those of the other, on one scale centred at 0."""
+"""The signed difference of two runs on any page.
+
+Matrices of one run minus those of the other are on one scale centred at 0.
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +49,10 @@ class Vocabulary:
 class Quantity:
     """A matrix of a run, from which the same matrix of another run can be subtracted.
 
-    `same` maps what both runs must share to its value in this run, so that a row and a column mean the same thing in both: a
-    number of tokens, a vocabulary. Of a matrix with `most`, as many columns are drawn: those with the largest values in either run.
-    `note` is added to the text where the weights of the two runs differ.
+    `same` maps what both runs must share to its value in this run, so that a row and a column mean
+    the same thing in both: a number of tokens, a vocabulary. Of a matrix with `most`, as many
+    columns are drawn: those with the largest values in either run. `note` is added to the text
+    where the weights of the two runs differ.
     """
 
     name: str
@@ -69,7 +73,9 @@ def differences(
     second: Sequence[Quantity],
     saved: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the pictures of `first` − `second` on one scale, and a note on what they do not say or why there are none.
+    """Return the pictures of `first` − `second` on one scale, and a note on what they leave out.
+
+    Without pictures the note says why.
 
     `saved` are the fields of drawing/stamp.py with which the browser saves them.
     """
