@@ -14,6 +14,8 @@ from models.runs.scope import Scope
 from models.tasks import DataError
 from models.trace import AttentionSite, Trace, edits, record
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AttentionSite",
     "CheckpointError",

@@ -10,7 +10,14 @@ from typing import Any
 
 import torch
 
-from models import ablate_command, compare_command, evaluate_command, model_card, train_command
+from models import (
+    __version__,
+    ablate_command,
+    compare_command,
+    evaluate_command,
+    model_card,
+    train_command,
+)
 from models.analysis.head_matching import ADVISED
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
@@ -65,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "attnscope", description="See attention work. Without a command: open the app."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     _add_app_flags(parser)
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
