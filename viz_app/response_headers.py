@@ -45,7 +45,7 @@ def security_headers() -> dict[str, str]:
         "img-src": "'self' data: blob:",
         "font-src": "'self' data:",
         "worker-src": "'self' blob:",
-        "frame-src": "'none'",
+        "frame-src": "'self'",
         "object-src": "'none'",
         "base-uri": "'self'",
         "form-action": "'self'",

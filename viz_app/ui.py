@@ -1,27 +1,27 @@
 """Screen elements shared by several pages. HTML here is the app's own text, never user text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
 from viz_app import words
-from viz_app.components.catalogue import PLAIN
+from viz_app.components.catalogue import FILES, PLAIN
 from viz_app.components.mounting import show
 from viz_app.drawing.frame import Chart, larger
 from viz_app.drawing.look import Look, look
 from viz_app.drawing.notes import check_rows, small_print, strip
-from viz_app.drawing.stamp import Facts, FileContent, pieces
-from viz_app.session import downloads as sent
+from viz_app.session import downloads as offered
 from viz_app.session import url_state
+from viz_app.session.downloads import Download
 from viz_app.session.parameters import Switch
 
 __all__ = [
     "camera",
     "check_rows",
     "checks_panel",
-    "download",
+    "downloads",
     "headline",
     "is_dark",
     "note",
@@ -65,34 +65,10 @@ def checks_panel(checks: dict, trained: str, prefix: str = "") -> None:
     show(PLAIN, small_print(trained), key=f"{prefix}trained")
 
 
-def download(
-    label: str,
-    make: Callable[[], FileContent],
-    name: str,
-    mime: str = "application/octet-stream",
-    about: Callable[[], Facts] = dict,
-    long: bool = False,
-) -> None:
-    """Show a download button; the file is made on click and includes the facts `about` its run.
-
-    A file of a `long` text is streamed while it is made, if the app runs in its own server.
-    """
-
-    def content() -> Iterator[bytes]:
-        return pieces(make(), name, about())
-
-    if long and (address := sent.address(label, name, content)):
-        st.link_button(label, address, icon=":material/download:")
-        return
-    st.download_button(
-        label,
-        lambda: b"".join(content()),
-        name,
-        mime,
-        key=f"download {label}",
-        on_click="ignore",
-        icon=":material/download:",
-    )
+def downloads(files: Sequence[Download]) -> None:
+    """Show a link for each file; it is made when it is asked for, while it is sent."""
+    links = [{"label": file.label, "url": offered.address(file)} for file in files]
+    show(FILES, {"files": links})
 
 
 def presented(chart: Chart) -> Chart:

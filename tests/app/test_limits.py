@@ -3,15 +3,18 @@
 import asyncio
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import streamlit as st
 from app_parts import app_at, said
 from streamlit.testing.v1 import AppTest
 
+from models import InputError
 from models.architectures.encoder_decoder import EncoderDecoder
+from viz_app.drawing.stamp import FileContent
 from viz_app.session import downloads, live
+from viz_app.session.downloads import Download
 from viz_app.session.parameters import LONGEST_TEXT, Text
 from viz_app.session.url_state import parameter_of
 
@@ -50,13 +53,27 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
     """The state of a session in its server."""
     state: dict = {}
     monkeypatch.setattr(st, "session_state", state)
-    monkeypatch.setattr(live, "is_served", lambda: True)
     yield state
     assert not downloads._running
 
 
+def address(make: Callable[[], FileContent] = lambda: iter(["1"] * 99)) -> str:
+    """The address of a file with this content."""
+    return downloads.address(Download("label", "a.csv", make, dict))
+
+
+async def answer(url: str, method: str = "GET") -> tuple[int, str]:
+    """Take a file; return the status and the text of the answer."""
+    sent = await messages(url, method)
+    return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:]).decode()
+
+
 async def status(url: str, method: str = "GET") -> int:
-    """Take a file; return the status of the answer."""
+    return (await messages(url, method))[0]["status"]
+
+
+async def messages(url: str, method: str) -> list[dict]:
+    """Take a file; return what the server sends."""
     sent: list[dict] = []
 
     async def send(message: dict) -> None:
@@ -68,14 +85,14 @@ async def status(url: str, method: str = "GET") -> int:
     (route,) = downloads.routes()
     scope = {"type": "http", "method": method, "path": url, "headers": [], "query_string": b"", "root_path": ""}  # fmt: skip
     await route.handle(scope | route.matches(scope)[1], receive, send)
-    return sent[0]["status"]
+    return sent
 
 
 def test_a_session_takes_two_files_at_a_time(served: dict) -> None:
     async def ten(url: str) -> list[int]:
         return await asyncio.gather(*(status(url) for _ in range(10)))
 
-    url = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    url = address()
     assert sorted(asyncio.run(ten(url))) == [200] * 2 + [429] * 8
     assert asyncio.run(status(url)) == 200  # when they are there, again
 
@@ -84,32 +101,48 @@ def test_another_session_has_two_of_its_own(served: dict) -> None:
     async def both(*urls: str) -> list[int]:
         return await asyncio.gather(*(status(url) for url in urls))
 
-    mine = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    mine = address()
     first = dict(served)
     served.clear()
-    other = downloads.address("label", "a.csv", lambda: iter([b"1"] * 99))
+    other = address()
     assert asyncio.run(both(mine, mine, mine, other, other, other)) == [200, 200, 429] * 2
     assert first
 
 
 def test_a_file_that_breaks_off_is_no_longer_counted(served: dict) -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"1"
+    def broken() -> Iterator[str]:
+        yield "1"
         raise RuntimeError("the model is gone")
 
-    url = downloads.address("label", "a.csv", broken)
+    url = address(broken)
     for _ in range(3):
         with pytest.raises(RuntimeError, match="the model is gone"):
             asyncio.run(status(url))
 
 
+def test_a_model_that_cannot_run_says_so_in_place_of_the_file(served: dict) -> None:
+    def refused() -> str:
+        raise InputError("the text has 70 tokens, and the model reads 64", "source")
+
+    url = address(refused)
+    for _ in range(3):
+        code, text = asyncio.run(answer(url))
+        assert (code, "reads 64" in text) == (422, True)
+
+
+def test_an_address_stays_and_sends_what_is_offered_last(served: dict) -> None:
+    first, second = address(lambda: "old"), address(lambda: "new")
+    assert first == second
+    assert asyncio.run(answer(first)) == (200, "new")
+
+
 def test_only_who_takes_a_file_makes_it(served: dict) -> None:
-    url = downloads.address("label", "a.csv", lambda: pytest.fail("made"))
+    url = address(lambda: pytest.fail("made"))
     assert asyncio.run(status(url, "HEAD")) == 405
 
 
 def test_a_link_ends_with_its_session(served: dict) -> None:
-    url = downloads.address("label", "a.csv", lambda: iter([b"1"]))
+    url = address()
     assert asyncio.run(status(url)) == 200
     served.clear()
     gc.collect()

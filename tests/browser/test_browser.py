@@ -395,7 +395,7 @@ def test_the_csv_holds_the_models_weights(shared_page: Page, dates: models.Scope
     see(shared_page)
     open_details(shared_page)
     with shared_page.expect_download() as saved:
-        shared_page.get_by_role("button", name="This head, CSV").click()
+        shared_page.get_by_role("link", name="This head, CSV").click()
     rows = [
         row
         for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
@@ -417,7 +417,7 @@ def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: mode
     expect(shared_page.locator(".written .source")).to_have_text(OTHER)
     open_details(shared_page)
     with shared_page.expect_download() as saved:
-        shared_page.get_by_role("button", name="This head, CSV").click()
+        shared_page.get_by_role("link", name="This head, CSV").click()
     rows = [
         row
         for row in csv.reader(io.StringIO(saved.value.path().read_text("utf-8")))
@@ -429,11 +429,39 @@ def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: mode
     )
 
 
+def test_a_file_comes_whatever_reruns_meanwhile(shared_page: Page) -> None:
+    """The address on the page stays good when the page is run anew."""
+    see(shared_page)
+    open_details(shared_page)
+    link = shared_page.get_by_role("link", name="This head, CSV")
+    address = link.get_attribute("href")
+    for head in (1, 3):
+        go(shared_page, "", HEAD, checkpoint="dates", source=DATE, site=SITE, head=str(head))
+        assert link.get_attribute("href") == address
+        with shared_page.expect_download() as saved:
+            link.click()
+        assert saved.value.suggested_filename.endswith(f"cross_attn.head{head + 1}.csv")
+
+
+def test_what_the_server_says_in_place_of_a_file_is_shown(shared_page: Page) -> None:
+    see(shared_page)
+    open_details(shared_page)
+    link = shared_page.get_by_role("link", name="This head, CSV")
+    before = shared_page.evaluate("history.length")
+    link.evaluate("(a) => (a.href += 'unknown')")
+    link.click()
+    note = shared_page.locator(".st-key-files [role=status]")
+    expect(note).to_have_text(
+        "This file is no longer offered; open its page again and take it there."
+    )
+    assert shared_page.evaluate("history.length") == before
+
+
 def test_the_npz_holds_all_heads(shared_page: Page, dates: models.Scope) -> None:
     see(shared_page)
     open_details(shared_page)
     with shared_page.expect_download() as saved:
-        shared_page.get_by_role("button", name="All heads, npz").click()
+        shared_page.get_by_role("link", name="All heads, npz").click()
     with np.load(saved.value.path()) as held:
         for name, site in dates.run(DATE).attention.items():
             counted = name.replace("layers.0", "layer1").replace("layers.1", "layer2")

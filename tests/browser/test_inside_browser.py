@@ -400,7 +400,7 @@ def test_what_can_be_taken_away(opened, trace, tmp_path):
     assert (tmp_path / "walk.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     open_details(page)
     with page.expect_download() as table:
-        page.get_by_role("button", name="This walk, CSV").click()
+        page.get_by_role("link", name="This walk, CSV").click()
     table.value.save_as(tmp_path / "walk.csv")
     lines = (tmp_path / "walk.csv").read_text("utf-8").splitlines()
     rows = list(csv.DictReader(line for line in lines if not line.startswith(("# ", '"# '))))

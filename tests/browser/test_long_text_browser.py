@@ -101,16 +101,13 @@ def test_the_files_of_a_long_text_come_while_they_are_made(
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
     rested(page)
     open_details(page)
-    buttons = page.locator(".st-key-downloads")
+    buttons = page.locator(".st-key-files")
     expect(buttons.get_by_text("This head, npz")).to_be_visible()
     assert (
         "all 16,777,216 weights"
         in page.locator("[data-testid=stCaptionContainer]", has_text="Of this head").text_content()
     )
     link = buttons.locator("a", has_text="This head, npz")
-    link.evaluate(
-        "a => a.target = '_self'"
-    )  # a download from a new tab belongs to no page of the test
     with page.expect_download() as saved:
         link.click()
     with np.load(saved.value.path()) as held:

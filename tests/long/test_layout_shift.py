@@ -61,7 +61,7 @@ WATCH = """(tokensMove) => {
 BOXES = """() => {
   const found = {}, look = (root) => root.querySelectorAll("*").forEach((e, i) => {
     if (e.shadowRoot) look(e.shadowRoot);
-    const last = ".st-key-explanation, .st-key-checks, .st-key-checked, .st-key-trained, .st-key-tools, .st-key-live, .st-key-downloads";
+    const last = ".st-key-explanation, .st-key-checks, .st-key-checked, .st-key-trained, .st-key-tools, .st-key-live, .st-key-files";
     // the caption of a chart names the text, in as many lines as that takes
     const named = ".st-key-from-rnn-fading";
     const part = ".attnscope, .attnscope > *, section, section > :not(canvas), header, figure, .stage";

@@ -11,18 +11,17 @@ from itertools import islice
 
 import numpy as np
 import pytest
-import streamlit as st
 import torch
 from drawn import Drawing, letters, mixed, rgb, saved
 
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
-from viz_app import words
+from viz_app import ui, words
 from viz_app.drawing import cells, export, pooling
 from viz_app.drawing.npz import PIECE, Rows, npz
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.stamp import pieces
-from viz_app.session import downloads, live
+from viz_app.session import downloads
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.attention import payloads as attention
@@ -299,14 +298,11 @@ def test_rows_that_are_missing_are_named() -> None:
 def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_what_they_have(
     scope: Scope, trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    links, buttons = {}, []
-    monkeypatch.setattr(st, "link_button", lambda label, url, **how: links.update({label: url}))
-    monkeypatch.setattr(st, "download_button", lambda label, *rest, **how: buttons.append(label))
-    monkeypatch.setattr(live, "is_served", lambda: True)
+    links: dict[str, str] = {}
+    monkeypatch.setattr(ui, "show", lambda component, data: links.update(named(data)))
     run, choices = CurrentRun(scope, trace), attention.Choices(Focus(site.name, 2), TILE)
     offer(files(run, choices), lambda: run)
-    assert list(links) == ["This head, CSV", "This head, npz", "All heads, npz"]
-    assert buttons == ["This head, SVG"]
+    assert list(links) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
     assert note(run, choices) == (
         "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB); the SVG has the exact weights of the part "
         "that is shown. Of all heads the npz has the largest of each block of 3 × 3 weights."
@@ -332,26 +328,16 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     assert "the SVG has the largest of each block of 3 × 3 weights" in note(run, whole)
 
 
-def test_without_the_server_streamlits_own_buttons_are_there(
-    scope: Scope, trace: Trace, site: AttentionSite, monkeypatch
-) -> None:
-    made = {}
-    monkeypatch.setattr(
-        st, "download_button", lambda label, make, name, mime, **how: made.update({label: make})
-    )
-    monkeypatch.setattr(live, "is_served", lambda: False)
-    run = CurrentRun(scope, trace)
-    offer(files(run, attention.Choices(Focus(site.name, 2))), lambda: run)
-    assert list(made) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
-    with np.load(io.BytesIO(made["This head, npz"]())) as held:
-        np.testing.assert_allclose(held["weights"], site.weights(2).numpy(), atol=1e-6)
+def named(data: dict) -> dict[str, str]:
+    """The address of each file, by its label."""
+    return {file["label"]: file["url"] for file in data["files"]}
 
 
 def test_a_file_that_nobody_offers_is_not_there() -> None:
     status, _, body = fetched("/file/x")
     assert (status, body) == (
         404,
-        b"This file is no longer offered: go back to its page and take it there.",
+        b"This file is no longer offered; open its page again and take it there.",
     )
 
 

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-import streamlit as st
 from drawn import letters
 
 import models
@@ -25,6 +24,7 @@ from viz_app.drawing.scale import Scale
 from viz_app.input_bar import examples
 from viz_app.session import live, reference_models, remembered, respond, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.downloads import Download
 from viz_app.session.focus import SITE, Focus, pick_head
 from viz_app.session.live import LiveSession
 from viz_app.views.attention.files import files
@@ -159,35 +159,34 @@ def test_a_text_that_goes_on_stands_with_what_is_expected_next() -> None:
 def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
     trace: Trace, scope: Scope, monkeypatch
 ) -> None:
-    made = {}
+    offered: dict[str, Download] = {}
     monkeypatch.setattr(
-        st,
-        "download_button",
-        lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}),
+        ui, "downloads", lambda files: offered.update({file.label: file for file in files})
     )
     site = trace.attention["decoder.layers.1.cross_attn"]
     now = [CurrentRun(scope, trace)]
     choices = Choices(Focus(site.name, 2), scale=Scale("root"))
     offer(files(now[0], choices), lambda: now[0])
-    assert {label: rest for label, (_, *rest) in made.items()} == {
-        "This head, CSV": ["letters.decoder.layer2.cross_attn.head3.csv", "text/csv"],
-        "This head, SVG": ["letters.decoder.layer2.cross_attn.head3.svg", "image/svg+xml"],
-        "All heads, npz": ["letters.all-heads.npz", "application/octet-stream"],
-    }  # fmt: skip
+    assert {label: file.name for label, file in offered.items()} == {
+        "This head, CSV": "letters.decoder.layer2.cross_attn.head3.csv",
+        "This head, SVG": "letters.decoder.layer2.cross_attn.head3.svg",
+        "All heads, npz": "letters.all-heads.npz",
+    }
     now[0] = CurrentRun(scope, scope.run("cb", "d"))
+    made = {label: b"".join(file.pieces()) for label, file in offered.items()}
     weights = now[0].trace.attention[site.name].weights(2).numpy()
-    rows = list(csv.reader(io.StringIO(made["This head, CSV"][0]().decode())))
+    rows = list(csv.reader(io.StringIO(made["This head, CSV"].decode())))
     assert ["# model: letters"] in rows
     assert ["# source: cb"] in rows
     rows = [row for row in rows if not row[0].startswith("# ")]
     assert rows[0][1:] == ["0 c", "1 b", "2 [end]"]
     np.testing.assert_array_equal(np.float32([row[1:] for row in rows[1:]]), weights)
-    svg = made["This head, SVG"][0]().decode()
+    svg = made["This head, SVG"].decode()
     assert words.head_title(site, 2, now[0].terms) in svg
     assert "by its square root" in svg
     assert "<title>" + str(weights[1, 0]) + "</title>" in svg
     assert "scale: 1  attention weight, by its square root".replace("  ", " ") in svg
-    with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
+    with np.load(io.BytesIO(made["All heads, npz"])) as held:
         assert "source: cb" in held["about"].tolist()
         np.testing.assert_allclose(
             held["decoder.layer2.cross_attn"][2], weights, rtol=1e-5

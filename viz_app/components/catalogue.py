@@ -46,6 +46,9 @@ PICKED = {"on_choose": Event("pick", _whole("query", "key"))}
 # Lines of text from users, files and models, set as text and never as HTML.
 PLAIN = Component("plain", ("plain.js",), common="live")
 
+# Links to files, each made when it is asked for (viz_app/session/downloads.py).
+FILES = Component("files", ("files.js",))
+
 # The question that a page ends in; `on_go()` opens the page that answers it.
 NEXT = Component("next", ("next.js",), events={"on_go": Event("go", lambda _: ())}, common="live")
 

@@ -12,6 +12,7 @@ from models.analysis.jacobian_reach import LAYER_KINDS
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
 from viz_app import ui
 from viz_app.controls import pick
+from viz_app.session.downloads import Download
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import get
 
@@ -137,16 +138,14 @@ def _times(presentation: Presentation) -> None:
     with right, st.container(key="measured"):
         st.markdown(presentation.text(found))
         if measured and found:
-            with st.container(horizontal=True, gap="small", key="downloads"):
-                _offer(measured, presentation)
+            ui.downloads([_file(measured, presentation)])
 
 
-def _offer(measured: Measurement, presentation: Presentation) -> None:
+def _file(measured: Measurement, presentation: Presentation) -> Download:
     about = {"timed": measured.settings, "machine": measured.where}
-    ui.download(
+    return Download(
         "The times, CSV",
-        lambda: presentation.csv(measured.timings, measured.where),
         f"forward-times.{measured.name}.csv",
-        "text/csv",
+        lambda: presentation.csv(measured.timings, measured.where),
         lambda: about,
     )

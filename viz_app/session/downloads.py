@@ -1,83 +1,122 @@
-"""Downloads that are computed while they are sent, over a route of their own.
+"""Downloads over a route of their own: a file is made while it is sent, once somebody asks for it.
 
-The files of a long text are too large to keep in memory for every session; Streamlit's download
-button would hold the whole file until the session ends.
+A link stays good as long as its session, and the file is that of the run then shown. Streamlit's
+download button would hold whole files until the session ends, and forgets its file at every rerun:
+a click that comes meanwhile leads nowhere.
 """
 
+import mimetypes
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import streamlit as st
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from viz_app import workers
+from models import InputError
+from viz_app import checkpoints, workers
+from viz_app.drawing.stamp import Facts, FileContent, pieces
 from viz_app.session import live
 
 AT_ONCE = 2  # simultaneous downloads of one session; each is computed while it is sent
-BUSY = f"{AT_ONCE} files are being sent to you: take this one when they are there."
-GONE = "This file is no longer offered: go back to its page and take it there."
+BUSY = f"{AT_ONCE} files are being sent to you; take this one when they have arrived."
+GONE = "This file is no longer offered; open its page again and take it there."
 _KEY = "downloads"
 _running: Counter[str] = Counter()  # downloads in progress, by session token
 
 
+@dataclass(frozen=True)
+class Download:
+    """A file on offer: its label, its name, its content, and the facts about its run."""
+
+    label: str
+    name: str
+    make: Callable[[], FileContent]
+    about: Callable[[], Facts]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Make the file and yield it in pieces.
+
+        Raises:
+            InputError: The model cannot run what the file is about.
+        """
+        content = pieces(self.make(), self.name, self.about())
+        return chain([next(content)], content)
+
+
 @dataclass(eq=False)
-class _File:
-    """A file on offer: its session's token, its name, and a function that generates its pieces."""
+class _Offer:
+    """A download and the token of the session that it is offered to."""
 
     owner: str
-    name: str
-    pieces: Callable[[], Iterator[bytes]]
+    file: Download
 
 
-# by token; each session keeps its own files alive
-_files: WeakValueDictionary[str, _File] = WeakValueDictionary()
+# by token; each session keeps its own offers alive
+_offers: WeakValueDictionary[str, _Offer] = WeakValueDictionary()
 
 
-def address(label: str, name: str, pieces: Callable[[], Iterator[bytes]]) -> str:
-    """Return the URL path of a file offered under a label, valid as long as the session.
-
-    "" if the app runs without its server.
-    """
-    if not live.is_served():
-        return ""
-    offers: dict[str, tuple[str, _File]] = st.session_state.setdefault(_KEY, {})
-    token = offers[label][0] if label in offers else workers.new_token()
-    offers[label] = token, _File(live.session().token, name, pieces)
-    _files[token] = offers[label][1]
+def address(file: Download) -> str:
+    """Return the URL path of a file, which stays the same for its label within a session."""
+    own: dict[str, tuple[str, _Offer]] = st.session_state.setdefault(_KEY, {})
+    token = own[file.label][0] if file.label in own else workers.new_token()
+    own[file.label] = token, _Offer(live.session().token, file)
+    _offers[token] = own[file.label][1]
     return f"{_path()}/{token}"
 
 
-class _Download(StreamingResponse):
-    """A streamed file; refused while the session already has AT_ONCE downloads in progress."""
+class _Answer(Response):
+    """The file of an offer; refused while its session has AT_ONCE downloads in progress."""
 
-    def __init__(self, file: _File) -> None:
-        name = f"attachment; filename*=UTF-8''{quote(file.name)}"
-        headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
-        super().__init__(file.pieces(), media_type="application/octet-stream", headers=headers)
-        self.owner = file.owner
+    def __init__(self, offer: _Offer) -> None:
+        super().__init__()
+        self.offer = offer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _running[self.owner] >= AT_ONCE:
+        if _running[self.offer.owner] >= AT_ONCE:
             await PlainTextResponse(BUSY, 429)(scope, receive, send)
             return
-        _running[self.owner] += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            _running[self.owner] -= 1
-            if not _running[self.owner]:
-                del _running[self.owner]
+        with _counted(self.offer.owner):
+            try:
+                content = await run_in_threadpool(self.offer.file.pieces)
+            except InputError as error:
+                message = checkpoints.error_message(error)
+                await PlainTextResponse(message, 422)(scope, receive, send)
+            else:
+                await _sent(self.offer.file.name, content)(scope, receive, send)
 
 
-async def _send(request: Request) -> Response:
-    file = _files.get(request.path_params["token"])
-    return PlainTextResponse(GONE, 404) if file is None else _Download(file)
+def _sent(name: str, content: Iterator[bytes]) -> StreamingResponse:
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}",
+        "Cache-Control": "no-store",
+    }
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return StreamingResponse(content, media_type=kind, headers=headers)
+
+
+@contextmanager
+def _counted(owner: str) -> Iterator[None]:
+    _running[owner] += 1
+    try:
+        yield
+    finally:
+        _running[owner] -= 1
+        if not _running[owner]:
+            del _running[owner]
+
+
+async def _answer(request: Request) -> Response:
+    offer = _offers.get(request.path_params["token"])
+    return PlainTextResponse(GONE, 404) if offer is None else _Answer(offer)
 
 
 def _path() -> str:
@@ -85,7 +124,7 @@ def _path() -> str:
 
 
 def routes() -> list[BaseRoute]:
-    route = Route(f"{_path()}/{{token}}", _send)
+    route = Route(f"{_path()}/{{token}}", _answer)
     # without HEAD, which Starlette adds and which would generate the whole file
     route.methods = {"GET"}
     return [route]

@@ -42,9 +42,7 @@ def _text(run: CurrentRun, choices: None) -> str:
 def _files(run: CurrentRun, choices: None) -> Sequence[File]:
     name = file_name(run.trace, "encoder-states")
     return [
-        File(
-            "The states, CSV", lambda now: states.states_csv(now.trace), f"{name}.csv", "text/csv"
-        ),
+        File("The states, CSV", lambda now: states.states_csv(now.trace), f"{name}.csv"),
         File("All states, npz", lambda now: states.states_npz(now.trace), f"{name}.npz"),
     ]
 

@@ -5,7 +5,6 @@ It draws what a page declares (page.py), for the current run and for the pinned 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -26,6 +25,7 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.downloads import Download
 from viz_app.session.live import LiveSession, Pictures
 from viz_app.session.parameters import Switch, declared
 from viz_app.session.pinned import Pinned
@@ -138,14 +138,17 @@ def _why_none(find: Find, run: CurrentRun) -> str:
 
 
 def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:
-    """Draw a button for each file; it is made of the run `shown` when it is asked for."""
-    for file in files:
-        make, about = partial(_of, file.make, shown), partial(_of, file.about, shown)
-        ui.download(file.label, make, file.name, file.mime, about, file.long)
+    """Draw a link for each file; it is made of the run `shown` when it is asked for."""
 
+    def of_shown(make: Callable[[CurrentRun], Any]) -> Callable[[], Any]:
+        return lambda: make(shown())
 
-def _of(make: Callable[[CurrentRun], Any], shown: Callable[[], CurrentRun]) -> Any:
-    return make(shown())
+    ui.downloads(
+        [
+            Download(each.label, each.name, of_shown(each.make), of_shown(each.about))
+            for each in files
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -283,8 +286,7 @@ class _One:
             if text := view.text(run, choices):
                 st.markdown(text)
             if files := view.files(run, choices):
-                with st.container(horizontal=True, gap="small", key="downloads"):
-                    offer(files, lambda: session.shown)
+                offer(files, lambda: session.shown)
             if note := view.files_note(run, choices):
                 st.caption(note)
 

@@ -133,16 +133,13 @@ Cell = Shown | Plot | Table | Prose | Widget | Explanation | Checks | Foot | Col
 class File:
     """A download.
 
-    `make` and `about` are called with the run shown when it is asked for; a `long` one is sent
-    while it is made.
+    `make` and `about` are called with the run shown when it is asked for.
     """
 
     label: str
     make: Callable[[CurrentRun], FileContent]
     name: str
-    mime: str = "application/octet-stream"
     about: Callable[[CurrentRun], Facts] = lambda run: facts(run.trace)
-    long: bool = False
 
 
 def csv_file(
@@ -154,7 +151,7 @@ def csv_file(
         head, *rows = table(run)
         return csv_table(head, rows)
 
-    return File(label, make, f"{name}.csv", "text/csv")
+    return File(label, make, f"{name}.csv")
 
 
 @dataclass(frozen=True)

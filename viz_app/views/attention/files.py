@@ -33,7 +33,7 @@ def shown(run: CurrentRun, choices: Choices) -> tuple[Trace, AttentionSite]:
 def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     """Return the downloads."""
     (trace, site), head, scale = shown(run, choices), choices.focus.head, choices.scale
-    name, long = provenance.head_name(trace, site, head), is_long(site)
+    name = provenance.head_name(trace, site, head)
     title = words.head_title(site, head, run.terms)
 
     def for_head(make: Callable[..., FileContent], *rest: object) -> Callable[..., FileContent]:
@@ -46,13 +46,17 @@ def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         trace, site = shown(now, choices)
         return facts(trace, scale=export.legend(trace, site, scale))
 
-    file = partial(File, about=about, long=long)
+    file = partial(File, about=about)
     drawing = for_head(export.head_svg, title, scale, choices.tile)
     all_heads = f"{provenance.file_name(trace, 'all-heads')}.npz"
     return [
-        file("This head, CSV", for_head(export.head_csv), f"{name}.csv", "text/csv"),
-        *([file("This head, npz", for_head(export.head_npz), f"{name}.npz")] if long else []),
-        File("This head, SVG", drawing, f"{name}.svg", "image/svg+xml", drawn),
+        file("This head, CSV", for_head(export.head_csv), f"{name}.csv"),
+        *(
+            [file("This head, npz", for_head(export.head_npz), f"{name}.npz")]
+            if is_long(site)
+            else []
+        ),
+        File("This head, SVG", drawing, f"{name}.svg", drawn),
         file("All heads, npz", lambda now: export.heads_npz(shown(now, choices)[0]), all_heads),
         *_training(run, choices),
     ]
@@ -72,7 +76,7 @@ def _training(run: CurrentRun, choices: Choices) -> list[File]:
         return facts(joined(now.trace), steps=", ".join(map(str, now.scope.snapshots)))
 
     name = f"{provenance.head_name(trace, site, head, 'training')}.gif"
-    return [File("This head through training, animated GIF", make, name, "image/gif", about)]
+    return [File("This head through training, animated GIF", make, name, about)]
 
 
 def note(run: CurrentRun, choices: Choices) -> str:

@@ -72,10 +72,9 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
             "Both runs, CSV",
             lambda now: files.table(story_of(now), now.scope),
             f"{name}.csv",
-            "text/csv",
             about,
         ),
-        File("This step, SVG", drawing, step, "image/svg+xml", about),
+        File("This step, SVG", drawing, step, about),
         File(
             "All steps, npz",
             lambda now: files.arrays(story_of(now), now.scope),

@@ -90,7 +90,7 @@ def _files_of_lengths(run: CurrentRun, choices: None) -> Sequence[File]:
         return []
     name = f"{'.'.join(records)}.score-by-length.csv"
     csv = lambda now: files.lengths_csv(_records())  # noqa: E731
-    return [File("These scores, CSV", csv, name, "text/csv", lambda now: {})]
+    return [File("These scores, CSV", csv, name, lambda now: {})]
 
 
 LENGTH = View(
@@ -221,7 +221,7 @@ def _files_of(
         return []
     csv = lambda now: learners.learning_csv(entries)  # noqa: E731
     name = f"{TASK}.learning-{find.__name__}.csv"
-    return [File("These curves, CSV", csv, name, "text/csv", lambda now: _about(entries))]
+    return [File("These curves, CSV", csv, name, lambda now: _about(entries))]
 
 
 def _about(entries: Sequence[Learner]) -> Facts:

@@ -189,7 +189,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return PairView(now, choices).about
 
     name = f"{PairView(run, choices).file}.csv"
-    return [File("Both alignments, CSV", numbers, name, "text/csv", about)]
+    return [File("Both alignments, CSV", numbers, name, about)]
 
 
 def has_alignment(scope: Scope) -> bool:

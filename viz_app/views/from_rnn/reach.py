@@ -152,9 +152,9 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
     name = file_name(run.trace, "what-reaches-what")
     return [
-        File("The norms, CSV", norms, f"{name}.csv", "text/csv"),
+        File("The norms, CSV", norms, f"{name}.csv"),
         File("The norms, npz", arrays, f"{name}.npz"),
-        File("By distance, CSV", by_distance, f"{name}.by-distance.csv", "text/csv"),
+        File("By distance, CSV", by_distance, f"{name}.by-distance.csv"),
     ]
 
 

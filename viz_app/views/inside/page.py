@@ -186,13 +186,10 @@ def _text(run: CurrentRun, choices: Choices) -> str:
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     """Return the downloads of the view's numbers; pictures have their own button."""
-    csv = "text/csv"
     if choices.view == "several":
         kind = run.trace.attention[choices.site].kind
         name = f"{provenance.file_name(run.trace, kind, 'measures')}.csv"
-        return [
-            File("All measures, CSV", lambda now: measures_csv(head_group(now, choices)), name, csv)
-        ]
+        return [File("All measures, CSV", lambda now: measures_csv(head_group(now, choices)), name)]
 
     def of_cell(make: Callable[[Trace, Cell], FileContent]) -> Callable[[CurrentRun], FileContent]:
         return lambda now: make(now.trace, selection(now, choices))
@@ -203,19 +200,16 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     matrices = of_cell(lambda _, cell: files.matrices_npz(cell))
     return {
         "walk": [
-            File("This walk, CSV", of_cell(files.walk_csv), f"{name}.csv", csv),
+            File("This walk, CSV", of_cell(files.walk_csv), f"{name}.csv"),
             File("This walk, npz", of_cell(files.walk_npz), f"{name}.npz"),
         ],
         "matrices": [File("The matrices, npz", matrices, f"{head}.matrices.npz")],
-        "scaling": [
-            File("These numbers, CSV", of_cell(files.scaling_csv), f"{name}.scaling.csv", csv)
-        ],
+        "scaling": [File("These numbers, CSV", of_cell(files.scaling_csv), f"{name}.scaling.csv")],
         "heads": [
             File(
                 "The heads, CSV",
                 of_cell(files.heads_csv),
                 f"{heads_file(run.trace, cell)}.csv",
-                csv,
             )
         ],
     }[choices.view]

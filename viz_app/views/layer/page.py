@@ -123,7 +123,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
     csv, npz = of(files.layers_csv), of(files.layers_npz)
     return [
-        File("This token, CSV", csv, files.name(view, "csv"), "text/csv", about),
+        File("This token, CSV", csv, files.name(view, "csv"), about),
         File("Its vectors, npz", npz, files.name(view, "npz"), about=about),
     ]
 

@@ -52,7 +52,7 @@ def _text(run: CurrentRun, choices: Choices) -> str:
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    view, long = views(run, choices)[1], _is_long(run)
+    view = views(run, choices)[1]
     name = provenance.head_name(view.after.trace, view.sites[1], view.head)
     whose = provenance.file_name(view.after.trace)
 
@@ -61,12 +61,12 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
     svg, csv, log_probs = of(files.masks_svg), of(files.head_csv), of(files.log_probs_csv)
     table, table_name = "Log-probabilities, CSV", f"{whose}.log-probabilities.csv"
-    drawing = File("Masks and head, SVG", svg, f"{name}.masks.svg", "image/svg+xml")
+    drawing = File("Masks and head, SVG", svg, f"{name}.masks.svg")
     return [
-        *([] if long else [drawing]),  # a long text has too many cells for the drawing
-        File("This head, CSV", csv, f"{name}.masks.csv", "text/csv", long=long),
-        File(table, log_probs, table_name, "text/csv", long=long),
-        File("Everything, npz", of(files.everything_npz), f"{whose}.masks.npz", long=long),
+        *([] if _is_long(run) else [drawing]),  # a long text has too many cells for the drawing
+        File("This head, CSV", csv, f"{name}.masks.csv"),
+        File(table, log_probs, table_name),
+        File("Everything, npz", of(files.everything_npz), f"{whose}.masks.npz"),
     ]
 
 

@@ -302,7 +302,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return files.distances_csv(view.all_pairs, view.one_pair)
 
     name = f"{DistanceView(run, choices).file}.csv"
-    return [File("Scores by distance, CSV", scores, name, "text/csv")]
+    return [File("Scores by distance, CSV", scores, name)]
 
 
 def _choose_pair(query: int, key: int) -> None:

@@ -142,7 +142,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return files.measures_npz(choices.measures)
 
     return [
-        File("These numbers, CSV", numbers, f"{name}.csv", "text/csv", about),
+        File("These numbers, CSV", numbers, f"{name}.csv", about),
         File("Tables and rotations, npz", tables, f"{name}.npz", about=about),
     ]
 

@@ -117,7 +117,7 @@ def _files(run: CurrentRun, n: int) -> Sequence[File]:
 
     name = f"{file_name(run.trace, 'rotation')}.csv"
     about = lambda now: _about(now, n)  # noqa: E731
-    return [File("The angles in radians, CSV", angles, name, "text/csv", about)]
+    return [File("The angles in radians, CSV", angles, name, about)]
 
 
 def _quantities(run: CurrentRun, n: int) -> list[Quantity]:

@@ -271,7 +271,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return (files.shuffle_csv if len(tests) > 1 else files.states_csv)(tokens, *tests)
 
     name = f"{file_name(run.trace, FILE)}.csv"
-    return [File("The changes, CSV", changes, name, "text/csv")]
+    return [File("The changes, CSV", changes, name)]
 
 
 SHUFFLED = View(

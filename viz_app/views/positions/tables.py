@@ -225,7 +225,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return _about(now, table_view(now, choices))
 
     return [
-        File("This table, CSV", table, f"{name}.csv", "text/csv", about),
+        File("This table, CSV", table, f"{name}.csv", about),
         File("Table and similarity, npz", all_numbers, f"{name}.npz", about=about),
     ]
 

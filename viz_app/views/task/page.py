@@ -35,7 +35,7 @@ def _text(run: CurrentRun, choices: Choices) -> str:
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     shown = presentation(first_output(run.trace))
     name = f"{file_name(run.trace, 'task')}.csv"
-    return [File(shown.table_label, lambda now: shown.table(now, choices), name, "text/csv")]
+    return [File(shown.table_label, lambda now: shown.table(now, choices), name)]
 
 
 def _find(run: CurrentRun) -> View[Choices] | str:
