@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+LEAST_RATIO = 1.01  # of snapshot_ratio
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Recipe:
     patience: int = 0
     snapshots: bool = False  # keep the weights at log-spaced steps
     n_snapshots: int = 12  # at most
-    snapshot_ratio: int = 2  # between one such step and the one before
+    snapshot_ratio: float = 2  # between one such step and the one before
 
     def __post_init__(self) -> None:
         if self.patience < 0:
@@ -32,9 +35,12 @@ class Recipe:
         for name in ("steps", "warmup", "validate_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("n_snapshots", "snapshot_ratio"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name} must be at least 2, not {getattr(self, name)}")
+        if self.n_snapshots < 2:
+            raise ValueError(f"n_snapshots must be at least 2, not {self.n_snapshots}")
+        if not self.snapshot_ratio >= LEAST_RATIO:
+            raise ValueError(
+                f"snapshot_ratio must be at least {LEAST_RATIO}, not {self.snapshot_ratio}"
+            )
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,23 @@ def scheduled_rate(step: int, d_model: int, warmup: int) -> float:
 
 def snapshot_steps(recipe: Recipe) -> list[int]:
     """Return log-spaced steps from 0 to the last: by default 0, steps·2^−10, …, steps/2, steps."""
+    n_powers = min(recipe.n_snapshots - 1, _powers_to_one(recipe.steps, recipe.snapshot_ratio))
     return sorted(
-        {0}
-        | {
-            math.ceil(recipe.steps / recipe.snapshot_ratio**k)
-            for k in range(recipe.n_snapshots - 1)
-        }
+        {0} | {math.ceil(recipe.steps / recipe.snapshot_ratio**k) for k in range(n_powers)}
     )
+
+
+def _powers_to_one(steps: int, ratio: float) -> int:
+    """Return how many powers of the ratio, from 0, lead from the last step down to the first."""
+    return 1 + math.ceil(math.log(steps) / math.log(ratio))
+
+
+def densely_kept(recipe: Recipe, most: int) -> Recipe:
+    """Return the recipe with its snapshots as close together as `most` (at least 2) allow."""
+
+    def spaced(ratio: float) -> Recipe:
+        n = 1 + _powers_to_one(recipe.steps, ratio)
+        return replace(recipe, snapshots=True, snapshot_ratio=ratio, n_snapshots=n)
+
+    tried = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())
+    return next(one for one in tried if len(snapshot_steps(one)) <= most)

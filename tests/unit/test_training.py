@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
 from models.training.evaluation import score
 from models.training.processes import Processes, join_processes
-from models.training.recipe import Recipe, scheduled_rate, snapshot_steps
+from models.training.recipe import Recipe, densely_kept, scheduled_rate, snapshot_steps
 from models.training.task import DataError
 
 
@@ -116,6 +117,18 @@ def test_the_last_steps_weights_are_averaged(tmp_path):
         load_checkpoint(tmp_path).model.parameters(), trainer.best_model.parameters(), strict=True
     ):
         assert torch.equal(shipped, averaged.half().float())
+
+
+@pytest.mark.parametrize("steps", [7, 97, 1200, 4000, 30_000])
+def test_snapshots_as_close_together_as_their_number_allows(steps):
+    recipe = Recipe(steps, seed=3)
+    kept = snapshot_steps(densely_kept(recipe, 64))
+    assert kept[0] == 0 and kept[-1] == steps
+    assert len(kept) == steps + 1 if steps < 64 else 60 <= len(kept) <= 64
+    gaps = [(b - a) / b for a, b in pairwise(kept[1:])]
+    assert all(gap <= 0.5 for gap in gaps), "no stretch of the run is left out"
+    assert snapshot_steps(densely_kept(recipe, 2)) == [0, steps]
+    assert densely_kept(recipe, 64).seed == 3
 
 
 def test_no_averaging_if_none_is_wanted(tmp_path):
@@ -266,7 +279,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
         ("validate_every", 1),
         ("save_every", 1),
         ("n_snapshots", 2),
-        ("snapshot_ratio", 2),
+        ("snapshot_ratio", 1.01),
     ],
 )
 def test_a_recipe_that_cannot_be(name, least):
