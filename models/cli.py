@@ -43,6 +43,7 @@ TEXTS = (
     "text files, or the first column of .tsv tables (language, mlm, permutation); "
     "tab-separated question, context and answer (span); tab-separated text and label (classify)"
 )
+CONTROLLED = "--controlled"
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
@@ -57,7 +58,10 @@ def main(
     parser = _parser()
     parser.set_defaults(run=open_app or _no_app)
     options = parser.parse_args(arguments)
-    options.command = shlex.join(["attnscope", *(sys.argv[1:] if arguments is None else arguments)])
+    typed = (
+        [word for word in sys.argv[1:] if word != CONTROLLED] if arguments is None else arguments
+    )
+    options.command = shlex.join(["attnscope", *typed])
     try:
         return options.run(options) or 0
     except KeyboardInterrupt:
@@ -177,6 +181,14 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
         help="ISO codes of the texts' languages, source before target (en fr), for the record",
     )
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
+    train.add_argument(
+        "--threads",
+        type=_positive,
+        metavar="N",
+        help="processor threads; the same run needs the same number (default: torch's)",
+    )
+    # commands on stdin, reports on stdout (models/training/controlled.py)
+    train.add_argument(CONTROLLED, action="store_true", help=argparse.SUPPRESS)
     over = train.add_mutually_exclusive_group()
     over.add_argument(
         "--resume", action="store_true", help="continue from the last saved state in --out"

@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
-from models.architectures import ARCHITECTURES, name_of
+from models.architectures import ARCHITECTURES, Config, name_of
 from models.devices import chosen_device
 from models.evaluate_command import record_score
 from models.opening import load
@@ -18,11 +19,13 @@ from models.runs.scope import Scope
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
+from models.training.controlled import follow_controlled
 from models.training.processes import join_processes
 from models.training.recipe import Recipe
 from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
 from models.training.start import Start, sizes_of
+from models.training.task import Task
 from models.training.trainer import Trainer
 from models.training_record import is_language
 
@@ -103,6 +106,22 @@ def plan_of(
     return Plan(plan.config, sizes, recipe, data)
 
 
+def config_of(plan: Plan, task: Task) -> Config:
+    """Return the configuration of the plan's model for the vocabulary and the classes of a task.
+
+    Raises:
+        ValueError: A size is out of range, or does not fit another or the task.
+    """
+    ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
+    named = {name: ids[name] for name in plan.size_names if name in ids}
+    class_sizes = task.sizes if isinstance(task, ClassifyTask) else {}
+    named |= {name: class_sizes[name] for name in plan.size_names if name in class_sizes}
+    config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
+    if isinstance(task, ClassifyTask):
+        task.check(config)
+    return config
+
+
 def train(options: argparse.Namespace) -> int:
     """Run `attnscope train`; return the exit status, 130 if it was stopped."""
     n_pairs = (
@@ -111,6 +130,8 @@ def train(options: argparse.Namespace) -> int:
     start = load(options.start, device="cpu") if options.start else None
     device = chosen_device(options.device)
     _check_languages(options.languages)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
     rank = join_processes(device)
@@ -121,13 +142,7 @@ def train(options: argparse.Namespace) -> int:
         **plan.data,
         **{name: files for name, files in held_out_files.items() if files},
     )
-    ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
-    named = {name: ids[name] for name in plan.size_names if name in ids}
-    class_sizes = task.sizes if isinstance(task, ClassifyTask) else {}
-    named |= {name: class_sizes[name] for name in plan.size_names if name in class_sizes}
-    config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
-    if isinstance(task, ClassifyTask):
-        task.check(config)
+    config = config_of(plan, task)
     begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
     trainer = Trainer(
         task, config, plan.recipe, out, device, options.command, begin, options.languages
@@ -141,6 +156,8 @@ def train(options: argparse.Namespace) -> int:
             _print_beginning(n_pairs, plan, task.data())
         elif rank == 0 and "documents" in (data := task.data()):
             _print_texts(plan, data)
+        if options.controlled:
+            return follow_controlled(trainer, lambda: record_score(task, out, device))
         if not _follow(trainer, quiet=rank > 0):
             return 130
         if rank == 0:

@@ -1,0 +1,50 @@
+"""The held-out example whose attention is watched while a model is trained."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.architectures import Model
+from models.checkpoint import Checkpoint
+from models.runs.scope import Scope
+from models.trace import record
+from models.training.task import Task
+
+LARGEST = 2**15  # weights in one report; a site with more is not watched
+
+
+def example_fields(task: Task, model: Model) -> list[str]:
+    """Return the texts of the model's fields for the first validation case, with its answer."""
+    (case,) = task.held_out(1, validation=True)
+    fields = case.fields
+    # without the answer the model would write its own, another one at every step
+    return [*fields, case.references[0]] if model.translates and len(fields) == 1 else fields
+
+
+class FixedExample:
+    """The attention of a model in training on its task's first validation case."""
+
+    def __init__(self, task: Task, model: Model) -> None:
+        scope = Scope(Checkpoint(Path(), model, task.tokenizer, {}), model.device)
+        row = model.completed(scope.encode(*example_fields(task, model)), task.tokenizer)
+        self._model, self._inputs = model, model.inputs([row])
+
+    @torch.no_grad()
+    def weights(self, site: str) -> dict[str, Any]:
+        """Return the weights (head, query, key) of a site as a report; empty if it has none.
+
+        Training mode and torch's generator are as before.
+        """
+        was_training = self._model.training
+        with record() as recording:
+            self._model.eval()(*self._inputs)
+        self._model.train(was_training)
+        if site not in recording.attention:
+            return {}
+        weights = recording.attention[site].weights(None, 0).float().cpu()
+        if weights.numel() > LARGEST:
+            return {}
+        raw = base64.b64encode(weights.contiguous().numpy().tobytes()).decode()
+        return {"site": site, "shape": list(weights.shape), "float32": raw}
