@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.effects import Runner, head_effects
+from models.analysis.cells import Pairs, paired
+from models.analysis.effects import HeadEffects, Runner, head_effects
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import Patch
@@ -91,43 +92,79 @@ def integrated_gradients(
 class AttributionPatching:
     """The effect of patching each head from another run, guessed by a gradient and exact.
 
-    Both hold layer × head by kind of attention. `r` is their correlation over all heads (Pearson),
-    NaN if one of them never changes.
+    Both hold layer × head by kind of attention.
     """
 
     guessed: dict[str, Float[Tensor, "layer head"]]
     exact: dict[str, Float[Tensor, "layer head"]]
 
     @property
-    def r(self) -> float:
+    def pairs(self) -> Float[Tensor, "2 head"]:
+        """The guessed and the exact effects of all heads that have both."""
         both = [torch.cat([t.flatten() for t in x.values()]) for x in (self.guessed, self.exact)]
         pairs = torch.stack(both).double()
-        return float(torch.corrcoef(pairs[:, pairs.isfinite().all(0)])[0, 1])
+        return pairs[:, pairs.isfinite().all(0)]
+
+    @property
+    def r(self) -> float:
+        """Their correlation over all heads (Pearson), NaN of one head or if one never changes."""
+        pairs = self.pairs
+        return float(torch.corrcoef(pairs)[0, 1]) if pairs.shape[1] > 1 else torch.nan
 
 
 def attribution_patching(
     scope: Runner, run: Trace, other: Trace, metric: Metric
 ) -> AttributionPatching:
-    """Return ∂f/∂z·(z_other − z) of each head beside the exact effect of patching it (Nanda 2023).
+    """Return the guessed effect of patching each head beside the exact one.
 
     Raises:
         ValueError: the runs differ in their numbers of tokens.
     """
     exact = head_effects(scope, run, metric, partial(Patch, from_run=other))
-    nudged = Nudged()
-    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
-    outputs = scope.outputs_batch([run.streams], (*run.edits, nudged), gradients=True)
-    change = metric(before, logits_of(outputs[0])).sum()
+    return AttributionPatching(guessed_effects(scope, run, other, exact), exact.values)
+
+
+def guessed_effects(
+    scope: Runner,
+    run: Trace,
+    other: Trace,
+    exact: HeadEffects,
+    alignments: Mapping[str, Pairs] | None = None,
+) -> dict[str, Float[Tensor, "layer head"]]:
+    """Return ∂f/∂z·(z_other − z) of each head, set out as its exact effects (Nanda 2023).
+
+    z is the head output and f what `exact` measures. `alignments` holds the pairs of each stream
+    whose token counts differ; positions without a counterpart keep what they have.
+
+    Raises:
+        ValueError: the runs have different numbers of tokens there and no alignment is given.
+    """
+    nudged, change = _nudged(scope, run, exact.metric)
+    # of a recurrent decoder: a patch replaces all queries' outputs, none follows an earlier one
+    if recurrent := {name for name, zeros in nudged.head_zeros.items() if len(zeros) > 1}:
+        nudged, change = _nudged(scope, run, exact.metric, frozenset(recurrent))
     guessed = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
     for kind, paths in exact.sites.items():
         for layer, path in enumerate(paths):
-            zeros = nudged.head_zeros[path]
+            site, zeros = run.attention[path], nudged.head_zeros[path]
             grads = torch.autograd.grad(change, zeros, retain_graph=True, allow_unused=True)
             steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
             gradient = torch.cat(steps, dim=2)[0].detach().float().cpu()
-            moved = other.attention[path].out[0] - run.attention[path].out[0]
-            guessed[kind][layer, : len(moved)] = (gradient * moved).sum((-1, -2))
-    return AttributionPatching(guessed, exact.values)
+            pairs = paired(run, other, site.query_stream, (alignments or {}).get(site.query_stream))
+            here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
+            moved = other.attention[path].out[0][:, there] - site.out[0][:, here]
+            guessed[kind][layer, : len(moved)] = (gradient[:, here] * moved).sum((-1, -2))
+    return guessed
+
+
+def _nudged(
+    scope: Runner, run: Trace, metric: Metric, held: frozenset[str] = frozenset()
+) -> tuple[Nudged, Float[Tensor, ""]]:
+    """Return the edit by whose zeros the metric can be differentiated, and the metric."""
+    nudged = Nudged(held=held)
+    before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
+    outputs = scope.outputs_batch([run.streams], (*run.edits, nudged), gradients=True)
+    return nudged, metric(before, logits_of(outputs[0])).sum()
 
 
 def _with_causes(run: Trace) -> list[str]:

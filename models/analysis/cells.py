@@ -14,6 +14,8 @@ from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import ActivationPart, AttentionPart, Edit
 
+STEP = 1e-2  # of the way from a head output to another, for a slope
+
 Pairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
 Places = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
 
@@ -128,7 +130,7 @@ def part_effects(
     sites = [site for site in run.attention.values() if site.has_causes] if with_heads else []
     heads = []
     for site in sites:
-        pairs = _pairs(run, other, site.query_stream, alignments.get(site.query_stream, ()))
+        pairs = paired(run, other, site.query_stream, alignments.get(site.query_stream, ()))
         here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
         own, taken = (t.attention[site.name].out[0].float() for t in (run, other))
         heads += [
@@ -155,14 +157,21 @@ def part_effects(
     )
 
 
-def _pairs(run: Trace, other: Trace, stream: str, alignment: Pairs) -> list[tuple[int, int]]:
+def paired(
+    run: Trace, other: Trace, stream: str, alignment: Pairs | None = None
+) -> list[tuple[int, int]]:
+    """Return which position of another run belongs to each position of this one.
+
+    Raises:
+        ValueError: the runs have different numbers of tokens there and no alignment is given.
+    """
     n, n_other = (len(trace.streams[stream].ids) for trace in (run, other))
     if not alignment and n != n_other:
         raise ValueError(
             f"this run has {n} tokens there and the other {n_other}; give both the same number, or "
             "an alignment"
         )
-    return list(alignment) or [(i, i) for i in range(n)]
+    return list(alignment or ((i, i) for i in range(n)))
 
 
 def _cells(
@@ -174,7 +183,7 @@ def _cells(
 ) -> tuple[list[_Part], list[tuple[str, int]]]:
     """Return the cells that differ, and those that are the same in both runs."""
     differ, same = [], []
-    pairs = _pairs(run, other, run.activations[names[0]].axes[1], alignment)
+    pairs = paired(run, other, run.activations[names[0]].axes[1], alignment)
     for name in names:
         own, taken = (trace.activations[name].value[0] for trace in (run, other))
         for here, there in pairs:
@@ -200,6 +209,32 @@ def _cell_grid(
     for cell, value in zip(cells, values, strict=True):
         effects[names.index(cell.name), cell.number] = value
     return effects
+
+
+def head_slope(
+    scope: Runner,
+    run: Trace,
+    metric: Metric,
+    other: Trace,
+    head: tuple[str, int],
+    alignment: Pairs = (),
+    step: float = STEP,
+) -> float:
+    """Return the slope of the metric as a head (site, number) goes towards another run's.
+
+    It is a central difference over `step`, a share of the way; 1 is the whole way.
+
+    Raises:
+        ValueError: as cell_effects.
+    """
+    name, number = head
+    pairs = paired(run, other, run.attention[name].query_stream, alignment)
+    here, there = (list(one) for one in zip(*pairs, strict=True))
+    own, taken = (t.attention[name].out[0][number].float() for t in (run, other))
+    way = taken[there] - own[here]
+    parts = [_Part(name, number, own[here] + share * way, here) for share in (step, -step)]
+    more, less = _effects(scope, run, metric, parts)
+    return float(more - less) / (2 * step)
 
 
 def _nothing(run: Trace, metric: Metric) -> Float[Tensor, "*row"]:

@@ -17,6 +17,8 @@ from models.analysis import (
     rollout,
     value_zeroing,
 )
+from models.analysis.attribution import guessed_effects
+from models.analysis.cells import head_slope, part_effects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
 from models.trace.edits import HeadOff, Where, ZeroValue
@@ -91,6 +93,33 @@ def test_attribution_patching_beside_exact_patching(scopes, family):
         assert torch.sign(last[last.abs().argmax()]) == torch.sign(
             both.guessed["self"][-1][last.abs().argmax()]
         )
+
+
+@pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt", "xlnet"])
+def test_a_guess_is_the_slope_towards_the_other_run(scopes, family):
+    """In double precision, by two passes in which the head goes a thousandth of the way; lengths differ."""
+    scope = scopes[family]
+    scope.model.double()
+    try:
+        run, other = (scope.run(*fields(scope, text)) for text in (TEXT, "ab ga ab ef"))
+        stream = run.streams[scope.model.fields[0].stream]
+        n, m = len(stream.ids), len(other.streams[scope.model.fields[0].stream].ids)
+        pairs = {scope.model.fields[0].stream: [(0, 0), *((n - i, m - i) for i in (2, 1))]}
+        _, exact = part_effects(scope, run, METRIC, other, (), pairs)
+        assert exact is not None
+        guessed = guessed_effects(scope, run, other, exact, pairs)
+        largest = 0.0
+        for kind, paths in exact.sites.items():
+            for layer, path in enumerate(paths):
+                aligned = pairs.get(run.attention[path].query_stream, ())
+                for head in range(run.attention[path].n_heads):
+                    slope = head_slope(scope, run, METRIC, other, (path, head), aligned, 1e-3)
+                    value = float(guessed[kind][layer, head])
+                    assert slope == pytest.approx(value, rel=0.02, abs=2e-3), (path, head)
+                    largest = max(largest, abs(value))
+        assert largest > 0.02
+    finally:
+        scope.model.float()
 
 
 @pytest.mark.parametrize("family", WRITERS)

@@ -37,8 +37,13 @@ class Gated(Edit, stored=False):
 
 @dataclass(frozen=True)
 class Nudged(Edit, stored=False):
-    """Add zeros to head outputs and intermediates, by which the run can be differentiated."""
+    """Add zeros to head outputs and intermediates, by which the run can be differentiated.
 
+    The head outputs of the attentions in `held` do not follow what came before them, such as those
+    of an earlier query in a recurrent decoder.
+    """
+
+    held: frozenset[str] = frozenset()
     head_zeros: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
     head_outs: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
     activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
@@ -50,7 +55,7 @@ class Nudged(Edit, stored=False):
         zeros = torch.zeros_like(head_out, requires_grad=True)
         self.head_zeros.setdefault(part.site, []).append(zeros)
         self.head_outs.setdefault(part.site, []).append(head_out.detach())
-        return head_out + zeros
+        return (head_out.detach() if part.site in self.held else head_out) + zeros
 
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
