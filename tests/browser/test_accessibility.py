@@ -168,6 +168,10 @@ SECTIONS_OF_RUNS: dict[str, tuple[str, dict[str, str]]] = {
     "compare": ("compare", {"pin.checkpoint": "{model}"}),
     "compare, many texts": ("compare", {"compare-section": "Many texts"}),
     "patch": ("interventions", {"interventions-section": "Patch"}),
+    "patch by gradient": (
+        "interventions",
+        {"interventions-section": "Patch", "patch-part": "gradient"},
+    ),
     "explanation": ("interventions", {"interventions-section": "Is attention explanation?"}),
     "many texts": ("interventions", {"interventions-section": "Many texts"}),
     "attribution": ("interventions", {"interventions-section": "Attribution"}),

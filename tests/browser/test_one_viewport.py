@@ -82,6 +82,11 @@ SUBTRACTED = BESIDE | {"difference": "true"}
 WHOLE_PAGES = {
     "heads": ("interventions", {}, ".board"),
     "patch": ("interventions", {RUN_SECTION: "Patch"}, ".patch"),
+    "patch by gradient": (
+        "interventions",
+        {RUN_SECTION: "Patch", "patch-part": "gradient"},
+        ".scatter",
+    ),
     "many texts": ("interventions", {RUN_SECTION: "Many texts"}, ".board"),
     "attribution": ("interventions", {RUN_SECTION: "Attribution"}, ".states"),
     "explanation": ("interventions", {RUN_SECTION: "Is attention explanation?"}, ".rowtests"),

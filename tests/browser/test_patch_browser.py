@@ -83,6 +83,31 @@ def test_a_head_is_taken_and_a_button_undoes_it(opened: Page) -> None:
     expect(cell(opened, "needed", 5, site)).to_have_attribute("aria-pressed", "false")
 
 
+def test_a_head_of_the_scatter_is_taken_by_a_click_and_by_keys(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    texts = {"source": SOURCE, "patch-text": SECOND, "patch-part": "gradient"}
+    go(
+        shared_page, "interventions", ".scatter[data-painted]", checkpoint="eng-fra",
+        **SECTION, **texts,
+    )  # fmt: skip
+    heads = shared_page.locator('.scatter .panel[data-side="needed"] .head')
+    effects = [float(heads.nth(i).get_attribute("data-exact")) for i in range(heads.count())]
+    assert effects == sorted(effects)
+    shared_page.locator('.scatter .panel[data-side="needed"] .head[tabindex="0"]').focus()
+    shared_page.keyboard.press("ArrowRight")
+    focused = heads.nth(1)
+    expect(focused).to_be_focused()
+    expect(shared_page.locator(".scatter .told").first).to_contain_text("exact")
+    site, head = focused.get_attribute("data-name"), int(focused.get_attribute("data-number"))
+    edit = Patch(Where(site=site, heads=(head,)), fields=(SECOND, None))
+    shared_page.keyboard.press("Enter")
+    in_url(shared_page, "edits", to_text([edit]))
+    expect(focused).to_have_attribute("aria-pressed", "true")
+    expect(focused).to_be_focused()
+    focused.click()
+    expect(focused).to_have_attribute("aria-pressed", "false")
+
+
 def test_the_grids_follow_what_is_typed(opened: Page, scope: Scope) -> None:
     opened.get_by_label("English sentence").fill("The horse is black.")
     expect(opened.locator(".outcome .answers .text").first).to_have_text(

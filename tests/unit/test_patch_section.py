@@ -225,6 +225,60 @@ def test_texts_of_different_lengths_are_aligned_at_both_ends(name: str) -> None:
     assert grid["effects"][-1][i] == pytest.approx(change, abs=2e-4)
 
 
+MARY, JOHN = TEXTS["bert-where"][0], "Where is John now?"
+
+
+@pytest.mark.parametrize(
+    "second", [(JOHN, MARY[1]), (MARY[0], f"{MARY[1]} Sandra went to the office.")]
+)
+@pytest.mark.parametrize("side", ["needed", "enough"])
+def test_spans_of_texts_of_different_lengths_are_compared_at_their_tokens(
+    second: tuple[str, str], side: str
+) -> None:
+    """What is measured, by the words of the answers, and a cell by a run with one patch."""
+    two = both("bert-where", second)
+    base, _ = two.sides(side)
+    tokens = base.trace.streams["text"].tokens
+    logits = logits_of(base.trace.outputs)[two.row].double()
+    wanted = {tokens.index(two.this.trace.output), tokens.index(two.other.trace.output)}
+    if len(wanted) > 1:
+        one, other = (tokens.index(run.trace.output) for run in (two.this, two.other))
+        measured = float(logits[one] - logits[other])
+    else:
+        measured = float(logits.log_softmax(-1)[wanted.pop()])
+    assert level(two.metric(side), base.trace) == pytest.approx(measured, abs=1e-4)
+    drawn = payloads(run_of("bert-where"), choices("bert-where", second=second))["patch"]
+    (panel,) = [one for one in drawn["panels"] if one["side"] == side]
+    grid = panel["grid"]
+    assert [one is not None for one in grid["effects"][0]] == grid["aligned"]
+    assert not all(grid["aligned"]) or side == "needed"
+    i = max(j for j, yes in enumerate(grid["aligned"]) if yes)
+    name = grid["names"][1]
+    where = Where(activation=name, queries=(i,))
+    edits = [two.patch(side, where)]
+    after = run_of("bert-where").scope.run_batch([values_of(base.trace)], edits=edits)[0]
+    change = level(two.metric(side), after) - level(two.metric(side), base.trace)
+    assert grid["effects"][1][i] == pytest.approx(change, abs=2e-4)
+
+
+def test_an_answer_without_a_counterpart_is_said_to_have_none() -> None:
+    second = (MARY[0], "John moved to the garden.")
+    drawn = payloads(run_of("bert-where"), choices("bert-where", second=second))
+    assert drawn[NOTE]["rows"][0][1] == say.NO_TOKEN
+
+
+def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> None:
+    run, earlier = run_of("eng-fra"), both("eng-fra")
+    where = Where(activation="encoder.layers.1.resid_post", queries=(1,))
+    edit = earlier.patch("needed", where)
+    now = both("eng-fra", ("The horse is black.",))
+    assert patch.named(run.trace, edit, earlier) == "encoder.layers.1.resid_post, “·cat”"
+    assert patch.named(run.trace, edit, now).endswith(f", from “{TEXTS['eng-fra'][1][0]}”")
+    edited = changed_run(run, replace(run.spec, edits=(edit,)))
+    drawn = payloads(edited, choices("eng-fra", second=("The horse is black.",)))["patch"]
+    assert not any(map(any, drawn["panels"][0]["grid"]["taken"]))
+
+
 @pytest.mark.parametrize(
     ("second", "why"),
     [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.SAME), (("word " * 600,), "tokens")],

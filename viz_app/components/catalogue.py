@@ -128,6 +128,18 @@ PATCH = Component(
     },
 )
 
+# What a gradient guesses of each head against what it does; `on_take(side, "head", name, number)`.
+SCATTER = Component(
+    "scatter",
+    (SIGNED, "../by_distance/ticks.js", "scatter.js"),
+    events={
+        "on_take": Event(
+            "pick",
+            lambda head: (str(head["side"]), "head", str(head["name"]), int(head["number"])),
+        )
+    },
+)
+
 # The answer before and after a change; `on_choose(decision)`.
 OUTCOME = Component(
     "outcome",
@@ -257,7 +269,7 @@ LAYER = Component(
 SHUFFLE = Component("shuffle", ("shuffle.js",))
 
 # A quantity by distance: the mean as a line, the range as a band.
-BY_DISTANCE = Component("by_distance", ("by_distance.js",))
+BY_DISTANCE = Component("by_distance", ("ticks.js", "by_distance.js"))
 
 # All masks of a run, one to paint on, and the effect; `on_paint(kind, cells)`, `on_kind(kind)`,
 # `on_tile((query, key) | None)`.

@@ -105,11 +105,14 @@ class Patch(Edit):
         vectors, applies = table_of(self.material, part.name, self).at(part.tokens, value)
         return vectors.where(part.chosen(self.where) & applies, value)
 
-    def effects(self) -> list[str]:
+    @property
+    def quote(self) -> str:
+        """The text of the other run, shortened."""
         texts = " / ".join(value for value in self.fields if isinstance(value, str))
         quote = printable(" ".join(texts.split()))
-        if len(quote) > LONGEST_QUOTE:
-            quote = f"{quote[: LONGEST_QUOTE - 1].rstrip()}…"
+        return quote if len(quote) <= LONGEST_QUOTE else f"{quote[: LONGEST_QUOTE - 1].rstrip()}…"
+
+    def effects(self) -> list[str]:
         part = "value" if self.of == "activation" else self.of
         pairs = " ".join(f"{here}←{there}" for here, there in self.alignment)
-        return [f"{part} taken from “{quote}”", *([f"aligned {pairs}"] if pairs else [])]
+        return [f"{part} taken from “{self.quote}”", *([f"aligned {pairs}"] if pairs else [])]

@@ -3,6 +3,7 @@
 from viz_app.session.cache.findings import (
     formula_measures,
     free_text,
+    guessed_effects,
     head_effects,
     is_found,
     part_effects,
@@ -46,6 +47,7 @@ __all__ = [
     "formula_measures",
     "free_text",
     "given_trace",
+    "guessed_effects",
     "head_effects",
     "is_found",
     "is_open",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from models import Scope, Trace
+from models.analysis.attribution import guessed_effects as guesses_of
 from models.analysis.cells import part_effects as parts_of
 from models.analysis.effects import HeadEffects
 from models.analysis.effects import head_effects as head_effects_of
@@ -160,6 +161,24 @@ def part_effects(
         make=lambda: parts_of(
             scope, trace, metric, other, names, alignments, positions, with_heads=with_heads
         ),
+    )
+
+
+def guessed_effects(
+    scope: Scope,
+    trace: Trace,
+    other: Trace,
+    exact: HeadEffects,
+    alignments: dict[str, tuple[tuple[int, int], ...]],
+) -> dict[str, torch.Tensor]:
+    """Return the gradient's guess of the effect of taking each head from another run."""
+    streams = (tuple(trace.streams.values()), tuple(other.streams.values()))
+    what = (trace.edits, exact.metric, tuple(alignments.items()))
+    return cached(
+        scope,
+        "guessed",
+        *(streams, *what),
+        make=lambda: guesses_of(scope, trace, other, exact, alignments),
     )
 
 

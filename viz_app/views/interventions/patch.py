@@ -9,10 +9,11 @@ from functools import partial
 from models import CheckpointError
 from models.trace import Trace
 from models.trace.edits import Edit, MaskChange, Patch, Where
-from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN
+from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN, SCATTER
 from viz_app.controls import pick
 from viz_app.controls.text_box import text_box
 from viz_app.drawing import provenance
+from viz_app.drawing.labels import token_text
 from viz_app.session import live, pinned, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -45,20 +46,13 @@ def _choose(run: CurrentRun) -> Choices:
         texts = [url_state.get(pinned.of_pinned(parameter_of(field))) or "" for field in fields]
         if pinned.checkpoint() and all(texts):
             pick.button("Take the pinned text", "patch-pinned", partial(use_pinned, texts))
-        part = url_state.get(state.PATCH_PART)
+        part = _part(run)
         streams = {one.key: one.title for one in grids(run.scope, trace, part)}
         stream = next(iter(streams), "")
-        if len(streams) > 1:
+        if len(streams) > 1 and part != say.GRADIENT:
             stream = pick.one(
                 "Cells of", state.PATCH_STREAM, list(streams), lambda key: streams[key]
             )
-        if not grids(run.scope, trace, say.FEED_FORWARD):
-            part = "residual"
-        else:
-            part = pick.one(
-                "Part", state.PATCH_PART, state.PATCH_PART.options,
-                say.PARTS.__getitem__, help=say.PART_HELP,
-            )  # fmt: skip
         unit = pick.one(
             "Effects", state.PATCH_UNIT, state.PATCH_UNIT.options, say.UNITS.__getitem__,
             help=say.UNIT_HELP,
@@ -72,6 +66,19 @@ def _choose(run: CurrentRun) -> Choices:
     if two is not None and not note:
         remember(_USED, second)
     return _within(two, choices)
+
+
+def _part(run: CurrentRun) -> str:
+    """Draw the choice of the parts that are shown, where there are several, and return it."""
+    trace = run.unchanged.trace
+    parts = ["residual"]
+    if grids(run.scope, trace, say.FEED_FORWARD):
+        parts.append(say.FEED_FORWARD)
+    if any(site.has_causes for site in trace.attention.values()):
+        parts.append(say.GRADIENT)
+    if len(parts) == 1:
+        return parts[0]
+    return pick.one("Part", state.PATCH_PART, parts, say.PARTS.__getitem__, help=say.PART_HELP)
 
 
 def _within(two: Two | None, choices: Choices) -> Choices:
@@ -142,8 +149,9 @@ def use_pinned(texts: Sequence[str]) -> None:
         url_state.keep(parameter, one)
 
 
-def _buttons(run: CurrentRun, side: str) -> None:
+def _buttons(run: CurrentRun, choices: Choices) -> None:
     """Draw a button for each edit, which undoes it, then the findings."""
+    two, _ = usable(run, choices)
     edits: list[tuple[Edit, str]] = [
         *((edit, "needed") for edit in run.spec.edits if not isinstance(edit, MaskChange)),
         *((edit, "enough") for edit in url_state.get(state.OTHER_EDITS)),
@@ -152,7 +160,7 @@ def _buttons(run: CurrentRun, side: str) -> None:
         with pick.row("patches", "small"):
             for i, (edit, of) in enumerate(edits[:MOST_LISTED]):
                 pick.button(
-                    named(run.unchanged.trace, edit), f"undo-patch-{i}", partial(undo, edit, of),
+                    named(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo, edit, of),
                     icon=":material/undo:", help=f"{edit.describe(1)}. Click to undo.",
                 )  # fmt: skip
             if len(edits) > 1:
@@ -179,8 +187,16 @@ def undo_all() -> None:
     url_state.keep(state.OTHER_EDITS, ())
 
 
-def named(trace: Trace, edit: Edit) -> str:
-    """Name an edit on its button."""
+def named(trace: Trace, edit: Edit, two: Two | None = None) -> str:
+    """Name an edit on its button, with its text if a patch is from neither of the two texts."""
+    name = _place(trace, edit)
+    if two is None or not isinstance(edit, Patch):
+        return name
+    is_of_them = edit.fields in (two.this.patched_from, two.other.patched_from)
+    return name if is_of_them else f"{name}, from “{edit.quote}”"
+
+
+def _place(trace: Trace, edit: Edit) -> str:
     site = trace.attention.get(edit.where.site or "")
     if site is not None:
         what = "patched" if isinstance(edit, Patch) else text.state(edit)
@@ -189,7 +205,7 @@ def named(trace: Trace, edit: Edit) -> str:
     if activation is None or not edit.where.queries:
         return edit.describe(1)
     i = min(edit.where.queries[0], len(activation.tokens) - 1)
-    return f"{activation.name}, “{activation.tokens[i]}”"
+    return f"{activation.name}, “{token_text(activation.tokens[i])}”"
 
 
 def find(run: CurrentRun) -> View[Choices] | str:
@@ -213,9 +229,9 @@ def _choose_decision(choices: Choices, i: int) -> None:
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    grid = Shown(PATCH, change={"on_take": take})
+    grid = Shown(SCATTER if choices.part == say.GRADIENT else PATCH, change={"on_take": take})
     outcome = Shown(OUTCOME, choose={"on_choose": partial(_choose_decision, choices)})
-    buttons = Widget(partial(_buttons, run, choices.side))
+    buttons = Widget(partial(_buttons, run, choices))
     return [Shown(PLAIN, NOTE), Columns((1.9, 1), ([grid], [outcome, buttons]))]
 
 

@@ -22,7 +22,7 @@ def answers(run: CurrentRun, choices: Choices, two: Two) -> dict[str, Any]:
     else:
         edited = base.with_edits(choices.other_edits)
         every = [
-            replace(one, row=row)
+            replace(one, row=row, option=two.there(one.option))
             for one, row in zip(two.all, two.rows, strict=True)
             if row is not None
         ]

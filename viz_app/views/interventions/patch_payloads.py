@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from models.analysis.checks import check_site
+from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from models.trace.edits import Edits, Where
 from viz_app import words
@@ -14,8 +14,8 @@ from viz_app.drawing.notes import check_rows, small_print
 from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views.interventions import patch_gradient, text
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions import text
 from viz_app.views.interventions.patch_answers import answers
 from viz_app.views.interventions.patch_checks import checks_of
 from viz_app.views.interventions.patch_effects import (
@@ -46,10 +46,20 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     is_bad = bool(note)
     return {
         NOTE: small_print(note or _counts(shown), bad=is_bad),
-        "patch": picture(run, choices, shown),
+        **_drawn(run, choices, shown),
         "outcome": answers(run, choices, two),
-        "checks": check_rows(checks_of(shown)),
+        "checks": check_rows([*_own_checks(choices, shown), *checks_of(shown)]),
     }
+
+
+def _drawn(run: CurrentRun, choices: Choices, shown: Shown) -> Pictures:
+    if choices.part == say.GRADIENT:
+        return {"scatter": patch_gradient.picture(run, choices, shown)}
+    return {"patch": picture(run, choices, shown)}
+
+
+def _own_checks(choices: Choices, shown: Shown) -> list[Check]:
+    return patch_gradient.checks_of(shown) if choices.part == say.GRADIENT else []
 
 
 def _counts(shown: Shown) -> str:
@@ -246,6 +256,8 @@ def table(run: CurrentRun, choices: Choices) -> list[list[object]]:
     if two is None:
         return [head]
     shown, found = measured(two, choices), [head]
+    if choices.part == say.GRADIENT:
+        return [[*head, "guess by the gradient"], *patch_gradient.rows_of(shown)]
     for side in SIDES:
         drawn = panel(run, choices, shown, side)
         unit = "share of the gap" if shown.is_share else two.metric(side).unit

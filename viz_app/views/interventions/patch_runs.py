@@ -93,26 +93,38 @@ class Two:
 
     @cached_property
     def rival(self) -> int | None:
-        """The other run's answer at the decision.
+        """The other run's answer at the decision, as an option of the other run.
 
-        It is None where both give the same, or this run has another given.
+        It is None where both give the same, this run has another given, or a span ends at a token
+        that this text lacks.
         """
         own, there = (
             int(logits_of(run.trace.outputs)[row].argmax())
             for run, row in ((self.this, self.row), (self.other, self.other_row))
         )
-        return there if own == self.decision.option and there != own else None
+        here = self.here(there)
+        return there if own == self.decision.option and here not in (own, None) else None
 
     @property
     def rival_name(self) -> str:
         return option_label(self.other.trace, self.rival).text if self.rival is not None else ""
 
+    def here(self, option: int) -> int | None:
+        """Return an option of the other run's answer as one of this run's."""
+        return _option(self.other.trace, self.this.trace, option)
+
+    def there(self, option: int) -> int | None:
+        """Return an option of this run's answer as one of the other run's."""
+        return _option(self.this.trace, self.other.trace, option)
+
     def metric(self, side: str) -> LogitDifference | LogProbability:
         """Return what is measured in the run that is patched."""
-        row = self.row if side == NEEDED else self.other_row
-        if self.rival is None:
-            return LogProbability(self.decision.option, row)
-        return LogitDifference(self.decision.option, self.rival, row)
+        option, rival, row = self.decision.option, self.rival, self.row
+        if side == NEEDED:
+            rival = None if rival is None else self.here(rival)
+        else:
+            option, row = self.there(option) or 0, self.other_row
+        return LogProbability(option, row) if rival is None else LogitDifference(option, rival, row)
 
     @cached_property
     def gap(self) -> float:
@@ -191,12 +203,13 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
         n, m = len(row.ids), len(other.streams[stream].ids) if stream in other.streams else 0
         if n != m and not alignment(trace, other, stream):
             return say.counts(n, m)
-        if n != m and isinstance(first_output(trace), Span):
-            return say.counts(n, m)
     every = decisions(trace)
-    rows = [_other_row(trace, other, one.row) for one in every]
+    rows = [
+        None if _option(trace, other, one.option) is None else _other_row(trace, other, one.row)
+        for one in every
+    ]
     if not every or all(row is None for row in rows):
-        return say.NO_DECISION
+        return say.NO_TOKEN if isinstance(first_output(trace), Span) else say.NO_DECISION
     chosen = _usual(trace, other, every, rows)
     if position is not None and position < len(every) and rows[position] is not None:
         chosen = position
@@ -209,6 +222,16 @@ def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[Value |
         return [*second, trace.streams[scope.model.writes]]
     texts = {one.name: text for one, text in zip(typed_fields(scope, trace), second, strict=False)}
     return [texts.get(name, value) for name, value in trace.fields.items()]
+
+
+def _option(run: Trace, other: Trace, option: int) -> int | None:
+    """Return an option of one run's answer as one of the other's; None if it has none.
+
+    The options of a span are positions; all others are the same in both runs.
+    """
+    output = first_output(run)
+    pairs = alignment(run, other, output.stream) if isinstance(output, Span) else ()
+    return dict(pairs).get(option) if pairs else option
 
 
 def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
@@ -238,7 +261,11 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
     own, there = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
     shared = [i for i, row in enumerate(rows) if row is not None]
     parted = [
-        i for i in shared if int(own[every[i].row]) == every[i].option != int(there[rows[i] or 0])
+        i
+        for i in shared
+        if int(own[every[i].row])
+        == every[i].option
+        != _option(other, trace, int(there[rows[i] or 0]))
     ]
     begun = usual(trace, every)
     if _goes_on(trace):

@@ -1,21 +1,32 @@
 """The wording of the section Patch."""
 
-FEED_FORWARD = "feed-forward"
+import math
+
+FEED_FORWARD, GRADIENT = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
 ANSWER = "Click a part, or drag it onto the other grid, to take it from the run of a second text: which part makes the difference?"
 NONE = "Nothing inside this model can be taken from another run."
 EMPTY = "Type a second text: its parts are put into this run, one at a time."
 SAME = "Both texts are the same, so nothing would change. Change a word of the second text."
 NO_DECISION = "The two runs have no answer in common that could be compared."
+NO_TOKEN = (
+    "This text's answer stands at tokens that have no counterpart in the second text. Change fewer words of it, or give both "
+    "texts the same number of tokens."
+)
 LABEL_HELP = (
     "A text that differs in one word shows most. With the same number of tokens every position has its counterpart; otherwise "
-    "the common beginning and the common end are aligned."
+    "the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
 )
-PARTS = {"residual": "Residual stream", FEED_FORWARD: "Feed-forward"}
+PARTS = {"residual": "Residual stream", FEED_FORWARD: "Feed-forward", GRADIENT: "Heads by gradient"}
 PART_HELP = (
     "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
-    "that sublayer alone adds."
+    "that sublayer alone adds. A gradient guesses what each head would do (attribution patching): the scatter shows how far to "
+    "trust it."
 )
+EXACT, GUESSED = "effect of the patch (exact)", "guess by the gradient"
+SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
+SLOPE_NAME = "the largest guess by a finite difference"
+SLOPE = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way forth and back ({})"
 UNITS = {"difference": "Difference", "share": "Share of gap"}
 UNIT_HELP = (
     "The change itself, or its share of the gap between the two runs: (patched − corrupt)/(clean − corrupt). 0: the patch "
@@ -40,6 +51,10 @@ Zhang and Nanda 2024). Its number is the change of what is measured: after minus
 **Needed** (noising) puts a part of the other text into this run: if the answer is lost, the run needs that part.
 **Enough** (denoising) puts a part of this text into the other run: if the answer comes, that part alone is enough. A part
 can be enough and not needed, when another part does the same work; it can be needed and not enough, when others must help.
+
+**Heads by gradient** puts beside that number of each head ∂f/∂z · (z of the other run − z), where z is the head's output and f
+what is measured: attribution patching (Nanda 2023), one gradient for all heads. It is exact where the model is linear on the
+way from one run to the other.
 
 A translation reads the same target in both runs, so that only the source differs. The numbers are those of the two runs without
 other edits; masks and switched-off heads change the answer beside the grids only. One pair of texts is one pair: the same part
@@ -147,6 +162,23 @@ def reach(n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_
     else:
         where.append("only the same token")
     return f"Framed: the patch reaches {n} of {n_cells} other cells, {', '.join(where)}."
+
+
+def correlation(r: float) -> str:
+    """Return two decimals, or more where they would say 1."""
+    digits = next((d for d in (2, 3, 4) if abs(float(f"{r:.{d}f}")) < 1), 2)
+    return f"{r:.{digits}f}".replace("-", "−")
+
+
+def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
+    """Say how the guesses go with the effects over all heads, and which is furthest off."""
+    if n == 1:
+        how = "1 head, so no correlation"
+    elif math.isnan(r):
+        how = f"{n} heads, no correlation: guess or effect never changes"
+    else:
+        how = f"{n} heads, r = {correlation(r)}"
+    return f"{how}. Furthest off: {place}, guess {signed(guess)}, exact {signed(exact)}."
 
 
 def no_share(gap: float) -> str:

@@ -74,7 +74,9 @@ def _read_patches(text: str) -> Edits:
 
 PATCH_TEXTS = tuple(Text(f"patch-text{n}", default=None) for n in ("", "-2", "-3"))
 PATCH_STREAM = Choice("patch-stream", is_step=False)
-PATCH_PART = Choice("patch-part", "residual", options=("residual", "feed-forward"), is_step=False)
+PATCH_PART = Choice(
+    "patch-part", "residual", options=("residual", "feed-forward", "gradient"), is_step=False
+)
 PATCH_UNIT = Choice("patch-unit", "difference", options=("difference", "share"), is_step=False)
 PATCH_SIDE = Choice("patch-side", "needed", options=("needed", "enough"), is_step=False)
 OTHER_EDITS = Notation("patch-other", (), True, read=_read_patches, write=to_text)

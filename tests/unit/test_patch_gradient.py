@@ -1,0 +1,134 @@
+"""The gradient's guesses in the section Patch: their points are heads, their sentence follows from them, and a check holds the largest."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from test_patch_section import both, choices, run_of
+
+from models.analysis import attribution_patching
+from viz_app.views.interventions import patch_effects, patch_gradient, patch_payloads
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions.patch_payloads import payloads
+
+NAMES = ["eng-fra", "gpt", "bert", "bert-where", "xlnet", "dates-bahdanau", "gpt-sentiment"]
+
+
+def drawn(name: str, **other: object) -> dict:
+    return payloads(run_of(name), choices(name, part="gradient", **other))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_points_are_the_heads_of_both_boards(name: str) -> None:
+    scatter = drawn(name)["scatter"]
+    boards = payloads(run_of(name), choices(name))["patch"]["panels"]
+    for panel, board in zip(scatter["panels"], boards, strict=True):
+        exact = {
+            (site, head): effect
+            for kind in board["kinds"]
+            for site, effects in zip(kind["sites"], kind["effects"], strict=True)
+            for head, effect in enumerate(effects)
+        }
+        assert {(p["site"], p["head"]): p["exact"] for p in panel["points"]} == pytest.approx(exact)
+        titles = [kind["title"] for kind in board["kinds"]]
+        assert [panel["kinds"][p["kind"]] for p in panel["points"]] == [
+            titles[next(i for i, kind in enumerate(board["kinds"]) if p["site"] in kind["sites"])]
+            for p in panel["points"]
+        ]
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt"])
+def test_the_guesses_and_r_are_those_of_the_analysis(name: str) -> None:
+    two = both(name)
+    for panel, side in zip(drawn(name)["scatter"]["panels"], ("needed", "enough"), strict=True):
+        base, source = two.sides(side)
+        found = attribution_patching(base.scope, base.trace, source.trace, two.metric(side))
+        guesses = torch.cat([values.flatten() for values in found.guessed.values()]).tolist()
+        assert [point["guess"] for point in panel["points"]] == pytest.approx(guesses, abs=1e-4)
+        points = torch.tensor([[p["exact"], p["guess"]] for p in panel["points"]]).double().T
+        r = float(torch.corrcoef(points)[0, 1])
+        assert f"{len(guesses)} heads, r = {say.correlation(r)}." in panel["sentence"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_largest_guess_is_the_slope_of_two_passes(name: str) -> None:
+    lines = drawn(name)["checks"]["rows"]
+    assert not [line for look, line in lines if look == "failed"]
+    assert any(look == "passed" and say.SLOPE_NAME in line for look, line in lines)
+
+
+def test_a_guess_turned_round_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = patch_gradient.cache.guessed_effects
+    monkeypatch.setattr(
+        patch_gradient.cache,
+        "guessed_effects",
+        lambda *args: {kind: -values for kind, values in whole(*args).items()},
+    )
+    lines = drawn("eng-fra")["checks"]["rows"]
+    assert any(look == "failed" and say.SLOPE_NAME in line for look, line in lines)
+
+
+def test_shares_of_the_gap_scale_both_and_keep_r() -> None:
+    plain, share = drawn("eng-fra")["scatter"], drawn("eng-fra", unit="share")["scatter"]
+    gap = both("eng-fra").gap
+    assert share["unit"] == "share of the gap"
+    for one, other, sign in zip(plain["panels"], share["panels"], (-1, 1), strict=True):
+        for a, b in zip(one["points"], other["points"], strict=True):
+            assert b["exact"] == pytest.approx(sign * a["exact"] / gap, abs=1e-5)
+            assert b["guess"] == pytest.approx(sign * a["guess"] / gap, abs=1e-5)
+        assert re.search("r = [−.0-9]+", one["sentence"]) is not None
+        assert one["sentence"].split(".")[:2] == other["sentence"].split(".")[:2]
+    assert not [x for x in drawn("eng-fra", unit="share")["checks"]["rows"] if x[0] == "failed"]
+
+
+def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> None:
+    panel = drawn("eng-fra")["scatter"]["panels"][0]
+    worst = max(panel["points"], key=lambda p: abs(p["exact"] - p["guess"]))
+    end = (
+        f"{worst['label']}, guess {say.signed(worst['guess'])}, exact {say.signed(worst['exact'])}."
+    )
+    assert panel["sentence"].endswith(end)
+    assert "r = −0.50" in say.agreement(-0.5, 8, "here", 1.0, -1.0)
+    assert "guess 1.00, exact −1.00" in say.agreement(0.5, 8, "here", 1.0, -1.0)
+    assert say.agreement(float("nan"), 1, "here", 0.0, 1.0).startswith("1 head, so no correlation")
+    assert [say.correlation(r) for r in (1.0, 0.9965, -0.99996, 0.5)] == [
+        "1.00", "0.997", "−1.00", "0.50",
+    ]  # fmt: skip
+    assert "never changes" in say.agreement(float("nan"), 8, "here", 0.0, 1.0)
+
+
+def test_a_text_of_another_length_moves_only_aligned_positions() -> None:
+    run = run_of("eng-fra")
+    shown = payloads(run, choices("eng-fra", second=("The big cat is black.",), part="gradient"))
+    assert not [line for look, line in shown["checks"]["rows"] if look == "failed"]
+    n_heads = sum(site.n_heads for site in run.trace.attention.values())
+    assert all(len(panel["points"]) == n_heads for panel in shown["scatter"]["panels"])
+
+
+def test_texts_that_are_too_long_have_no_heads_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch_effects, "MOST_WORK", 100)
+    scatter = drawn("eng-fra")["scatter"]
+    assert [(panel["points"], panel["sentence"]) for panel in scatter["panels"]] == [
+        ([], say.TOO_LONG)
+    ] * 2
+
+
+def test_the_table_holds_the_guess_of_each_head() -> None:
+    asked = choices("eng-fra", part="gradient")
+    head, *rows = patch_payloads.table(run_of("eng-fra"), asked)
+    assert head[-1] == "guess by the gradient"
+    points = [p for panel in drawn("eng-fra")["scatter"]["panels"] for p in panel["points"]]
+    assert [(row[4], row[6]) for row in rows] == [(p["exact"], p["guess"]) for p in points]
+    plain, *_ = patch_payloads.table(run_of("eng-fra"), replace(asked, part="residual"))
+    assert plain == head[:-1]
+
+
+def test_a_taken_head_is_marked() -> None:
+    two = both("eng-fra")
+    site = "decoder.layers.2.cross_attn"
+    edit = two.patch("enough", patch_gradient.Where(site=site, heads=(5,)))
+    panels = drawn("eng-fra", side="enough", other_edits=(edit,))["scatter"]["panels"]
+    taken = [(p["site"], p["head"]) for p in panels[1]["points"] if p["taken"]]
+    assert taken == [(site, 5)]
+    assert not any(p["taken"] for p in panels[0]["points"])

@@ -1,0 +1,148 @@
+"""The gradient's guess of each head in the section Patch, beside its effect."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from models.analysis.attribution import AttributionPatching
+from models.analysis.cells import head_slope
+from models.analysis.checks import Check
+from models.trace.edits import Where
+from viz_app import words
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import patch_text as say
+from viz_app.views.interventions import text
+from viz_app.views.interventions.patch_effects import Choices, Shown, edits_of
+from viz_app.views.interventions.patch_runs import NEEDED, SIDES
+
+SLOPE = 0.05  # of the guess, by which a finite difference may miss it
+LEAST_SLOPE = 5e-3  # of what is measured
+
+
+@dataclass(frozen=True)
+class Point:
+    """A head: its attention, its exact effect and the gradient's guess, as they are drawn."""
+
+    site: str
+    head: int
+    exact: float
+    guess: float
+
+
+def both_of(shown: Shown, side: str) -> AttributionPatching | None:
+    """Return the guessed and the exact effects on one side; None if no head was tried."""
+    two, exact = shown.two, shown.effects[side].heads
+    if exact is None:
+        return None
+    base, source = two.sides(side)
+    pairs = {name: found for name in base.trace.streams if (found := two.pairs(side, name))}
+    guessed = cache.guessed_effects(base.scope, base.trace, source.trace, exact, pairs)
+    return AttributionPatching(guessed, exact.values)
+
+
+def points_of(shown: Shown, side: str) -> list[Point]:
+    """Return the heads of one side."""
+    both, exact = both_of(shown, side), shown.effects[side].heads
+    if both is None or exact is None:
+        return []
+    return [
+        Point(site, head, float(value), float(guess))
+        for kind, sites in exact.sites.items()
+        for site, *rows in zip(
+            sites,
+            *(shown.shown(side, x[kind]) for x in (both.exact, both.guessed)),
+            strict=True,
+        )
+        for head, (value, guess) in enumerate(zip(*rows, strict=True))
+        if math.isfinite(value) and math.isfinite(guess)
+    ]
+
+
+def picture(run: CurrentRun, choices: Choices, shown: Shown) -> dict[str, Any]:
+    """Return the payload of both scatters."""
+    return {
+        **saving(file_name(run.trace, "gradient"), facts(run.trace)),
+        "unit": "share of the gap" if shown.is_share else shown.two.metric(NEEDED).unit,
+        "axes": [say.EXACT, say.GUESSED],
+        "hint": say.SCATTER_HINT,
+        "panels": [_panel(run, choices, shown, side) for side in SIDES],
+    }
+
+
+def _panel(run: CurrentRun, choices: Choices, shown: Shown, side: str) -> dict[str, Any]:
+    two, points = shown.two, points_of(shown, side)
+    base, _ = two.sides(side)
+    sites, taken = base.trace.attention, edits_of(run, choices, side)
+    kinds = list(dict.fromkeys(sites[one.site].kind for one in points))
+    return {
+        "side": side,
+        "title": say.TITLES[side],
+        "sentence": _sentence(shown, side, points),
+        "kinds": [
+            words.kind_title(next(s for s in sites.values() if s.kind == kind)) for kind in kinds
+        ],
+        "points": [
+            {
+                "site": one.site,
+                "head": one.head,
+                "label": text.place(sites[one.site], one.head),
+                "kind": kinds.index(sites[one.site].kind),
+                "exact": one.exact,
+                "guess": one.guess,
+                "taken": bool(taken)
+                and two.patch(side, Where(site=one.site, heads=(one.head,))) in taken,
+            }
+            for one in points
+        ],
+    }
+
+
+def _sentence(shown: Shown, side: str, points: list[Point]) -> str:
+    """Say how well the guesses agree, and which is furthest off."""
+    both = both_of(shown, side)
+    if both is None or not points:
+        return say.TOO_LONG
+    base, _ = shown.two.sides(side)
+    worst = max(points, key=lambda one: abs(one.exact - one.guess))
+    place = text.place(base.trace.attention[worst.site], worst.head)
+    return say.agreement(both.r, len(points), place, worst.guess, worst.exact)
+
+
+def checks_of(shown: Shown) -> list[Check]:
+    """Check the largest guess of this text's heads by two passes, 1 % of the way each."""
+    two, points = shown.two, points_of(shown, NEEDED)
+    if not points:
+        return []
+    base, source = two.sides(NEEDED)
+    exact = shown.effects[NEEDED].heads
+    largest = max(points, key=lambda one: abs(one.guess))
+    stream = base.trace.attention[largest.site].query_stream
+    slope = head_slope(
+        base.scope,
+        base.trace,
+        two.metric(NEEDED),
+        source.trace,
+        (largest.site, largest.head),
+        two.pairs(NEEDED, stream),
+    )
+    guess = -largest.guess * two.gap if shown.is_share else largest.guess
+    name = text.place(base.trace.attention[largest.site], largest.head)
+    says = say.SLOPE.format(name, guess, slope, exact.metric.unit if exact else "")
+    off = abs(slope - guess)
+    return [Check(say.SLOPE_NAME, off, max(SLOPE * abs(guess), LEAST_SLOPE), says)]
+
+
+def rows_of(shown: Shown) -> list[list[object]]:
+    """Return the rows of the table of guesses, as those of the table of effects."""
+    unit = "share of the gap" if shown.is_share else shown.two.metric(NEEDED).unit
+    found: list[list[object]] = []
+    for side in SIDES:
+        base, _ = shown.two.sides(side)
+        for one in points_of(shown, side):
+            site = base.trace.attention[one.site]
+            place = [words.kind_title(site), site.layer + 1, one.head + 1]
+            found.append([side, *place, one.exact, unit, one.guess])
+    return found
