@@ -1,19 +1,24 @@
 """This run minus the pinned one on every page that offers it: 0 of a run by itself, the other way round when the sides are swapped,
 and a sentence where it is not defined."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from app_parts import app_at, picture, said
+from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
 
 import models
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared
-from viz_app.views.run_difference import KEYS, NOTE, Quantity, differences
+from viz_app.views.positions.rotation import ROTATION
+from viz_app.views.run_difference import EQUAL, KEYS, NOTE, Quantity, differences
 
 SECTION = "positions-section"
 CATS, DOGS = {"source": "I like cats."}, {"source": "I like dogs."}
@@ -51,11 +56,14 @@ def note(app: AppTest) -> str:
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_run_minus_itself_is_zero(name: str) -> None:
-    pictures = drawn(opened(name, CATS, CATS))
+    app = opened(name, CATS, CATS)
+    pictures = drawn(app)
     assert pictures
-    for _, values in pictures:
+    for header, values in pictures:
         assert values.size
         assert not values.any()
+        name = header["title"].split(": this run minus")[0]
+        assert EQUAL.format(f"{name[:1].lower()}{name[1:]}") in note(app)
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -83,6 +91,18 @@ def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
     places = [run.activations[f"{stack}.position"].value[0][position] for run in (ours, theirs)]
     first = (sums[0] + places[0]) - (sums[1] + places[1])
     np.testing.assert_allclose(values[0], first, atol=1e-5)
+
+
+def test_the_stream_of_all_tokens_is_that_after_the_chosen_layer() -> None:
+    _, (header, values) = drawn(opened("residual stream", CATS, DOGS, layer="1"))
+    number = int(header["title"].split("after layer ")[1].split(":")[0])
+    stack = "encoder" if "source tokens" in header["title"] else "decoder"
+    name = f"{stack}.layers.{number - 1}.resid_post"
+    scope = models.load("eng-fra", device="cpu")
+    ours, theirs = (scope.run(text["source"]).activations[name].value[0] for text in (CATS, DOGS))
+    np.testing.assert_allclose(values, (ours - theirs).numpy(), atol=1e-5)
+    assert len(header["rows"]) == len(values)
+    assert header["axis"] == "dimension, from 1"
 
 
 def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
@@ -135,3 +155,42 @@ def test_widths_that_differ_are_said() -> None:
     assert list(drawn) == [NOTE]
     (_, line), *_ = drawn[NOTE]["rows"]
     assert "2 here and 3 in the pinned run" in line
+
+
+def test_a_difference_is_not_said_to_be_none() -> None:
+    name = EQUAL.format("the numbers")
+    for second, is_equal in (
+        ([[1.0, 2.0]], True),
+        ([[1.0, 2.0 + 1e-9]], True),
+        ([[1.0, 2.5]], False),
+    ):
+        note = differences([quantity([[1.0, 2.0]])], [quantity(second)])[NOTE]
+        assert (("line", name) in map(tuple, note["rows"])) == is_equal
+
+
+def test_the_columns_are_named_and_a_numbered_vector_may_be_long() -> None:
+    drawn = differences([quantity([[1.0] * 768])], [quantity([[0.0] * 768])])
+    header, _ = unpack(drawn[KEYS[0]])
+    assert header["axis"] == "dimension, from 1"
+    assert header["columns"] == 768
+
+
+def test_the_angles_of_two_rotations_are_subtracted(tmp_path: Path) -> None:
+    """Of two models whose pairs turn at other speeds, by the formula; of a model with itself 0."""
+    runs = []
+    for base in (10_000.0, 500.0):
+        case = BY_NAME["LlamaForCausalLM"]
+        replace(case, sizes=case.sizes | {"rope_theta": base}).save(tmp_path / f"{base:g}")
+        scope = models.load(tmp_path / f"{base:g}", device="cpu")
+        runs.append(CurrentRun(scope, scope.run("7 11 5")))
+    ours, theirs = (ROTATION.quantities(run, 12) for run in runs)
+    header, arrays = unpack(differences(ours, theirs)[KEYS[0]])
+    pairs, places = torch.arange(5).double() / 5, torch.arange(12).double()[:, None]
+    first, second = (places * base**-pairs / (2 * torch.pi) for base in (10_000.0, 500.0))
+    np.testing.assert_allclose(arrays["states"], first - second, atol=1e-4)
+    assert header["axis"] == "pair of dimensions, from 1"
+    assert header["unit"] == "turns"
+    _, back = unpack(differences(theirs, ours)[KEYS[0]])
+    np.testing.assert_array_equal(back["states"], -arrays["states"])
+    (_, said), *_ = differences(ours, ours)[NOTE]["rows"]
+    assert said == EQUAL.format("the angles")

@@ -22,6 +22,7 @@ ABOVE = 498  # px of the window that stand above the pictures and below them
 KEYS = ("difference 1", "difference 2")  # of the pictures
 NOTE = "difference note"
 NONE = "There is no difference to show: {}."
+EQUAL = "No difference in {}: 0.0 everywhere."
 HOW = (
     "**This run minus the pinned run**, number by number, on one scale for all pictures of the page. Blue: larger in this run; "
     "orange: smaller; blank: equal. Where a row or a column has another token in each run, both are named."
@@ -61,7 +62,7 @@ class Quantity:
     rows: Sequence[Label]
     of_rows: str = "token"  # singular
     columns: Callable[[int], Label] | None = None  # None: they are numbered
-    of_columns: str = "number"
+    of_columns: str = "dimension"
     same: Mapping[str, Hashable] | None = None
     most: int = 0
     weights: Hashable = None
@@ -94,7 +95,13 @@ def differences(
     notes = dict.fromkeys(
         ours.note for ours, theirs in pairs if ours.note and ours.weights != theirs.weights
     )
-    return {**drawn, NOTE: rows("explained", *(("line", note) for note in notes))}
+    equal = [
+        EQUAL.format(ours.name)
+        for (ours, _), (values, _) in zip(pairs, signed, strict=True)
+        if not values.any()
+    ]
+    lines = (("line", line) for line in (*equal, *notes))
+    return {**drawn, NOTE: rows("explained", *lines)}
 
 
 def _none(reason: str) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
             return (
                 f"the two runs have not as many {what}s: {here} here and {there} in the pinned run"
             )
-        if here > LONGEST and not (axis and ours.most) and what != "number":
+        if here > LONGEST and not (axis and (ours.most or ours.columns is None)):
             return too_long(here, what)
     return ""
 
@@ -150,7 +157,7 @@ def _picture(
     header = {
         "title": f"{ours.name[:1].upper()}{ours.name[1:]}: this run minus the pinned run",
         **saved,
-        "axis": "" if ours.columns else f"which {ours.of_columns}",
+        "axis": "" if ours.columns else f"{ours.of_columns}, from 1",
         "columns": drawn.shape[1],
         "rows": [_either(a, b).as_json() for a, b in zip(ours.rows, theirs.rows, strict=True)],
         "names": [_either(ours.columns(i), theirs.columns(i)).as_json() for i in columns]

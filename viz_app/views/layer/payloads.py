@@ -59,7 +59,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
-    """Return the residual stream at the chosen token: before the first sublayer, and after each.
+    """Return the residual stream at the chosen token after each sublayer, and that of all tokens.
+
+    The stream of the chosen token begins before the first sublayer; that of all is the one after
+    the chosen layer.
 
     Raises:
         InputError: the text is too long for all of it to be recorded.
@@ -71,6 +74,9 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     for part in view.parts:
         role = text.role(part.sublayer)
         names.append(Label(role, text.layer_name(part.sublayer)))
+    same = {f"number of {choices.stream} tokens": len(view.tokens)}
+    last = view.layer[-1].sublayer
+    after = f"layer {text.layer_name(last)}" if last.layer is not None else "the last layer"
     return [
         Quantity(
             f"the residual stream at token {view.position + 1} of the {choices.stream}",
@@ -78,10 +84,19 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
             torch.stack([view.parts[0].before, *(part.after for part in view.parts)]),
             names,
             "stop",
-            same={f"number of {choices.stream} tokens": len(view.tokens)},
+            same=same,
             weights=run.scope.fingerprint,
             note=LEARNED_APART,
-        )
+        ),
+        Quantity(
+            f"the residual stream of all {choices.stream} tokens after {after}",
+            "value",
+            run.trace.activations[last.after].value[0],
+            view.tokens,
+            same=same,
+            weights=run.scope.fingerprint,
+            note=LEARNED_APART,
+        ),
     ]
 
 

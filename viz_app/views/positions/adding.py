@@ -168,7 +168,6 @@ def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
             torch.stack(list(vectors.values())),
             [Label(name) for name in vectors],
             "vector",
-            of_columns="dimension",
             weights=run.scope.fingerprint,
             note=LEARNED_APART,
         )

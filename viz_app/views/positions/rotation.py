@@ -123,7 +123,7 @@ def _files(run: CurrentRun, n: int) -> Sequence[File]:
 def _quantities(run: CurrentRun, n: int) -> list[Quantity]:
     angles = run.scope.model.rotation(n).angles / (2 * torch.pi)
     places = [Label(str(place)) for place in range(n)]
-    return [Quantity("the angles", "turns", angles, places, "position", of_columns="pair")]
+    return [Quantity("the angles", "turns", angles, places, "position", of_columns=PAIRS)]
 
 
 def _about(run: CurrentRun, n: int) -> Facts:

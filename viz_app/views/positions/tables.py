@@ -261,9 +261,7 @@ def _checks(run: CurrentRun, view: TableView) -> list[Check]:
 def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     table = table_view(run, choices).table
     places = [Label(str(place)) for place in range(len(table))]
-    return [
-        Quantity("the position table", "value", table, places, "position", of_columns="dimension")
-    ]
+    return [Quantity("the position table", "value", table, places, "position")]
 
 
 def _note(run: CurrentRun, choices: Choices) -> str:
