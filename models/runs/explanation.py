@@ -82,8 +82,7 @@ def is_movable(row: AttentionRow) -> bool:
 
 def uniform_weights(row: AttentionRow) -> Trial:
     """Put the same weight on every key that the mask allows."""
-    weights = row.allowed.double() / row.allowed.sum().clamp(min=1)
-    return trials(row, weights[None])[0]
+    return trials(row, _uniform(row)[None])[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +107,37 @@ class Permutations:
         return sum(one.predicted == option for one in self.each)
 
 
+@dataclass(frozen=True, eq=False)
+class QuickTests:
+    """The trials that need no search; without keys to move weights between, only `own` is made."""
+
+    own: Trial  # the row replaced by itself
+    uniform: Trial | None = None
+    permuted: Permutations | None = None
+
+
+def quick_tests(row: AttentionRow, n: int = N_PERMUTATIONS, seed: int = 0) -> QuickTests:
+    """Return the row itself, equal weights and n permutations, from one batch."""
+    if not is_movable(row):
+        return QuickTests(trials(row, row.weights[None])[0])
+    own, equal = row.weights[None], _uniform(row)[None]
+    own, uniform, *permuted = trials(row, torch.cat([own, equal, _permutations(row, n, seed)]))
+    return QuickTests(own, uniform, Permutations(permuted))
+
+
+def _uniform(row: AttentionRow) -> Float[Tensor, "key"]:
+    return row.allowed.double() / row.allowed.sum().clamp(min=1)
+
+
 def permuted_weights(row: AttentionRow, n: int = N_PERMUTATIONS, seed: int = 0) -> Permutations:
     """Permute the weights of the allowed keys, n times at random."""
+    return Permutations(trials(row, _permutations(row, n, seed)))
+
+
+def _permutations(row: AttentionRow, n: int, seed: int) -> Float[Tensor, "n key"]:
     rng, keys = torch.Generator().manual_seed(seed), row.allowed.nonzero()[:, 0]
     orders = [keys[torch.randperm(len(keys), generator=rng)] for _ in range(n)]
-    return Permutations(trials(row, torch.stack([permuted(row, order) for order in orders])))
+    return torch.stack([permuted(row, order) for order in orders])
 
 
 def permuted(row: AttentionRow, order: Int[Tensor, "allowed"]) -> Float[Tensor, "key"]:

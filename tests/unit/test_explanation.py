@@ -18,6 +18,7 @@ from models.runs.explanation import (
     js_divergence,
     permuted,
     permuted_weights,
+    quick_tests,
     total_variation,
     trials,
     uniform_weights,
@@ -236,3 +237,22 @@ def test_a_row_that_belongs_to_no_single_answer_is_refused(scopes) -> None:
         AttentionRow(scope, trace, "decoder.layers.0.cross_attn", 99, 0)
     with pytest.raises(ValueError, match="decisions are 0 to"):
         query_of(trace, trace.attention["decoder.layers.0.cross_attn"], 99)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_quick_tests_of_one_batch_are_those_one_by_one(scopes, family) -> None:
+    decision = 2 if family == "xlnet" else 1  # XLNet's second token reads one key
+    row = row_in(scopes[family], decision=decision)
+    found = quick_tests(row, 7, seed=3)
+    assert found.uniform is not None
+    assert found.permuted is not None
+    alone = [
+        trials(row, row.weights[None])[0],
+        uniform_weights(row),
+        *permuted_weights(row, 7, seed=3).each,
+    ]
+    together = [found.own, found.uniform, *found.permuted.each]
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one.weights, other.weights)
+        torch.testing.assert_close(one.log_probs, other.log_probs, atol=1e-5, rtol=1e-5)
+        assert one.edit == other.edit

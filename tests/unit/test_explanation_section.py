@@ -3,10 +3,17 @@
 import math
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hub_kinds import BY_NAME as KINDS
+from hub_kinds import SIZE
+from hub_models import BY_NAME as CASES
+from hub_models import library_tokenizer
+from test_own_module import Written, watched
+from test_own_module import text as text_of
 
 import models
 from models.runs.explanation import adversary
@@ -205,3 +212,76 @@ def test_a_row_set_by_hand_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(weight for _, weight in even.cells) == pytest.approx(1, abs=1e-9)
     assert some == SetWeights(row.where, cells=((1, 1.0),))
     assert none is None
+
+
+HUB = {
+    "GPT2LMHeadModel": "7 11 5 23 41 3 19",
+    "LlamaForCausalLM": "7 11 5 23 41 3 19",
+    "BertForTokenClassification": "The little dog was hungry.",
+}
+
+
+@pytest.mark.parametrize("name", [*HUB, "own module"])
+def test_a_model_of_others_is_tried_as_one_of_ours(name: str, tmp_path: Path) -> None:
+    """Each column is a run under its weights as an edit, and its sentence says what that run predicts."""
+    if name == "own module":
+        scope, words = watched(Written(), decode=text_of), "abc de"
+    else:
+        (KINDS if name in KINDS else CASES)[name].save(tmp_path)
+        if name in KINDS:
+            library_tokenizer(tmp_path, SIZE)
+        scope, words = models.load(tmp_path, device="cpu"), HUB[name]
+    run = CurrentRun(scope, scope.run(words))
+    assert not isinstance(explanation.find(run), str)
+    (*_, site) = (one for sites in explanation._kinds(run.trace).values() for one in sites)
+    choices = RowChoices(None, site.name, 0, None, ())
+    what, row = row_of(run, choices)
+    row_finding(row, ADVERSARY, partial(adversary, row, n_steps=3))
+    before = probabilities(run, what.chosen)
+    drawn = payloads(run, choices)
+    tried = [one for one in drawn["row_tests"]["columns"][1:] if one["weights"] is not None]
+    assert [one["name"] for one in tried] == ["uniform", "permuted", ADVERSARY]
+    assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
+    for column in tried:
+        edit = row.edit(torch.tensor(column["weights"], dtype=torch.float64))
+        now = probabilities(with_edits(run, edit), what.chosen)
+        assert column["tv"] == pytest.approx(np.abs(before - now).sum() / 2, abs=1e-4)
+        assert column["says"][0].startswith("Still") == (now.argmax() == before.argmax())
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "gpt", "xlnet"])
+def test_no_message_of_a_browser_sets_a_row_that_is_none(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever weights come, what is kept is a row on allowed keys that sums to 1 and that the model can run."""
+    run = run_of(name)
+    kinds = explanation._kinds(run.trace)
+    site = list(kinds.values())[-1][-1]
+    choices = RowChoices(
+        len(row_of(run, RowChoices(None, site.name, 0, None, ()))[0].all) - 1,
+        site.name,
+        0,
+        None,
+        (),
+    )
+    _, row = row_of(run, choices)
+    kept: list[Edit | None] = []
+    monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
+    monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append(edit))
+    n, inf, nan = len(row.weights), float("inf"), float("nan")
+    hostile = [
+        [inf] * n, [-inf] * n, [nan, inf, 1.0], [1e308] * n, [5e-324] * n, [1e-12] * n, [1.0] * 100_000, [1.0], [-0.0] * n,
+        [inf] + [nan] * (n - 1), [0.0] * n + [1.0], [1e-7] * (n - 1) + [1.0],
+    ]  # fmt: skip
+    for weights in hostile:
+        explanation._set(choices, weights)
+    assert kept
+    for edit in kept:
+        assert isinstance(edit, SetWeights)
+        cells = dict(edit.cells)
+        assert sum(cells.values()) == pytest.approx(1, abs=1e-9)
+        assert all(weight > 0 and row.allowed[key] for key, weight in cells.items())
+        after = with_edits(run, edit)
+        assert np.isfinite(probabilities(after, row.decision)).all()
+    drawn = payloads(run, RowChoices(10**9, site.name, 10**9, "../../etc/passwd", ()))["row_tests"]
+    assert drawn["columns"][0]["name"] == "own"

@@ -16,13 +16,13 @@ from models.runs.explanation import (
     LN_2,
     N_PERMUTATIONS,
     Permutations,
+    QuickTests,
     Trial,
     adversary,
     is_movable,
     js_divergence,
-    permuted_weights,
+    quick_tests,
     trials,
-    uniform_weights,
 )
 from models.runs.frozen_weights import Transplant, mean_weights, transplant
 from models.trace.edits import HeadOff, Where
@@ -69,23 +69,29 @@ def row_of(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
 def payloads(run: CurrentRun, choices: RowChoices) -> Pictures:
     """Return the payloads of all components of the section."""
     what, row = row_of(run, choices)
-    own = cache.row_finding(row, "own", lambda: trials(row, row.weights[None])[0])
+    tests = _quick(row)
     now = replace(row, trace=what.after.trace)
     return {
-        "row_tests": _table(what, choices, row, now, own),
-        "checks": check_rows(_checks(what, row, own)),
+        "row_tests": _table(what, choices, row, now, tests),
+        "checks": check_rows(_checks(what, row, tests)),
     }
 
 
+def _quick(row: AttentionRow) -> QuickTests:
+    n = N_PERMUTATIONS if row.is_quick else SLOW_PERMUTATIONS
+    return cache.row_finding(row, ("tests", n), partial(quick_tests, row, n))
+
+
 def _table(
-    what: Asked, choices: RowChoices, row: AttentionRow, now: AttentionRow, own: Trial
+    what: Asked, choices: RowChoices, row: AttentionRow, now: AttentionRow, tests: QuickTests
 ) -> dict[str, Any]:
+    own = tests.own
     trace = what.before.trace
     site = trace.attention[row.site]
     queries, keys = axes_labels(trace, site)
     token = _label(what, own.predicted)
     is_edited = any(edit.where == row.where for edit in what.after.spec.edits)
-    columns = [_own(what, row, now, own, is_edited), *_tests(what, choices, row, own)]
+    columns = [_own(what, row, now, own, is_edited), *_tests(what, choices, row, tests)]
     shown = now.weights.tolist()
     for column in columns[1:]:
         column["used"] = bool(is_edited and column["weights"]) and _alike(column["weights"], shown)
@@ -131,15 +137,15 @@ def _own(
     }
 
 
-def _tests(what: Asked, choices: RowChoices, row: AttentionRow, own: Trial) -> list[dict[str, Any]]:
+def _tests(
+    what: Asked, choices: RowChoices, row: AttentionRow, tests: QuickTests
+) -> list[dict[str, Any]]:
     """Return the columns of the four tests."""
-    if not is_movable(row):
+    own, uniform, permuted = tests.own, tests.uniform, tests.permuted
+    if uniform is None or permuted is None:
         return [_empty(name, text.ONE_KEY) for name in text.NAMES]
-    uniform = cache.row_finding(row, "uniform", partial(uniform_weights, row))
-    n = N_PERMUTATIONS if row.is_quick else SLOW_PERMUTATIONS
-    permuted = cache.row_finding(row, ("permuted", n), partial(permuted_weights, row, n))
     return [
-        _column("uniform", what, own, uniform, [_everywhere(row)]),
+        _column("uniform", what, own, uniform, [_everywhere(row, uniform)]),
         _column("permuted", what, own, permuted.median, [_permutations(permuted, own)]),
         _adversary(what, row, own),
         _other(what, choices, row, own),
@@ -187,17 +193,30 @@ def _predicts(what: Asked, own: Trial) -> str:
     return text.predicts(_label(what, own.predicted), float(own.log_probs[own.predicted].exp()))
 
 
-def _everywhere(row: AttentionRow) -> str:
-    """Say what equal weights in all rows and heads of this kind of attention change."""
+def _whole_runs(row: AttentionRow, uniform: Trial) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits with equal weights in all rows of this kind, and in this row alone.
+
+    They are of one batch of whole runs.
+    """
     off = HeadOff(Where(kind=row.trace.attention[row.site].kind), baseline="uniform")
 
-    def kept() -> tuple[int, int]:
-        edits = [*row.trace.edits, off]
-        logits = logits_of(row.scope.outputs_batch([row.trace.streams], edits)[0])
-        same = logits.argmax(-1) == logits_of(row.trace.outputs).argmax(-1)
-        return int(same.sum()), len(same)
+    def run() -> tuple[torch.Tensor, torch.Tensor]:
+        each = [
+            replace(edit, where=replace(edit.where, rows=(i,)))
+            for i, edit in enumerate((off, uniform.edit))
+        ]
+        outputs = row.scope.outputs_batch([row.trace.streams] * 2, [*row.trace.edits, *each])
+        everywhere, alone = map(logits_of, outputs)
+        return everywhere, alone
 
-    return text.everywhere(*cache.row_finding(row, "everywhere", kept))
+    return cache.row_finding(row, "whole runs", run)
+
+
+def _everywhere(row: AttentionRow, uniform: Trial) -> str:
+    """Say what equal weights in all rows and heads of this kind of attention change."""
+    logits, _ = _whole_runs(row, uniform)
+    same = logits.argmax(-1) == logits_of(row.trace.outputs).argmax(-1)
+    return text.everywhere(int(same.sum()), len(same))
 
 
 def _permutations(found: Permutations, own: Trial) -> str:
@@ -265,25 +284,20 @@ def _seeds(row: AttentionRow, choices: RowChoices, kind: str) -> str:
     return text.seeds(len(apart), min(apart), max(apart), n_same) if apart else ""
 
 
-def _checks(what: Asked, row: AttentionRow, own: Trial) -> list[Check]:
+def _checks(what: Asked, row: AttentionRow, tests: QuickTests) -> list[Check]:
     """Check that the model's own weights put in place change nothing, and a test by another run."""
-    trace, scope = what.before.trace, what.before.scope
+    trace, uniform = what.before.trace, tests.uniform
     checks = [
         Check(
             "own weights put in place: 0",
-            own.variation,
+            tests.own.variation,
             SAME,
             "The row replaced by itself; total variation of the predicted distribution",
         )
     ]
-    if is_movable(row):
-        uniform = cache.row_finding(row, "uniform", partial(uniform_weights, row))
-
-        def whole() -> torch.Tensor:
-            outputs = scope.outputs_batch([trace.streams], [*trace.edits, uniform.edit])[0]
-            return logits_of(outputs)[row.decision].double().softmax(-1)
-
-        again = cache.row_finding(row, "uniform in a whole run", whole)
+    if uniform is not None:
+        _, alone = _whole_runs(row, uniform)
+        again = alone[row.decision].double().softmax(-1)
         checks += [
             Check(
                 "equal weights as an edit of a whole run",
