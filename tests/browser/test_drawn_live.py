@@ -913,6 +913,8 @@ def test_a_malformed_message_raises_nothing(message: object) -> None:
         for event in component.events.values():
             with mock.patch.object(st, "session_state", {name: {event.trigger: message}}):
                 call[f"on_{event.trigger}_change"]()
+            with mock.patch.object(st, "session_state", {}):  # the component has left the page
+                call[f"on_{event.trigger}_change"]()
 
 
 def test_a_component_is_shown_with_a_handler_for_each_event_and_no_other() -> None:

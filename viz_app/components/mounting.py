@@ -33,9 +33,10 @@ def show(component: Component, data: bytes | dict, key: str = "", **handlers: Ca
 def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Callable]) -> None:
     """Call the handlers of the events in a trigger's message.
 
-    A browser can send anything: a malformed message has no effect.
+    A browser can send anything: a malformed message has no effect, nor has one of a component that
+    has left the page meanwhile.
     """
-    message = st.session_state[key].get(trigger)
+    message = st.session_state.get(key, {}).get(trigger)
     if message is None:
         return
     for name, event in component.events.items():
