@@ -24,7 +24,7 @@ from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from viz_app import bounds
+from viz_app import bounds, common_folder
 
 NUMBER = "ATTNSCOPE_WORKER"  # environment variable: this process's number among the workers
 ADDRESS = "ATTNSCOPE_ADDRESS"  # environment variable: the address that the front listens on
@@ -105,6 +105,7 @@ def serve(n: int, address: str, port: int, flags: list[str], browser: bool) -> i
     Raises:
         ValueError: the port is taken, or a worker does not start.
     """
+    common_folder.common_folder()  # before the workers inherit its name
     with suppress(KeyboardInterrupt):
         asyncio.run(_Front(n, address, port, flags).serve(browser))
     return 0
@@ -251,6 +252,7 @@ def _end_with_front() -> None:
     """End this process when the front has ended, however it did."""
     if front := multiprocessing.parent_process():
         front.join()
+        common_folder.remove()
         os._exit(1)
 
 

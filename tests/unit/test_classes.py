@@ -1,0 +1,256 @@
+"""Classes: their codes, votes and reveals, what each person may do, and what is left of a class after it."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from viz_app.lessons.form import LONGEST, value_of, words_of
+from viz_app.lessons.histogram import histogram
+from viz_app.session import classes as module
+from viz_app.session.classes import MOST_CLASSES, MOST_PUPILS, ClassError, Classes, spaced
+
+CHOICE = {"kind": "choose", "options": [["yes", "Yes, it does"], ["no", "No"]]}
+NUMBER = {"kind": "number", "unit": "heads"}
+TOKEN = {"kind": "token", "tokens": ["The", "cat", "."]}
+ORDER = {"kind": "order", "tokens": ["We", "drank", "tea"]}
+CELLS = {"kind": "cells", "rows": ["a", "b"], "columns": ["a", "b", "c"]}
+TEACHER = "t" * 22
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Classes:
+    return Classes(tmp_path)
+
+
+def opened(held: Classes, form: dict = CHOICE, pupils: int = 3) -> str:
+    code = held.start(TEACHER, "6-positions")
+    held.ask(code, TEACHER, 1, form)
+    for i in range(pupils):
+        held.join(code, f"pupil {i}")
+    return code
+
+
+def test_pupils_predict_and_the_teacher_shows_what_happened(held: Classes) -> None:
+    code = opened(held)
+    for i, said in enumerate(("yes", "no", "yes")):
+        held.vote(code, f"pupil {i}", 1, CHOICE, said)
+    assert held.votes(code, 1) == [("no", 1), ("yes", 2)]
+    assert held.pupils(code) == 3
+    assert held.predictions(code, "pupil 1") == {1: "no"}
+    assert held.predictions(code, "pupil 9") == {}
+    assert not held.standing(code).is_released
+    held.release(code, TEACHER)
+    assert held.standing(code).is_released
+    held.open_step(code, TEACHER, 2)
+    assert (held.standing(code).step, held.standing(code).is_released) == (2, False)
+    held.open_step(code, TEACHER, 1)
+    assert held.standing(code).is_released  # what was shown stays shown
+    assert [(step, form["kind"], votes) for step, form, votes in held.everything(code)] == [
+        (1, "choose", [("no", 1), ("yes", 2)])
+    ]
+
+
+def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> None:
+    codes = [held.start(f"teacher {i}", "a-lesson") for i in range(MOST_CLASSES)]
+    assert len(set(codes)) == MOST_CLASSES
+    assert all(len(code) == 8 and code.isdecimal() for code in codes)
+    assert spaced("12345678") == "1234 5678"
+    with pytest.raises(ClassError, match=str(MOST_CLASSES)):
+        held.start("one more", "a-lesson")
+    held.start("teacher 0", "a-lesson")  # in place of an own one
+    assert held.standing(codes[0]) is None
+
+
+def test_ten_thousand_guesses_find_no_class(held: Classes) -> None:
+    code = opened(held)
+    guesses = (f"{i * 9973 % 10**8:08}" for i in range(10_000))
+    assert not [guess for guess in guesses if guess != code and held.standing(guess)]
+
+
+@pytest.mark.parametrize("person", ["pupil 0", "", "a stranger"])
+def test_only_the_teacher_leads(held: Classes, person: str) -> None:
+    code = opened(held)
+    for act in (
+        lambda: held.release(code, person),
+        lambda: held.open_step(code, person, 2),
+        lambda: held.end(code, person),
+        lambda: held.ask(code, person, 1, NUMBER),
+    ):
+        with pytest.raises(ClassError, match="Only the teacher"):
+            act()
+    assert held.standing(code).stage == "1.0"
+    assert held.form(code, 1) == CHOICE
+
+
+def test_a_pupil_predicts_once(held: Classes) -> None:
+    code = opened(held)
+    held.vote(code, "pupil 0", 1, CHOICE, "yes")
+    with pytest.raises(ClassError, match="already"):
+        held.vote(code, "pupil 0", 1, CHOICE, "no")
+    assert held.votes(code, 1) == [("yes", 1)]
+
+
+REFUSED = {
+    "before joining": ("a stranger", 1, CHOICE, "yes", "not joined"),
+    "another step": ("pupil 0", 2, CHOICE, "yes", "gone on"),
+    "another text": ("pupil 0", 1, TOKEN, "1", "another text"),
+    "no option": ("pupil 0", 1, CHOICE, "perhaps", "another run"),
+    "markup": ("pupil 0", 1, CHOICE, "<script>alert(1)</script>", "another run"),
+    "a megabyte": ("pupil 0", 1, CHOICE, "yes" * 350_000, "too long"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_prediction_of_the_step_does_not_count(held: Classes, case: str) -> None:
+    person, step, form, said, why = REFUSED[case]
+    code = opened(held)
+    with pytest.raises(ClassError, match=why):
+        held.vote(code, person, step, form, said)
+    assert held.votes(code, 1) == held.votes(code, 2) == []
+
+
+def test_nothing_counts_once_it_is_shown_or_ended(held: Classes) -> None:
+    code = opened(held)
+    held.release(code, TEACHER)
+    with pytest.raises(ClassError, match="gone on"):
+        held.vote(code, "pupil 0", 1, CHOICE, "yes")
+    held.end(code, TEACHER)
+    with pytest.raises(ClassError, match="ended"):
+        held.vote(code, "pupil 0", 1, CHOICE, "yes")
+
+
+def test_a_class_is_bounded(held: Classes) -> None:
+    code = opened(held, pupils=MOST_PUPILS)
+    with pytest.raises(ClassError, match=str(MOST_PUPILS)):
+        held.join(code, "one more")
+    held.join(code, "pupil 7")  # who is in it stays in it
+    held.join("00000000", "nobody")  # no class: nothing is kept
+    assert held.pupils("00000000") == 0
+    with pytest.raises(ClassError, match="too long"):
+        held.ask(code, TEACHER, 2, {"kind": "token", "tokens": ["x" * 30_000]})
+
+
+def test_nothing_is_left_of_a_class_that_has_ended(held: Classes, tmp_path: Path) -> None:
+    code = opened(held)
+    held.vote(code, "pupil 0", 1, CHOICE, "yes")
+    held.end(code, TEACHER)
+    left = b"".join(
+        path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".sqlite-shm"
+    )
+    assert b"pupil 0" not in left
+    assert code.encode() not in left
+    with sqlite3.connect(tmp_path / "classes.sqlite") as db:
+        for table in ("class", "step", "pupil", "vote"):
+            assert db.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (0,), table
+    assert held.predictions(code, "pupil 0") == {}
+
+
+def test_a_class_ends_an_hour_after_its_teacher_was_last_there(
+    held: Classes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, now = opened(held), module.time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now + module.AWAY + 1)
+    held.join(code, "pupil 1")
+    assert held.pupils(code) == 1
+    monkeypatch.setattr(module.time, "time", lambda: now + module.EXPIRES - 1)
+    held.join(code, TEACHER)
+    monkeypatch.setattr(module.time, "time", lambda: now + module.EXPIRES + 1)
+    assert held.standing(code)
+    monkeypatch.setattr(module.time, "time", lambda: now + 2 * module.EXPIRES + 1)
+    assert held.standing(code) is None
+
+
+def test_a_hundred_pupils_predict_at_once_in_two_processes_worth_of_files(tmp_path: Path) -> None:
+    first, second = Classes(tmp_path), Classes(tmp_path)
+    code = opened(first, pupils=100)
+    errors = []
+
+    def vote(i: int) -> None:
+        try:
+            (first, second)[i % 2].vote(code, f"pupil {i}", 1, CHOICE, ("yes", "no")[i % 3 == 0])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=vote, args=(i,)) for i in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert second.votes(code, 1) == [("no", 34), ("yes", 66)]
+
+
+@pytest.mark.parametrize(
+    ("form", "said", "value", "words"),
+    [
+        (CHOICE, "yes", "yes", "Yes, it does"),
+        (NUMBER, "-3.5", -3.5, "-3.5 heads"),
+        (NUMBER, "1", 1.0, "1 head"),
+        (TOKEN, "1", 1, "cat"),
+        (ORDER, "2-0-1", (2, 0, 1), "tea, We, drank"),
+        (CELLS, "100-011", ((True, False, False), (False, True, True)), "3 of 6 cells"),
+    ],
+)
+def test_a_prediction_is_read(form: dict, said: str, value: object, words: str) -> None:
+    assert value_of(form, said) == value
+    assert words_of(form, value_of(form, said)) == words
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (CHOICE, ""),
+        (NUMBER, "nan"),
+        (NUMBER, "1e999"),
+        (NUMBER, "9" * 10),
+        (NUMBER, "٣"),
+        (TOKEN, "3"),
+        (TOKEN, "-1"),
+        (TOKEN, "0-1"),
+        (ORDER, "0-1"),
+        (ORDER, "0-1-1"),
+        (CELLS, "100"),
+        (CELLS, "100-0111"),
+        (CELLS, "1" * (LONGEST + 1)),
+    ],
+)
+def test_what_does_not_fit_the_form_is_refused(form: dict, said: str) -> None:
+    with pytest.raises(ValueError, match="another run"):
+        value_of(form, said)
+
+
+def bars(form: dict, votes: list, happened: object = None) -> list[tuple[str, int, bool]]:
+    found = histogram(form, votes, happened)["bars"]
+    return [(bar["says"], bar["n"], bar["happened"]) for bar in found]
+
+
+def test_options_and_tokens_have_a_bar_each() -> None:
+    assert bars(CHOICE, [("no", 5)], "no") == [("Yes, it does", 0, False), ("No", 5, True)]
+    assert bars(TOKEN, [("1", 2), ("2", 1)], 2) == [
+        ("The", 0, False), ("cat", 2, False), (".", 1, True),
+    ]  # fmt: skip
+
+
+def test_few_numbers_stand_for_themselves_and_many_are_binned() -> None:
+    assert bars(NUMBER, [("7", 2), ("10", 1), ("7.0", 1)], 7.0) == [
+        ("7 heads", 3, True), ("10 heads", 1, False),
+    ]  # fmt: skip
+    binned = bars(NUMBER, [(str(i), 1) for i in range(3, 52)], 18.0)
+    assert [n for _, n, _ in binned] == [7, 10, 10, 10, 10, 2]
+    assert [says for says, _, _ in binned][:2] == ["0 to 10", "10 to 20"]
+    assert [says for says, _, so in binned if so] == ["10 to 20"]
+    wide = bars(NUMBER, [(str(i), 1) for i in (-999999999, 999999999, 0, 1, 2, 3, 4, 5, 6.5)])
+    assert len(wide) <= 12
+    assert sum(n for _, n, _ in wide) == 9
+    tiny = bars(NUMBER, [(f"0.{i:09}", 1) for i in range(20)])
+    assert sum(n for _, n, _ in tiny) == 20
+
+
+def test_the_most_frequent_orders_have_bars_and_cells_are_counted() -> None:
+    found = bars(ORDER, [("0-1-2", 3), ("2-1-0", 9)], (0, 1, 2))
+    assert found == [("tea, drank, We", 9, False), ("We, drank, tea", 3, True)]
+    cells = histogram(CELLS, [("100-010", 2), ("100-111", 1)])
+    assert cells["cells"] == [[3, 0, 0], [1, 3, 1]]
+    assert (cells["rows"], cells["columns"]) == (["a", "b"], ["a", "b", "c"])

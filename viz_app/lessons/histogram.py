@@ -1,0 +1,88 @@
+"""What a class has predicted, as bars or as a map of cells."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from viz_app.lessons.form import Form, value_of, words_of
+from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN
+
+BINS = 8  # of numbers, at most
+MOST_BARS = 8  # of orders, the most frequent ones
+_NICE = (1, 2, 5, 10)
+
+Votes = Sequence[tuple[str, int]]  # each prediction and how many made it
+
+
+def histogram(form: Form, votes: Votes, happened: Any = None) -> dict[str, Any]:
+    """Return the bars of these predictions: their words, how many, and if it is what happened.
+
+    For cells it is a map: how many predicted each cell to be open.
+    """
+    counts = [(value_of(form, said), n) for said, n in votes]
+    if form["kind"] == CELLS:
+        return {"cells": _cells(form, counts), "rows": form["rows"], "columns": form["columns"]}
+    bars = _BARS[form["kind"]](form, counts, happened)
+    return {"bars": [{"says": says, "n": n, "happened": so} for says, n, so in bars]}
+
+
+Bars = list[tuple[str, int, bool]]
+
+
+def _each(form: Form, values: Sequence[Any], counts: list[tuple[Any, int]], happened: Any) -> Bars:
+    numbers = dict(counts)
+    return [(words_of(form, one), numbers.get(one, 0), one == happened) for one in values]
+
+
+def _options(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+    return _each(form, [key for key, _ in form["options"]], counts, happened)
+
+
+def _tokens(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+    return _each(form, range(len(form["tokens"])), counts, happened)
+
+
+def _orders(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+    often = [value for value, _ in sorted(counts, key=lambda one: -one[1])[:MOST_BARS]]
+    return _each(form, often, counts, happened)
+
+
+def _numbers(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+    """Return a bar for each number, or for each interval of a round width if there are many."""
+    values = sorted({value for value, _ in counts})
+    if len(values) <= BINS:
+        return [
+            (words_of(form, value), sum(n for one, n in counts if one == value), value == happened)
+            for value in values
+        ]
+    width = _round_width((values[-1] - values[0]) / BINS)
+    first, last = int(values[0] // width), int(values[-1] // width)
+    bars = []
+    for i in range(first, last + 1):
+        low, high = i * width, (i + 1) * width
+        n = sum(n for value, n in counts if value // width == i)
+        is_so = happened is not None and happened // width == i
+        bars.append((f"{low:g} to {high:g}", n, is_so))
+    return bars
+
+
+def _round_width(least: float) -> float:
+    """Return the smallest of 1, 2, 5, 10, 20 … or 0.1, 0.2, 0.5 … that is not below `least`."""
+    power = 1.0
+    while power > least:
+        power /= 10
+    while power * 10 <= least:
+        power *= 10
+    return next(power * one for one in _NICE if power * one >= least)
+
+
+def _cells(form: Form, counts: list[tuple[Any, int]]) -> list[list[int]]:
+    rows, columns = range(len(form["rows"])), range(len(form["columns"]))
+    return [[sum(n for cells, n in counts if cells[r][c]) for c in columns] for r in rows]
+
+
+_BARS: dict[str, Callable[[Form, list[tuple[Any, int]], Any], Bars]] = {
+    CHOOSE: _options,
+    TOKEN: _tokens,
+    NUMBER: _numbers,
+    ORDER: _orders,
+}
