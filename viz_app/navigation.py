@@ -19,6 +19,7 @@ from viz_app.controls.pin_bar import pin
 from viz_app.input_bar.examples import holds_lines
 from viz_app.input_bar.form import input_bar
 from viz_app.session import live, memory, pinned, process, url_state
+from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import is_long
 from viz_app.session.live import LiveSession
@@ -107,15 +108,22 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     if to not in ("", address):
         url_state.leave_for(pages[to])
     url_state.arrive(page)
+    standing = lesson_panel.follow(session)
+    to, session.leaves_for = session.leaves_for, ""
+    if to not in ("", address):
+        url_state.leave_for(pages[to])
     session.begin()
     if session.view is not page:
         session.view, session.answer = page, None
     shown = input_bar(page.opens_on)
     note_room = st.container()
+    if session.member.note:
+        ui.note(note_room, session.member.note, key="class")
+        session.member.note = ""
     if shown is None:
         ui.nothing(session.opening is not None)
     else:
-        pictures = _with_lesson(address, session, shown)
+        pictures = _with_lesson(address, session, shown, standing)
         session.answer = (
             answering(session, pictures) if pictures and session.scope is shown.scope else None
         )
@@ -146,9 +154,11 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         memory.give_back_soon()
 
 
-def _with_lesson(address: str, session: LiveSession, run: CurrentRun) -> Draw | None:
-    """Draw the page, beside the step of the open lesson if there is one."""
-    page, lesson = PAGES[address], lesson_panel.open_lesson()
+def _with_lesson(
+    address: str, session: LiveSession, run: CurrentRun, standing: Standing | None
+) -> Draw | None:
+    """Draw the page, beside the step of the open lesson and its class if there are any."""
+    page, lesson = PAGES[address], lesson_panel.open_lesson(standing)
     if lesson is None:
         if address == LANDING and (first := lesson_panel.first()):
             with st.container(key="first-lesson"):
@@ -160,7 +170,7 @@ def _with_lesson(address: str, session: LiveSession, run: CurrentRun) -> Draw | 
     with place:
         pictures = _pictures(page, session, run)
     with beside, st.container(key="lesson-room"):
-        of_lesson = lesson_panel.draw(*lesson, address, session, session.change(run))
+        of_lesson = lesson_panel.draw(*lesson, address, session, session.change(run), standing)
     return pictures and (lambda other: pictures(other) | of_lesson(other))
 
 

@@ -1,7 +1,7 @@
-"""The ASGI server: the app, its socket, downloads and progress route, behind three middlewares.
+"""The ASGI server: the app, its socket, files, progress and classes, behind three middlewares.
 
-See app.py, session/live.py, session/downloads.py, session/opening_route.py, host_guard.py,
-response_headers.py and entry_page.py.
+See app.py, session/live.py, session/downloads.py, session/opening_route.py, session/class_route.py,
+host_guard.py, response_headers.py and entry_page.py.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from viz_app import bounds, checkpoints
 from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
 from viz_app.response_headers import ResponseHeaders
-from viz_app.session import cache, downloads, live, opening_route
+from viz_app.session import cache, class_route, downloads, live, opening_route
 
 
 @asynccontextmanager
@@ -47,7 +47,12 @@ def _open_first() -> None:
 
 app = st.App(
     "app.py",
-    routes=[*live.routes(), *downloads.routes(), *opening_route.routes()],
+    routes=[
+        *live.routes(),
+        *downloads.routes(),
+        *opening_route.routes(),
+        *class_route.routes(),
+    ],
     middleware=[
         Middleware(ResponseHeaders),
         Middleware(HostGuard, **settings()),

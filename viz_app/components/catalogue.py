@@ -329,6 +329,16 @@ LESSON = Component(
     },
 )
 
+# A class: its code, its pupils and what they predict; `on_release()`, `on_next()`, `on_end()`, and
+# `on_moved()` when the page is behind.
+CLASSROOM = Component(
+    "classroom",
+    ("classroom.js",),
+    events={
+        f"on_{name}": Event(name, lambda _: ()) for name in ("release", "next", "end", "moved")
+    },
+)
+
 # The lessons on offer; `on_begin(name)`.
 LESSON_LIST = Component(
     "lesson_list",

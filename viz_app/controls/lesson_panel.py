@@ -7,12 +7,14 @@ from models import InputError
 from models.checkpoint import CheckpointError
 from viz_app.components.catalogue import LESSON
 from viz_app.components.mounting import show
+from viz_app.controls import class_panel
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.library import Library, library
 from viz_app.lessons.picture import lesson_picture
-from viz_app.session import lesson_state, live, url_state
+from viz_app.session import class_state, lesson_state, live, url_state
+from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession, Pictures
+from viz_app.session.live import Change, LiveSession, Pictures
 from viz_app.session.parameters import declared
 
 KEY = "lesson"
@@ -32,14 +34,31 @@ def first() -> str:
     return next((lesson.name for lesson in offered().lessons), "")
 
 
+def follow(session: LiveSession) -> Standing | None:
+    """Return the class that the session is in, if any, and open its step where it has moved on."""
+    standing = class_state.standing(session)
+    if standing is None or standing.stage == session.member.stage:
+        return standing
+    lesson = offered().named(standing.lesson)
+    if lesson is None or standing.step > len(lesson.steps):
+        class_state.leave(session, f"There is no lesson {standing.lesson} any more.")
+        return None
+    session.member.stage = standing.stage
+    lesson_state.open_in_class(lesson, standing.step, session, standing.is_released)
+    return standing
+
+
 def begin_lesson(name: str) -> None:
     """Open the first step of this lesson, if there is one of the name."""
     if lesson := offered().named(name):
         lesson_state.begin(lesson, live.session())
 
 
-def open_lesson() -> tuple[Lesson, int] | None:
-    """Return the open lesson and the number of its step; None outside a lesson."""
+def open_lesson(standing: Standing | None) -> tuple[Lesson, int] | None:
+    """Return the open lesson, or the class's, and the number of its step; None outside a lesson."""
+    if standing:
+        url_state.keep(lesson_state.LESSON, standing.lesson)
+        url_state.keep(lesson_state.LESSON_STEP, standing.step)
     name = url_state.get(lesson_state.LESSON)
     if not name:
         return None
@@ -58,30 +77,52 @@ def open_lesson() -> tuple[Lesson, int] | None:
 
 
 def draw(
-    lesson: Lesson, number: int, page: str, session: LiveSession, run: CurrentRun
+    lesson: Lesson,
+    number: int,
+    page: str,
+    session: LiveSession,
+    run: CurrentRun,
+    standing: Standing | None = None,
 ) -> Callable[[CurrentRun], Pictures]:
-    """Draw the step beside this page; return how its picture is made of another run."""
-    predictions, other = lesson_state.predictions(), session.beside
-    is_here = page == lesson.steps[number - 1].page_when(number in predictions)
+    """Draw the step beside the page, and its class; return what makes its picture of a run."""
+    if standing:
+        predictions, in_class = class_panel.part(standing, session)
+        is_told = standing.is_released
+    else:
+        predictions, in_class = lesson_state.predictions(), None
+        is_told = number in predictions
+    is_here = page == lesson.steps[number - 1].page_when(is_told)
+    beside = partial(_beside, session.beside)
 
     def pictures(run: CurrentRun) -> Pictures:
-        try:
-            beside = other(run) if other else None
-        except (InputError, CheckpointError):  # the page says so
-            beside = None
-        return {KEY: lesson_picture(lesson, number, predictions, run, beside, is_here)}
+        picture = lesson_picture(lesson, number, predictions, run, beside(run), is_here, in_class)
+        return {KEY: picture}
 
-    show(
-        LESSON,
-        pictures(run)[KEY],
-        KEY,
-        on_predict=lambda said: lesson_state.predict(lesson, number, said, session),
-        on_step=partial(_go, lesson, session),
-        on_leave=lesson_state.leave,
-    )
+    if standing:
+        handlers = class_panel.handlers(standing, lesson, session)
+    else:
+        handlers = {
+            "on_predict": lambda said: lesson_state.predict(lesson, number, said, session),
+            "on_step": partial(_go, lesson, session),
+            "on_leave": lesson_state.leave,
+        }
+    draw_class = partial(class_panel.draw, standing, lesson, session, run, beside(run), is_here)
+    if in_class and in_class.leads:
+        draw_class()
+    show(LESSON, pictures(run)[KEY], KEY, **handlers)
+    if in_class and not in_class.leads:
+        draw_class()
     return pictures
+
+
+def _beside(other: Change | None, run: CurrentRun) -> CurrentRun | None:
+    """Return the pinned run beside this one, if there is one that can be run."""
+    try:
+        return other(run) if other else None
+    except (InputError, CheckpointError):  # the page says so
+        return None
 
 
 def _go(lesson: Lesson, session: LiveSession, number: int) -> None:
     if 1 <= number <= len(lesson.steps):
-        lesson_state.open_step(lesson, number, session)
+        lesson_state.open_step(lesson, number, session, number in lesson_state.predictions())

@@ -2,16 +2,16 @@
 
 import re
 
+from viz_app.lessons.form import LONGEST
 from viz_app.lessons.lesson import MOST_STEPS, Lesson
 from viz_app.session import pinned, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared
 
-LONGEST = 300  # characters of one prediction
 LESSON = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
 # of the session and not of what a page shows
-KEPT = ("lesson", "lesson-step", "predicted", "present")
+KEPT = ("lesson", "lesson-step", "predicted", "present", "class")
 
 Predictions = tuple[tuple[int, str], ...]  # (number of the step, the prediction)
 
@@ -40,7 +40,14 @@ def begin(lesson: Lesson, session: LiveSession) -> None:
     """Open the first step of a lesson, with nothing predicted."""
     url_state.keep(LESSON, lesson.name)
     url_state.keep(PREDICTED, ())
-    open_step(lesson, 1, session)
+    open_step(lesson, 1, session, False)
+
+
+def open_in_class(lesson: Lesson, number: int, session: LiveSession, is_released: bool) -> None:
+    """Open the step that a class is at; predictions count there and not in the address."""
+    url_state.keep(LESSON, lesson.name)
+    url_state.keep(PREDICTED, ())
+    open_step(lesson, number, session, is_released)
 
 
 def leave() -> None:
@@ -49,21 +56,20 @@ def leave() -> None:
         url_state.keep(parameter, parameter.default)
 
 
-def open_step(lesson: Lesson, number: int, session: LiveSession) -> None:
-    """Open the address of a step at the next rerun, as it is after a prediction if one is made."""
+def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: bool) -> None:
+    """Open the address of a step at the next rerun, as it is after a prediction if `is_changed`."""
     step = lesson.steps[number - 1]
     url_state.keep(LESSON_STEP, number)
-    changes = number in predictions()
-    query = {**step.query, **step.then} if changes else step.query
+    query = {**step.query, **step.then} if is_changed else step.query
     for name, parameter in declared().items():
         if name in query:
             url_state.keep(parameter, parameter.from_url(list(query[name])))
         elif name not in KEPT:
             url_state.keep(parameter, parameter.default)
-    if changes and step.pins:
+    if is_changed and step.pins:
         pinned.pin_address(step.query)
     session.texts_are_set = True
-    session.leaves_for = step.page_when(changes)
+    session.leaves_for = step.page_when(is_changed)
 
 
 def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> None:
@@ -72,4 +78,4 @@ def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> Non
         return
     kept = predictions() | {number: said}
     url_state.keep(PREDICTED, tuple(sorted(kept.items())))
-    open_step(lesson, number, session)
+    open_step(lesson, number, session, True)

@@ -30,6 +30,7 @@ from viz_app.drawing.payload import pack
 from viz_app.session import cache, memory
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
+from viz_app.session.member import Member
 from viz_app.session.opening import Opening
 from viz_app.session.parameters import LONGEST_TEXT, whole
 
@@ -71,6 +72,7 @@ class LiveSession:
         self.scope: Scope | None = None  # None while it does not open
         # choices for the model's fields that are not typed (url_state.chosen)
         self.chosen: tuple[Any, ...] = ()
+        self.member = Member()  # of a class
         self.edition = (0, 0)  # (edit, rerun) that the current rerun draws
         # the number of the last complete rerun, and its page's answer
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)

@@ -13,7 +13,12 @@ class Lesson {
     find(".text").textContent = picture.text;
     find(".away").textContent = picture.away ? "The step is on another page. “Show the step again” opens it." : "";
     find(".error").textContent = picture.error ?? "";
-    find(".leave").onclick = () => send("leave", true);
+    const leave = find(".leave"), inClass = picture.part !== "";
+    Object.assign(leave, { hidden: picture.part === "teacher", textContent: inClass ? "Leave" : "End" });
+    leave.title = inClass ? "Leave the class and keep this page" : "End the lesson and keep this page";
+    leave.onclick = () => send("leave", true);
+    find(".steps").hidden = picture.part === "pupil";
+    for (const name of [".back", ".on"]) find(name).hidden = inClass;
     const steps = find(".steps");
     steps.replaceChildren(...picture.made.map((made, i) => {
       const button = document.createElement("button");
@@ -31,6 +36,7 @@ class Lesson {
     to(".on", picture.step + 1);
     to(".again", picture.step);
     this.ask(picture.asks, send);
+    this.wait(picture.waits);
     this.tell(picture.told);
     this.look(picture.look);
     // a step that was not the first thing seen: a screen reader goes on from its question
@@ -59,6 +65,19 @@ class Lesson {
     check();
   }
 
+  // In a class, until the teacher shows what happened.
+  wait(waits) {
+    const box = this.find(".waits");
+    box.replaceChildren();
+    if (!waits) return;
+    if (waits.said) {
+      const list = put(box, "dl");
+      put(list, "dt", "", "You predicted");
+      put(list, "dd", "said", waits.said);
+    }
+    put(box, "p", "", waits.says);
+  }
+
   tell(told) {
     const box = this.find(".told"), now = JSON.stringify(told);
     if (box.told === now) return;
@@ -66,8 +85,10 @@ class Lesson {
     box.replaceChildren();
     if (!told) return;
     const list = put(box, "dl");
-    put(list, "dt", "", "You predicted");
-    put(list, "dd", "said", told.said);
+    if (told.said) {
+      put(list, "dt", "", "You predicted");
+      put(list, "dd", "said", told.said);
+    }
     put(list, "dt", "", told.agrees === false ? "But it was" : told.agrees ? "And it was" : "It was");
     put(list, "dd", "happened", told.happened);
     for (const paragraph of told.reveal) put(box, "p", "", paragraph).dir = "auto";

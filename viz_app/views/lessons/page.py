@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from viz_app.components.catalogue import LESSON_LIST, PLAIN
+from viz_app.controls.class_door import class_door
 from viz_app.controls.lesson_panel import begin_lesson, offered
 from viz_app.drawing.notes import rows
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, NextQuestion, Page, Shown, View
+from viz_app.views.page import Cell, NextQuestion, Page, Shown, View, Widget
 
 QUESTION = "Lessons: what do you expect?"
 ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
@@ -18,6 +19,12 @@ HOW = (
     "An example is one sentence made for its question: it shows what can happen, not how often. Where a question is about how often, "
     "the numbers are of held-out sentences, with their count.\n\n"
     "`attnscope --lessons DIR` adds lessons of your own, a Markdown file each; README says what stands in one."
+)
+IN_CLASS = (
+    "**With a class:** start a lesson below and read its code aloud. Pupils open this page on their own devices and type the code, or "
+    "open the link that stands beside it. You see how many predict what, without names, and show what happened to everyone at once. "
+    "All predictions are deleted when you end the class; take them as CSV before if you want to keep them. Your browser leads the "
+    "class; to try the part of a pupil on the same machine, use a private window."
 )
 BROKEN = "Not every lesson file can be read."
 
@@ -42,13 +49,13 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
 
 def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
     begin = {"on_begin": begin_lesson}
-    return [Shown(PLAIN, "note lessons"), Shown(LESSON_LIST, choose=begin)]
+    return [Shown(PLAIN, "note lessons"), Shown(LESSON_LIST, choose=begin), Widget(class_door)]
 
 
 ALL_LESSONS = View(
     _payloads,
     _layout,
-    text=lambda run, choices: HOW,
+    text=lambda run, choices: f"{HOW}\n\n{IN_CLASS}",
     is_live=lambda choices: False,
     has_strip=False,
     is_of_run=False,

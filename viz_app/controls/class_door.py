@@ -1,0 +1,31 @@
+"""The door to a class on the Lessons page: joining one by its code, and starting one."""
+
+import streamlit as st
+
+from viz_app.controls import pick
+from viz_app.controls.lesson_panel import offered
+from viz_app.session import class_state, live
+
+_CODE, LONGEST = "class-code", 20  # key of the box; characters in it
+
+
+def class_door() -> None:
+    """Draw what joins a class, and what starts one."""
+    titles = {lesson.name: lesson.title for lesson in offered().lessons}
+    with pick.row("class-door"):
+        st.text_input("Class code", key=_CODE, max_chars=LONGEST, width=170)
+        st.button("Join", key="class-join", on_click=_join)
+        lesson = st.selectbox(
+            "Lesson", list(titles), format_func=titles.__getitem__, key="class-lesson", width=420
+        )
+        st.button(
+            "Start a class", key="class-start", on_click=_start, args=(lesson,), disabled=not titles
+        )
+
+
+def _join() -> None:
+    class_state.enter(st.session_state[_CODE])
+
+
+def _start(lesson: str) -> None:
+    class_state.start(lesson, live.session())

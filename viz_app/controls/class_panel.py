@@ -1,0 +1,112 @@
+"""The class beside the page: its code and what it predicts; a pupil sees that once it is shown."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from viz_app import workers
+from viz_app.components.catalogue import CLASSROOM
+from viz_app.components.mounting import show
+from viz_app.host_guard import EVERYWHERE
+from viz_app.lessons.form import form_of
+from viz_app.lessons.lesson import Lesson
+from viz_app.lessons.picture import InClass, comparable
+from viz_app.session import class_route, class_state, lesson_state, live
+from viz_app.session.classes import Standing, classes, spaced
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
+
+
+def part(standing: Standing, session: LiveSession) -> tuple[dict[int, str], InClass]:
+    """Return what the pupil has predicted, by the number of the step, and the part in the class."""
+    member = session.member
+    problem, member.problem = member.problem, ""
+    in_class = InClass(class_state.leads(session), standing.is_released, problem)
+    return classes().predictions(standing.code, member.person), in_class
+
+
+def draw(
+    standing: Standing,
+    lesson: Lesson,
+    session: LiveSession,
+    run: CurrentRun,
+    pinned: CurrentRun | None,
+    is_here: bool,
+) -> None:
+    """Draw the class; a step's predictions have the form that the teacher's page has first."""
+    member, step = session.member, lesson.steps[standing.step - 1]
+    leads = class_state.leads(session)
+    try:
+        if standing.is_released:
+            member.happened[standing.step] = comparable(step, run, pinned)
+        elif leads and is_here:
+            form = form_of(step.prediction, run)
+            classes().ask(standing.code, member.person, standing.step, form)
+    except ValueError as error:
+        member.problem = str(error)
+    told = class_state.news(session)
+    picture = {
+        "leads": leads,
+        "code": spaced(standing.code),
+        "join": f"{live.under_base('lessons')}?{class_state.CLASS.name}={standing.code}",
+        "host": _host(),
+        "stage": standing.stage,
+        "is_released": standing.is_released,
+        "is_last": standing.step == len(lesson.steps),
+        "token": session.token,
+        "path": class_route.path() if live.is_served() else "",
+        "table": class_route.table_path(),
+        "version": class_state.version(told),
+        "news": told,
+    }
+    act = partial(_act, session)
+    show(
+        CLASSROOM,
+        picture,
+        on_release=lambda: act(lambda: classes().release(standing.code, member.person)),
+        on_next=lambda: go(standing, lesson, session, standing.step + 1),
+        on_end=lambda: act(lambda: classes().end(standing.code, member.person)),
+        on_moved=lambda: None,  # the rerun follows the class
+    )
+
+
+def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[str, Callable]:
+    """Return what the buttons of the lesson do in a class."""
+    step, person = lesson.steps[standing.step - 1], session.member.person
+
+    def vote(said: str) -> None:
+        form = form_of(step.prediction, session.shown)
+        classes().vote(standing.code, person, standing.step, form, said)
+
+    return {
+        "on_predict": lambda said: _act(session, lambda: vote(said)),
+        "on_step": partial(go, standing, lesson, session),
+        "on_leave": partial(class_state.leave, session),
+    }
+
+
+def go(standing: Standing, lesson: Lesson, session: LiveSession, number: int) -> None:
+    """Move the class to a step, as its teacher; show the step that the class is at again."""
+    if number == standing.step:
+        lesson_state.open_in_class(lesson, number, session, standing.is_released)
+    elif 1 <= number <= len(lesson.steps):
+        _act(
+            session,
+            lambda: classes().open_step(standing.code, session.member.person, number),
+        )
+
+
+def _act(session: LiveSession, act: Callable[[], None]) -> None:
+    """Do something in the class; what it does not allow is said beside the step."""
+    try:
+        act()
+    except ValueError as error:
+        session.member.problem = str(error)
+
+
+def _host() -> str:
+    """Return the address that a shared app listens on, if that is one address."""
+    address = os.environ.get(workers.ADDRESS) or st.get_option("server.address") or ""
+    return "" if address in EVERYWHERE else address

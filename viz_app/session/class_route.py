@@ -1,0 +1,99 @@
+"""The routes over which a page follows its class: news, and the predictions as CSV.
+
+A request for news waits until they differ from what the page has. So a hundred pages ask five times
+a second in all, and each learns of a step within half a second.
+"""
+
+import asyncio
+from collections import Counter
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from viz_app.drawing.csv_file import csv_table
+from viz_app.lessons.form import value_of, words_of
+from viz_app.session import class_state, live
+from viz_app.session.classes import ClassError, classes
+from viz_app.session.live import LiveSession
+
+WAITS, TICK = 20.0, 0.5  # s that a request waits for news, and between two looks at the class
+AT_ONCE = 3  # requests of one session
+_waiting: Counter[str] = Counter()  # requests in progress, by session token
+
+
+async def _news(request: Request) -> Response:
+    """Answer with the news of the class, once they differ from the version in the path."""
+    session = _session(request)
+    if session is None or not session.member.person:
+        return PlainTextResponse("There is no such session.", 404)
+    if _waiting[session.token] >= AT_ONCE:
+        return PlainTextResponse("This page waits for news already.", 429)
+    _waiting[session.token] += 1
+    try:
+        return await _when_new(session, request.path_params["version"])
+    finally:
+        _waiting[session.token] -= 1
+        if not _waiting[session.token]:
+            del _waiting[session.token]
+
+
+async def _when_new(session: LiveSession, version: str) -> Response:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + WAITS
+    await asyncio.to_thread(_touch, session)
+    while True:
+        told = await asyncio.to_thread(class_state.news, session)
+        new = class_state.version(told)
+        if new != version or loop.time() > end:
+            answer = JSONResponse(
+                {"version": new, "news": told}, headers={"Cache-Control": "no-store"}
+            )
+            answer.set_cookie(
+                class_state.COOKIE, session.member.person, httponly=True, samesite="lax"
+            )
+            return answer
+        await asyncio.sleep(TICK)
+
+
+def _touch(session: LiveSession) -> None:
+    """Count the person as there."""
+    try:
+        classes().join(session.member.code, session.member.person)
+    except ClassError:  # full since
+        session.member.code = ""
+
+
+async def _table(request: Request) -> Response:
+    """Answer with all predictions of the class that the session leads."""
+    session = _session(request)
+    if session is None or not await asyncio.to_thread(class_state.leads, session):
+        return PlainTextResponse("Only the teacher of a class has its predictions.", 404)
+    return PlainTextResponse(
+        await asyncio.to_thread(_csv, session.member.code), media_type="text/csv"
+    )
+
+
+def _csv(code: str) -> str:
+    rows = []
+    for step, form, votes in classes().everything(code):
+        rows += [(step, words_of(form, value_of(form, said)), n) for said, n in votes]
+    return csv_table(("step", "prediction", "count"), rows)
+
+
+def _session(request: Request) -> LiveSession | None:
+    return live.by_token(request.headers.get("authorization", "").removeprefix("Bearer "))
+
+
+def path() -> str:
+    """Return the URL path of the news, which the version that a page has follows."""
+    return live.under_base("class")
+
+
+def table_path() -> str:
+    """Return the URL path of the predictions as CSV."""
+    return f"{path()}/predictions.csv"
+
+
+def routes() -> list[BaseRoute]:
+    return [Route(table_path(), _table), Route(f"{path()}/{{version}}", _news)]

@@ -1,0 +1,120 @@
+"""The class that a session is in: joining it, following the teacher, and what each may see of it.
+
+The code is in the URL. Who someone is, is not: it is a random text that their browser keeps in a
+cookie until it is closed, so that a page that is loaded again is the same pupil's or the teacher's.
+"""
+
+import re
+import secrets
+import time
+from typing import Any
+
+import streamlit as st
+
+from viz_app.lessons.form import Form
+from viz_app.lessons.histogram import histogram
+from viz_app.session import url_state
+from viz_app.session.classes import DIGITS, ClassError, Standing, classes
+from viz_app.session.live import LiveSession
+from viz_app.session.parameters import Text
+
+CLASS = Text("class", pattern=rf"[0-9]{{0,{DIGITS}}}")
+COOKIE = "attnscope_person"
+WRONG, PER = 10, 60.0  # wrong codes that a session may try in so many seconds
+ENDED = "The class has ended. The lesson stays open."
+UNKNOWN = "There is no class {}. Ask your teacher for the code."
+TOO_MANY = "Too many wrong codes. Try again in a minute."
+_PERSON = re.compile(r"[\w-]{22}")
+
+
+def person(session: LiveSession) -> str:
+    """Return who this session is: the person of the browser's cookie, or a new one."""
+    if not session.member.person:
+        known = str(st.context.cookies.get(COOKIE, ""))
+        session.member.person = known if _PERSON.fullmatch(known) else secrets.token_urlsafe(16)
+    return session.member.person
+
+
+def start(lesson: str, session: LiveSession) -> None:
+    """Start a class, which this session leads."""
+    try:
+        url_state.keep(CLASS, classes().start(person(session), lesson))
+    except ClassError as error:
+        session.member.note = str(error)
+
+
+def enter(code: str) -> None:
+    """Take part in the class of a code, as a person types it."""
+    url_state.keep(CLASS, re.sub(r"[^0-9]", "", code)[:DIGITS])
+
+
+def leave(session: LiveSession, why: str = "") -> None:
+    """Leave the class; the lesson stays open."""
+    url_state.keep(CLASS, "")
+    session.member.code, session.member.note = "", why
+
+
+def standing(session: LiveSession) -> Standing | None:
+    """Return the class that this session is in, joined when it is new; None outside a class.
+
+    A class that has ended or is not there is left, with a note.
+    """
+    code = url_state.get(CLASS)
+    if not code:
+        session.member.code = ""
+        return None
+    is_new = code != session.member.code
+    if is_new and not _may_try(session):
+        leave(session, TOO_MANY)
+        return None
+    found = classes().standing(code)
+    if found is None:
+        if is_new:
+            session.member.wrong_codes.append(time.monotonic())
+        leave(session, UNKNOWN.format(code) if is_new else ENDED)
+        return None
+    if is_new:
+        try:
+            classes().join(code, person(session))
+        except ClassError as error:
+            leave(session, str(error))
+            return None
+        session.member.code, session.member.stage = code, ""
+    return found
+
+
+def _may_try(session: LiveSession) -> bool:
+    recent = [at for at in session.member.wrong_codes if time.monotonic() - at < PER]
+    session.member.wrong_codes[:] = recent
+    return len(recent) < WRONG
+
+
+def leads(session: LiveSession) -> bool:
+    """Return True if this session's person leads its class."""
+    return classes().is_led_by(session.member.code, session.member.person)
+
+
+def news(session: LiveSession) -> dict[str, Any] | None:
+    """Return what this session may know of its class now; None outside a class or after its end.
+
+    Only the teacher sees predictions before the reveal is shown.
+    """
+    code = session.member.code
+    found = classes().standing(code) if code else None
+    if found is None:
+        return None
+    told: dict[str, Any] = {"stage": found.stage}
+    if found.is_released or leads(session):
+        votes = classes().votes(code, found.step)
+        told |= {"pupils": classes().pupils(code), "votes": sum(n for _, n in votes)}
+        form: Form | None = classes().form(code, found.step)
+        if form is not None:
+            told["histogram"] = histogram(form, votes, session.member.happened.get(found.step))
+    return told
+
+
+def version(told: dict[str, Any] | None) -> str:
+    """Return a short text that changes when the news do."""
+    if told is None:
+        return "ended"
+    return ".".join(str(told.get(name, "")) for name in ("stage", "pupils", "votes"))
