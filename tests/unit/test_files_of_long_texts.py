@@ -26,7 +26,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.attention import payloads as attention
 from viz_app.views.attention.files import files, note
-from viz_app.views.frame import offer
+from viz_app.views.frame.one_run import offer
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks.payloads import Choices, views
 

@@ -31,7 +31,7 @@ from viz_app.views.attention.files import files
 from viz_app.views.attention.payloads import Choices
 from viz_app.views.decoding import state as decoding_state
 from viz_app.views.decoding.payloads import Place
-from viz_app.views.frame import offer
+from viz_app.views.frame.one_run import offer
 from viz_app.views.masks import state as masks_state
 
 TERMS = words.terms("translation", ("en", "fr"))

@@ -1,4 +1,4 @@
-"""The shape of a page: its question and its views, which frame.py lays out.
+"""The shape of a page: its question and its views, which the frame lays out.
 
 A view has controls, pictures, a text, checks and files.
 """

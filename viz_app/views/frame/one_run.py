@@ -1,0 +1,212 @@
+"""The view of one run: its pictures, made at every key, and the cells they are placed in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from viz_app import ui
+from viz_app.components.catalogue import NEXT, PLAIN
+from viz_app.components.mounting import show
+from viz_app.controls.similarity_text import NOTE
+from viz_app.drawing.extent import on_one_scale
+from viz_app.drawing.notes import check_summary, strip
+from viz_app.session import url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.downloads import Download
+from viz_app.session.live import LiveSession, Pictures
+from viz_app.session.parameters import declared
+from viz_app.views.page import (
+    Cell,
+    Checks,
+    Columns,
+    Explanation,
+    File,
+    Foot,
+    NextQuestion,
+    Page,
+    Plot,
+    Prose,
+    Row,
+    Shown,
+    Table,
+    View,
+    Widget,
+)
+
+STRIP = ("written", "unrecorded", NOTE)  # pictures above the controls, where they are there
+SUMMARY = "checked"  # the number of checks passed
+QUESTION = "next"  # the question that the page ends in
+DETAILS = "Details: how to read this, the checks, and files"
+CHECKS_ONLY = "Details: the checks"  # of the pinned run
+
+Draw = Callable[[CurrentRun], Pictures]
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """One view of a run on the page."""
+
+    page: Page
+    view: View[Any]
+    choices: Any
+    session: LiveSession
+    above: DeltaGenerator  # room for what was read and written
+    prefix: str = ""  # of the keys of its elements
+    is_half: bool = False  # beside that of another run
+
+    def draw(self, run: CurrentRun) -> Draw | None:
+        pictures = self.pictures
+        self.lay_out(run, pictures(run))
+        return pictures if self.view.is_live(self.choices) else None
+
+    def pictures(self, run: CurrentRun) -> Pictures:
+        return on_one_scale(self.drawn(run))[0]
+
+    def drawn(self, run: CurrentRun) -> Pictures:
+        """Make the pictures of a run, what it read and wrote among them."""
+        pictures = dict(self.view.payloads(run, self.choices))
+        if "checks" in pictures:
+            pictures[SUMMARY] = check_summary(pictures["checks"])
+        return self.around(run) | pictures
+
+    def around(self, run: CurrentRun) -> Pictures:
+        """Make what surrounds the pictures: the texts read and written, the question at the end."""
+        pictures: Pictures = {}
+        if not self.prefix:
+            pictures[QUESTION] = {"question": self._leads_to(run).question}
+        if self.view.has_strip:
+            pictures["written"] = strip(run.trace, run.terms, run.stale)
+        return pictures
+
+    def _leads_to(self, run: CurrentRun) -> NextQuestion:
+        return self.page.leads_to(run, self.choices)
+
+    def _go(self) -> None:
+        """Open the page that answers the question, at the next rerun."""
+        question = self._leads_to(self.session.shown)
+        for name, value in question.chosen.items():
+            url_state.keep(declared()[name], value)
+        self.session.leaves_for = question.page
+
+    def lay_out(self, run: CurrentRun, drawn: Pictures) -> None:
+        """Place the pictures, and a foot below them where the view has not placed it itself."""
+        with self.above:
+            for key in STRIP:
+                if key in drawn:
+                    show(PLAIN, drawn[key], key=self.prefix + key)
+        cells = self.view.layout(run, self.choices, drawn)
+        if not _holds(cells, Foot | Explanation | Checks):
+            cells = [*cells, Foot()]
+        self._place(cells, run, drawn)
+        if not _holds(cells, Foot):
+            self._ask(drawn)
+
+    def _place(self, cells: Sequence[Cell], run: CurrentRun, drawn: Pictures) -> None:
+        for cell in cells:
+            if isinstance(cell, Columns):
+                self._columns(cell, run, drawn)
+            elif isinstance(cell, Row):
+                with st.container(horizontal=True, gap="medium", key=self.prefix + cell.key):
+                    self._place(cell.cells, run, drawn)
+            elif isinstance(cell, Foot):
+                self._draw_details(cell, run, drawn)
+            elif isinstance(cell, Explanation):
+                self._explain(run)
+            elif isinstance(cell, Checks):
+                if "checks" in drawn:
+                    if not cell.is_counted:
+                        show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
+                    ui.checks_panel(drawn["checks"], self.view.trained(run), self.prefix)
+            elif isinstance(cell, Prose):
+                (st.caption if cell.is_small else st.markdown)(cell.text)
+            elif isinstance(cell, Widget):
+                if not self.prefix:
+                    cell.draw()
+            elif cell.picture in drawn:
+                self._show(cell, drawn[cell.picture])
+
+    def _draw_details(self, foot: Foot, run: CurrentRun, drawn: Pictures) -> None:
+        """Place explanation, files and checks in a drawer, beside the number of checks passed."""
+        with st.container(horizontal=True, gap="small", key=self.prefix + "details"):
+            if SUMMARY in drawn:
+                show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
+            with st.expander(CHECKS_ONLY if self.prefix else DETAILS):
+                self._place(
+                    [Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))], run, drawn
+                )
+            self._ask(drawn)
+
+    def _ask(self, drawn: Pictures) -> None:
+        """Place the question that the page ends in."""
+        if QUESTION in drawn:
+            show(NEXT, drawn[QUESTION], key=QUESTION, on_go=self._go)
+
+    def _columns(self, cell: Columns, run: CurrentRun, drawn: Pictures) -> None:
+        if cell.stack and self.is_half:
+            self._place([one for column in cell.columns for one in column], run, drawn)
+            return
+        for column, inner in zip(st.columns(cell.widths, gap="medium"), cell.columns, strict=True):
+            with column:
+                self._place(inner, run, drawn)
+
+    def _show(self, cell: Shown | Plot | Table, picture: Any) -> None:
+        key = self.prefix + cell.picture
+        if isinstance(cell, Table):
+            whole = st.column_config.NumberColumn(format="localized")
+            columns = dict.fromkeys(cell.counted, whole)
+            height = cell.height or "auto"
+            st.dataframe(picture, height=height, hide_index=True, key=key, column_config=columns)
+            return
+        if isinstance(cell, Shown):
+            change = {name: _ignore for name in cell.change} if self.prefix else cell.change
+            show(cell.component, picture, key, **cell.choose, **change)
+        elif cell.file:
+            st.plotly_chart(ui.presented(picture), theme=None, key=key, config=ui.camera(cell.file))
+        else:
+            width = "stretch" if cell.fits else "content"
+            st.altair_chart(ui.presented(picture), key=key, width=width)
+        if cell.caption:
+            st.caption(cell.caption)
+
+    def _explain(self, run: CurrentRun) -> None:
+        """Place the text and the files, of the current run alone."""
+        if self.prefix:
+            return
+        view, choices, session = self.view, self.choices, self.session
+        with st.container(key="explanation"):
+            if text := view.text(run, choices):
+                st.markdown(text)
+            if files := view.files(run, choices):
+                offer(files, lambda: session.shown)
+            if note := view.files_note(run, choices):
+                st.caption(note)
+
+
+def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:
+    """Draw a link for each file; it is made of the run `shown` when it is asked for."""
+
+    def of_shown(make: Callable[[CurrentRun], Any]) -> Callable[[], Any]:
+        return lambda: make(shown())
+
+    ui.downloads(
+        [
+            Download(each.label, each.name, of_shown(each.make), of_shown(each.about))
+            for each in files
+        ]
+    )
+
+
+def _holds(cells: Sequence[Cell], kind: Any) -> bool:
+    """Return True if a cell of this kind is among them, or in their columns."""
+    return any(
+        isinstance(cell, kind)
+        or (isinstance(cell, Columns) and any(_holds(column, kind) for column in cell.columns))
+        for cell in cells
+    )
+
+
+def _ignore(*arguments: object) -> None:
+    """Ignore a change requested of the pinned run."""

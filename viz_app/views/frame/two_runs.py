@@ -1,0 +1,171 @@
+"""The current run's view beside the pinned run's, on one scale, or the difference of both."""
+
+from dataclasses import dataclass, replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models import InputError
+from viz_app import checkpoints, ui
+from viz_app.components.catalogue import PLAIN, STATES
+from viz_app.components.mounting import show
+from viz_app.controls.pin_bar import run_name
+from viz_app.drawing.extent import Scaled, on_one_scale
+from viz_app.drawing.notes import small_print
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.pinned import Pinned
+from viz_app.views.frame.one_run import Draw, OneRun
+from viz_app.views.page import Cell, Columns, Find, Shown
+from viz_app.views.run_difference import HOW, KEYS, differences
+from viz_app.views.run_difference import NOTE as ABOUT_DIFFERENCE
+
+BESIDE = "pin "  # before the key of a picture of the pinned run
+OTHER_KIND = (
+    "This page shows another kind of picture of the pinned run, so the two cannot be compared."
+)
+
+
+@dataclass(frozen=True)
+class TwoRuns:
+    """The current run's view beside the pinned run's: the same components on one scale."""
+
+    one: OneRun
+    find: Find
+    run: CurrentRun
+    pinned: Pinned
+    other: CurrentRun  # the pinned run beside `run`
+    above: DeltaGenerator  # room for what it read and wrote
+
+    def draw(self) -> Draw | None:
+        left, right = st.columns(2, gap="medium")
+        pictures = _Pictures(self.one, self.pinned)
+        why = self._why_not()
+        if not why:
+            try:
+                drawn = pictures.of(self.run)
+            except InputError as error:
+                why = checkpoints.error_message(error)
+        if why:
+            with self.above:
+                ui.run_strip(self.other.trace, self.other.terms, False, BESIDE)
+            with right:
+                st.markdown(why)
+            with left:
+                return self.one.draw(self.run)
+        with left:
+            replace(self.one, is_half=True).lay_out(self.run, drawn)
+        with right:
+            named = {key.removeprefix(BESIDE): key for key in drawn if key.startswith(BESIDE)}
+            beside = replace(_beside(self.one, self.run, self.other), above=self.above)
+            beside.lay_out(self.other, {name: drawn[key] for name, key in named.items()})
+        return pictures.live if self.one.view.is_live(self.one.choices) else None
+
+    def draw_difference(self) -> Draw | None:
+        """Draw this run minus the pinned one in place of both."""
+        pictures = _Pictures(self.one, self.pinned)
+        try:
+            why = self._why_not()
+            drawn = self.one.around(self.run) | (
+                {ABOUT_DIFFERENCE: small_print(why)} if why else pictures.difference(self.run)
+            )
+        except InputError as error:
+            drawn = self.one.around(self.run)
+            drawn[ABOUT_DIFFERENCE] = small_print(checkpoints.error_message(error))
+        if BESIDE + "written" in drawn:
+            with self.above:
+                show(PLAIN, drawn[BESIDE + "written"], key=BESIDE + "written")
+        shown = [Shown(STATES, key) for key in KEYS if key in drawn]
+        cells: list[Cell] = [Columns((1, 1), ([shown[0]], [shown[1]]))] if shown[1:] else [*shown]
+        view = replace(
+            self.one.view,
+            layout=lambda run, choices, drawn: [*cells, Shown(PLAIN, ABOUT_DIFFERENCE)],
+            text=lambda run, choices: HOW,
+            files=lambda run, choices: (),
+            files_note=lambda run, choices: "",
+        )
+        replace(self.one, view=view).lay_out(self.run, drawn)
+        return pictures.live_difference if self.one.view.is_live(self.one.choices) else None
+
+    def _why_not(self) -> str:
+        """Return why the pinned run has not the same view; "" if it has."""
+        view = self.find(self.other)
+        if isinstance(view, str):
+            return view
+        return "" if view is self.one.view else OTHER_KIND
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """The pictures of a current run and of the pinned run on one scale, at every key.
+
+    It refers to neither run, so that a page that is left holds none. A pinned run whose text is
+    fixed may be long: its pictures are made once and kept in the session.
+    """
+
+    one: OneRun
+    pinned: Pinned
+
+    def of(self, run: CurrentRun) -> Pictures:
+        """Make the pictures of both runs.
+
+        Raises:
+            InputError: the pinned model cannot read the text.
+        """
+        current, pinned = on_one_scale(self.one.drawn(run), self._of_pinned(run))
+        return current | {BESIDE + key: picture for key, picture in pinned.items()}
+
+    def live(self, run: CurrentRun) -> Pictures:
+        """Make the pictures of both runs.
+
+        Only the current one has them where the pinned model cannot read the text.
+        """
+        try:
+            return self.of(run)
+        except InputError:
+            return self.one.pictures(run)
+
+    def difference(self, run: CurrentRun) -> Pictures:
+        """Make the pictures of this run minus the pinned one.
+
+        Raises:
+            InputError: the pinned model cannot read the text.
+        """
+        other = self.pinned.beside(run)
+        beside = _beside(self.one, run, other)
+        quantities = self.one.view.quantities
+        both = quantities(run, self.one.choices), quantities(other, beside.choices)
+        about = facts(run.trace, minus=run_name(other))
+        drawn = differences(*both, saving(file_name(run.trace, "difference"), about))
+        around = {BESIDE + key: picture for key, picture in beside.around(other).items()}
+        return around | drawn
+
+    def live_difference(self, run: CurrentRun) -> Pictures:
+        """Make the same at every key, and say so where the pinned model cannot read the text."""
+        try:
+            return self.one.around(run) | self.difference(run)
+        except InputError as error:
+            why = small_print(checkpoints.error_message(error))
+            return self.one.around(run) | {ABOUT_DIFFERENCE: why}
+
+    def _of_pinned(self, run: CurrentRun) -> Pictures:
+        kept = self.one.session.pinned_pictures
+        if self.pinned.texts is not None and kept and kept[0] is self:
+            return kept[1]
+        other = self.pinned.beside(run)
+        drawn = _beside(self.one, run, other).drawn(other)
+        if self.pinned.texts is not None:
+            drawn = {
+                key: picture.drawn_once() if isinstance(picture, Scaled) else picture
+                for key, picture in drawn.items()
+            }
+            self.one.session.pinned_pictures = self, drawn
+        return drawn
+
+
+def _beside(one: OneRun, run: CurrentRun, other: CurrentRun) -> OneRun:
+    """Return the same view of the other run, with the nearest choices that it has."""
+    choices = one.view.within(one.choices, run, other)
+    return replace(one, choices=choices, prefix=BESIDE, is_half=True)
