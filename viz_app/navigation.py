@@ -18,7 +18,7 @@ from viz_app.controls import lesson_panel
 from viz_app.controls.pin_bar import pin
 from viz_app.input_bar.examples import holds_lines
 from viz_app.input_bar.form import input_bar
-from viz_app.session import live, memory, pinned, process, url_state
+from viz_app.session import live, pinned, process, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import is_long
@@ -151,7 +151,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     }
     show(LIVE, listening)
     if session.run and is_long(session.run.trace.fields.values()):
-        memory.give_back_soon()
+        process.give_back_soon()
 
 
 def _with_lesson(

@@ -17,7 +17,7 @@ import viz_app
 from models import Scope
 from viz_app.components import stamped
 from viz_app.drawing.payload import unpack
-from viz_app.session import cache, live, memory, respond
+from viz_app.session import cache, live, process, respond
 from viz_app.session.byte_cache import ByteCache
 from viz_app.session.cache import runs, store
 from viz_app.session.lanes import Lanes
@@ -416,7 +416,7 @@ def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
 ) -> None:
     monkeypatch.setattr(store, "kept", ByteCache(1))  # keeps nothing
     soon: list[None] = []
-    monkeypatch.setattr(memory, "give_back_soon", lambda: soon.append(None))
+    monkeypatch.setattr(process, "give_back_soon", lambda: soon.append(None))
     app = opened("", "similarity=cosine")
     session = app.session_state["live session"]
     held, change = ref(session.run.trace), session.change
@@ -438,7 +438,7 @@ def test_memory_is_given_back_after_a_rerun_with_a_long_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     soon: list[None] = []
-    monkeypatch.setattr(memory, "give_back_soon", lambda: soon.append(None))
+    monkeypatch.setattr(process, "give_back_soon", lambda: soon.append(None))
     app = opened("", "checkpoint=eng-fra&target=x")
     assert soon == []
     app.text_area(key="source").set_value("I am here. " * 100).run()
@@ -448,13 +448,13 @@ def test_memory_is_given_back_after_a_rerun_with_a_long_text(
 
 def test_requests_for_memory_join(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
-    monkeypatch.setattr(memory, "REST", 3600)
-    monkeypatch.setattr(memory, "_trim", lambda: rounds.append)
+    monkeypatch.setattr(process, "REST", 3600)
+    monkeypatch.setattr(process, "_trim", lambda: rounds.append)
     for n in (1, 2):
         for _ in range(3):
-            memory.give_back_soon()
-        (timer,) = memory._timers
+            process.give_back_soon()
+        (timer,) = process._timers
         timer.cancel()
         timer.function()
         assert rounds == [0] * n
-        assert memory._timers == []
+        assert process._timers == []

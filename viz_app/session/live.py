@@ -27,7 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from models import Scope
 from viz_app import workers
 from viz_app.drawing.payload import pack
-from viz_app.session import cache, memory
+from viz_app.session import cache, process
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
 from viz_app.session.member import Member
@@ -251,7 +251,7 @@ def _leave(token: str) -> None:
     """
     if session := _sessions.get(token):
         session.put_aside()
-        memory.give_back_soon()
+        process.give_back_soon()
 
 
 async def _reply(socket: WebSocket, session: LiveSession, texts: Texts) -> None:
@@ -294,7 +294,7 @@ def _answer(batch: Sequence[Request], reply: Reply) -> None:
     for request in batch:
         reply(request, _attempted(request.session.edit, *request.texts))
     if any(is_long(request.texts) for request in batch):
-        memory.give_back_soon()
+        process.give_back_soon()
 
 
 def _attempted(work: Callable[..., bytes | None], *args: object) -> bytes | None:
