@@ -10,6 +10,7 @@ checkpoint, one made by hand) opens unchecked; `seal` adds the checksums.
 
 import json
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ class Checkpoint:
     model: Model
     tokenizer: Tokenizer
     training: dict[str, Any]
+
+
+def fingerprint(model: Model, tokenizer: Tokenizer, digest: str) -> str:
+    """Return the SHA-256 (hex) of configuration, tokenizer and `digest` of the weights.
+
+    Models with the same fingerprint give the same answers.
+    """
+    config = json.dumps(
+        {"architecture": name_of(model.config), **asdict(model.config)}, sort_keys=True
+    )
+    return sha256(f"{config}\n{tokenizer.to_json()}\n{digest}".encode()).hexdigest()
 
 
 def save_checkpoint(

@@ -1,6 +1,6 @@
 """Scores in a checkpoint's training record, and the weights each was measured on.
 
-`scores` and `by_length` belong to the weights with the digest `measured_on` (models.fingerprint);
+`scores` and `by_length` belong to the weights with the digest `measured_on` (models.weights);
 `snapshot_scores` holds `scores` and `measured_on` of each snapshot, by step. A score is never shown
 for other weights.
 """

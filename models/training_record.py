@@ -13,7 +13,7 @@ scores                                     {name: percent}, and "cases", a count
                                            one of NOT_PERCENT have that unit instead
 by_length                                  [{"least", "most", "cases": counts, "score": percent}]
 measured_on                                digest of the weights of scores and by_length
-                                           (models/fingerprint.py)
+                                           (models/weights.py)
 snapshot_scores                            {step: {"scores", "measured_on"}}, each of that form
 ablation                                   results of `attnscope ablate --record`
                                            (models.runs.sweep.Swept), and "measured_on"

@@ -5,6 +5,7 @@ Nothing is ever unpickled.
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 
 import safetensors.torch
 import torch
@@ -12,6 +13,7 @@ from jaxtyping import Shaped
 from safetensors import SafetensorError
 from torch import Tensor
 
+from models import loading
 from models.architectures import Config, Model, build
 
 LARGEST = 4 * 2**30  # bytes that opening one model may take
@@ -28,6 +30,16 @@ class Header:
 
     shapes: dict[str, tuple[int, ...]]
     step: int  # of the training; 0 if the file has none
+
+
+def weights_digest(model: Model) -> str:
+    """Return the SHA-256 (hex) of the names, shapes and values of a model's parameters."""
+    digest = sha256()
+    tensors = model.state_dict()
+    for name, tensor in loading.with_progress(loading.HASHED, tensors.items(), len(tensors)):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def half_bytes(state: dict[str, Shaped[Tensor, "..."]], metadata: dict[str, str]) -> bytes:

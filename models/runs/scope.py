@@ -1,47 +1,37 @@
 """A loaded checkpoint, ready for inspection: `models.load(name).run(text)` returns a Trace."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from models import decoding
 from models.analysis.shuffle import without_positions
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
-from models.checkpoint import Checkpoint
+from models.checkpoint import Checkpoint, fingerprint
 from models.checkpoint_files import snapshots
-from models.fingerprint import fingerprint, weights_digest
 from models.printable import printable
 from models.runs import inputs
+from models.runs.batch import Batch
 from models.runs.edit_checks import check_activations, check_model, check_rows, check_sites
 from models.runs.held_out import HeldOut
 from models.runs.inputs import InputError, Texts, Value
 from models.runs.materials import needs_material, with_material
+from models.runs.writing import Written, spelled, write, written_rows
 from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import Recording, RunModel, Trace, finish, record
-from models.trace.edits import Edit, Edits, editing, effective, of_row
+from models.trace import Recording, RunModel, Trace, record
+from models.trace.edits import Edit, Edits, editing, effective
 from models.trace.outputs import Output
+from models.weights import weights_digest
 
 MOST_HELD_OUT = 256  # texts of a record that are read
 HELD_OUT_BATCH = 16  # of them in one recorded pass
 
 __all__ = ["InputError", "Scope", "Texts", "Written"]
-
-
-@dataclass(frozen=True)
-class Written:
-    """A generated text with its step records."""
-
-    text: str
-    ids: tuple[int, ...]
-    steps: tuple[decoding.Step, ...]
 
 
 class Scope:
@@ -203,12 +193,10 @@ class Scope:
         ]
         edits = with_material(self, edits, rows)
         # no inference mode: its tensors cannot take part in later computations
-        with torch.no_grad(), record() as recording, editing(edits) as in_force:
-            answers = self._answers(self.model(*self.model.inputs(rows)))
-        check_activations(edits, in_force.offered if in_force else ())
+        with torch.no_grad(), record() as recording:
+            answers = self._edited_pass(rows, edits)
         check_sites(edits, recording.attention)
-        wide = {stream: max(len(row[stream].ids) for row in rows) for stream in rows[0]}
-        return self._traces(recording, answers, requests, rows, wide, edits)
+        return self._traces(requests, rows, answers, recording, edits, padded=True)
 
     def outputs_batch(
         self,
@@ -229,9 +217,8 @@ class Scope:
         check_model(edits, self.model, self.name)
         check_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
-        with torch.set_grad_enabled(gradients), editing(edits) as in_force:
-            answers = self._answers(self.model(*self.model.inputs(rows)))
-        check_activations(edits, in_force.offered if in_force else ())
+        with torch.set_grad_enabled(gradients):
+            answers = self._edited_pass(rows, edits)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         return [
             self.model.outputs(
@@ -293,7 +280,7 @@ class Scope:
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
-            return self._traces(recording, answers, requests, rows, {}, ())
+            return self._traces(requests, rows, answers, recording)
         (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_ids = self.model.padded([row[stream].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
@@ -301,7 +288,7 @@ class Scope:
                 given_ids, self.model.written_masks(given_ids, given_ids[:, :0])
             )
         if not all(written in row for row in rows):
-            generated = self._own_words(given_ids, memory, drafts)
+            generated = written_rows(self.model, self.tokenizer, given_ids, memory, drafts)
             rows = [
                 row if written in row else row | {written: mine}
                 for row, mine in zip(rows, generated, strict=True)
@@ -311,7 +298,7 @@ class Scope:
             answers = self._answers(
                 self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
             )
-        return self._traces(recording, answers, requests, rows, {}, ())
+        return self._traces(requests, rows, answers, recording)
 
     def write(self, given: Value, how: str = "greedy", **settings: Any) -> Written:
         """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
@@ -328,15 +315,7 @@ class Scope:
         if any(needs_material(edit) for edit in settings.get("edits", ())):
             streams = self._with_own_words([given], (), None)
             settings["edits"] = self.with_material(settings["edits"], streams)
-        if how == "beam":
-            last = list(decoding.beam(self.model, ids, **settings))[-1]
-            written, steps = last.hypotheses[0].tokens, ()
-        elif how in ("greedy", "sample"):
-            steps = tuple(getattr(decoding, how)(self.model, ids, **settings))
-            written = tuple(s.token for s in steps)
-        else:
-            raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
-        return Written(self.tokenizer.decode(written), written, steps)
+        return write(self.model, self.tokenizer, ids, how, **settings)
 
     def given_ids(self, given: Value) -> tuple[int, ...]:
         """Return the tokens of the model's first field, from which generation continues.
@@ -360,59 +339,33 @@ class Scope:
         inputs.check_lengths(streams, self.model.fields, self.n_ctx)
         return streams
 
+    def _traces(
+        self,
+        requests: Sequence[Texts],
+        rows: Sequence[Mapping[str, Encoding]],
+        answers: Answers,
+        recording: Recording,
+        edits: Edits = (),
+        *,
+        padded: bool = False,
+    ) -> list[Trace]:
+        of = RunModel(
+            self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer
+        )
+        batch = Batch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
+        return batch.traces(of, padded=padded)
+
+    def _edited_pass(self, rows: Sequence[Mapping[str, Encoding]], edits: Edits) -> Answers:
+        """Return the logits of these rows under edits that have their material."""
+        with editing(edits) as in_force:
+            answers = self._answers(self.model(*self.model.inputs(rows)))
+        check_activations(edits, in_force.offered if in_force else ())
+        return answers
+
     @staticmethod
     def _answers(answers: Tensor | Answers) -> Answers:
         """Return the logits of each output of a forward pass."""
         return {NEXT_TOKEN: answers} if isinstance(answers, Tensor) else answers
-
-    def _traces(
-        self,
-        recording: Recording,
-        answers: Answers,
-        requests: Sequence[Texts],
-        rows: Sequence[Mapping[str, Encoding]],
-        wide: Mapping[str, int],
-        edits: Edits,
-    ) -> list[Trace]:
-        """Return the traces of a batch; streams in `wide` are padded to that length."""
-        model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
-        answers = {name: logits.float().cpu() for name, logits in answers.items()}
-        of = RunModel(
-            self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer
-        )
-        for row, (values, streams) in enumerate(zip(requests, rows, strict=True)):
-            plain = [value.text if isinstance(value, Encoding) else value for value in values]
-            fields = dict(zip_longest((field.name for field in model.fields), plain))
-            written = [field.name for field in model.fields if field.stream == model.writes]
-            is_given = any(fields[name] is not None for name in written)
-            outputs = model.outputs(
-                {name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer
-            )
-            is_generated = model.can_write and not is_given
-            output = (
-                streams[model.writes].text
-                if is_generated
-                else model.answer(outputs, streams, self.tokenizer)
-            )
-            tokens = {
-                name: padded(e.tokens, wide.get(name, 0), fill) for name, e in streams.items()
-            }
-            activations, attention = finish(recording, tokens, row)
-            traces.append(
-                Trace(
-                    of,
-                    fields,
-                    dict(streams),
-                    outputs,
-                    output,
-                    is_given,
-                    activations,
-                    attention,
-                    of_row(edits, row),
-                    dict(recording.unrecorded),
-                )
-            )
-        return traces
 
     def _with_own_words(
         self, texts: Texts, draft: Sequence[int], ids: Sequence[int] | None
@@ -421,28 +374,5 @@ class Scope:
         streams = self._complete(texts)
         if self.model.can_write and self.model.writes not in streams:
             generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
-            streams[self.model.writes] = self._spelled(generated)
+            streams[self.model.writes] = spelled(self.model, self.tokenizer, generated)
         return streams
-
-    def _own_words(
-        self,
-        given: Int[Tensor, "batch n"],
-        memory: Float[Tensor, "batch n d_memory"] | None,
-        drafts: Sequence[Sequence[int]],
-    ) -> list[Encoding]:
-        """Return a generated text for each row; only a single row can use a draft."""
-        if len(given) > 1:
-            lengths = (given != self.config.pad_id).sum(1).tolist()
-            rows = zip(decoding.greedy_batch(self.model, given, memory), lengths, strict=True)
-            return [self._spelled(ids[: self.model.longest(n)]) for ids, n in rows]
-        steps = decoding.greedy(self.model, given[0].tolist(), drafts=drafts, memory=memory)
-        return [self._spelled([step.token for step in steps])]
-
-    def _spelled(self, ids: Sequence[int]) -> Encoding:
-        """Return the encoding of generated tokens, which are not tokenised again."""
-        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] in self.model.end_ids else ids)
-
-
-def padded(tokens: tuple[str, ...], n: int, fill: str) -> tuple[str, ...]:
-    """Return n tokens, padded at the end."""
-    return tokens + (fill,) * (n - len(tokens))

@@ -17,7 +17,7 @@ GROWS = "embedding.weight"  # by one row for each token that the new vocabulary 
 
 @dataclass(frozen=True)
 class Start:
-    """Weights of a checkpoint by parameter name; `digest` identifies them (models.fingerprint)."""
+    """Weights of a checkpoint by parameter name; `digest` identifies them (models.weights)."""
 
     name: str
     digest: str

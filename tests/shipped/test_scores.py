@@ -11,15 +11,15 @@ from small import random_model, random_seq2seq
 
 import models
 from models import evaluate_command
-from models.checkpoint import CheckpointError, add_to_record, seal
+from models.checkpoint import CheckpointError, add_to_record, fingerprint, seal
 from models.checkpoint_files import snapshot_path
 from models.cli import main
-from models.fingerprint import fingerprint, weights_digest
 from models.opening import shipped_folder
 from models.scores import at_snapshot, of_weights, unmeasured
 from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
 from models.training.task import Evaluation, Task
+from models.weights import weights_digest
 
 SCORES, BY_LENGTH = (
     {"held-out exact match": 50.0, "cases": 4},

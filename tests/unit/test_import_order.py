@@ -17,7 +17,7 @@ LEVELS = [
     {"errors", "percent", "printable", "tokenizers"},
     {"layers", "trace"},  # a trace is made of masks and similarities; a layer records itself
     {"architectures"},
-    {"loading", "weights", "checkpoint_files", "training_record", "scores", "fingerprint"},
+    {"loading", "weights", "checkpoint_files", "training_record", "scores"},
     {"checkpoint", "devices"},
     {"analysis"},
     {"decoding"},  # a scope writes

@@ -1,0 +1,61 @@
+"""Text that a model writes, by each decoder, as the encoding of what it wrote."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models import decoding
+from models.architectures import Model
+from models.tokenizers.base import Encoding, Tokenizer
+
+
+@dataclass(frozen=True)
+class Written:
+    """A generated text with its step records."""
+
+    text: str
+    ids: tuple[int, ...]
+    steps: tuple[decoding.Step, ...]
+
+
+def write(
+    model: Model, tokenizer: Tokenizer, ids: tuple[int, ...], how: str, **settings: Any
+) -> Written:
+    """Generate from these tokens with "greedy", "sample" or "beam"; `settings` go to the decoder.
+
+    Raises:
+        ValueError: there is no such decoder, or a setting is invalid.
+    """
+    if how == "beam":
+        last = list(decoding.beam(model, ids, **settings))[-1]
+        written, steps = last.hypotheses[0].tokens, ()
+    elif how in ("greedy", "sample"):
+        steps = tuple(getattr(decoding, how)(model, ids, **settings))
+        written = tuple(s.token for s in steps)
+    else:
+        raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
+    return Written(tokenizer.decode(written), written, steps)
+
+
+def written_rows(
+    model: Model,
+    tokenizer: Tokenizer,
+    given: Int[Tensor, "batch n"],
+    memory: Float[Tensor, "batch n d_memory"] | None,
+    drafts: Sequence[Sequence[int]],
+) -> list[Encoding]:
+    """Return a greedily generated text for each row; only a single row can use a draft."""
+    if len(given) > 1:
+        lengths = (given != model.config.pad_id).sum(1).tolist()
+        rows = zip(decoding.greedy_batch(model, given, memory), lengths, strict=True)
+        return [spelled(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
+    steps = decoding.greedy(model, given[0].tolist(), drafts=drafts, memory=memory)
+    return [spelled(model, tokenizer, [step.token for step in steps])]
+
+
+def spelled(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> Encoding:
+    """Return the encoding of generated tokens, which are not tokenised again."""
+    return tokenizer.spell(ids[:-1] if ids and ids[-1] in model.end_ids else ids)
