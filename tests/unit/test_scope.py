@@ -16,7 +16,7 @@ from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
 from models.devices import default_device
 from models.layers.masks import DRAWN, LOOK_AHEAD
-from models.runs.scope import Scope, padded
+from models.runs.scope import Scope
 from models.tokenizers.base import END, START
 from models.trace.edits import MaskChange, for_kinds
 
@@ -258,7 +258,6 @@ def test_several_pairs_in_one_batch_are_each_alone(scope):
         cross = together.attention["decoder.layers.0.cross_attn"]
         assert cross.key_tokens == (*alone.streams["source"].tokens, *["<pad>"] * (6 - n))
         assert cross.query_tokens[:m] == alone.streams["target"].tokens
-    assert padded(("a",), 3, "[PAD]") == ("a", "[PAD]", "[PAD]")
 
 
 @pytest.mark.parametrize("name", ["dates", "dates-bahdanau", "dates-rnn", "dates-self-attn"])
