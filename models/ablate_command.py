@@ -14,7 +14,7 @@ from models.opening import load
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep
 from models.tasks import NAMES, DataError, Task, reopen_task
-from models.tasks.pair_files import lines, names, read_pairs
+from models.tasks.pair_files import names, read_lines, read_pairs
 from models.tokenizers.base import Encoding
 
 FEWEST = 8  # texts in a sweep
@@ -51,7 +51,7 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
         ValueError: there are too few.
     """
     texts: list[dict[str, Encoding]] = []
-    for values in texts_of(scope, paths, limit):
+    for values in held_out_texts(scope, paths, limit):
         if len(texts) == limit:
             break
         try:
@@ -66,7 +66,9 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
     return texts
 
 
-def texts_of(scope: Scope, paths: Sequence[Path] | None, limit: int) -> Iterator[Sequence[str]]:
+def held_out_texts(
+    scope: Scope, paths: Sequence[Path] | None, limit: int
+) -> Iterator[Sequence[str]]:
     """Yield held-out texts for the model's fields, at least `limit` if there are as many.
 
     Raises:
@@ -81,7 +83,7 @@ def texts_of(scope: Scope, paths: Sequence[Path] | None, limit: int) -> Iterator
     elif scope.model.translates:
         yield from read_pairs(paths)
     else:
-        yield from ([line] for path in paths for line in lines(path) if line.strip())
+        yield from ([line] for path in paths for line in read_lines(path) if line.strip())
 
 
 def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:

@@ -25,7 +25,7 @@ from models.checkpoint_files import (
     TOKENIZER,
     WEIGHTS,
     checksum,
-    named,
+    naming_file,
     read_bytes,
     read_json,
     snapshot_path,
@@ -148,10 +148,10 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
         raise CheckpointError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
         )
-    with named(folder / CONFIG):
+    with naming_file(folder / CONFIG):
         _check_special_tokens(blank.config, tokenizer)
-    with named(path):
-        model, step = weights.read(contents[path], blank)
+    with naming_file(path):
+        model, step = weights.read_model(contents[path], blank)
     if snapshot is not None:
         if step != snapshot:
             raise CheckpointError(f"{path}: holds the weights of step {step}")
@@ -168,7 +168,7 @@ def _read_consistent(
     for attempts_left in reversed(range(ATTEMPTS)):
         contents = {p: read_bytes(p) for p in (folder / CONFIG, folder / TOKENIZER, weights_path)}
         training = read_json(folder / RECORD)  # last, because it also knows the older weights
-        with named(folder / RECORD):
+        with naming_file(folder / RECORD):
             check_record(training)
         sums = training.pop("checksums", {})
         try:
@@ -196,7 +196,7 @@ def describe(folder: str | Path) -> Description:
         CheckpointError: The configuration or the record cannot be read.
     """
     training = read_json(Path(folder) / RECORD)
-    with named(Path(folder) / RECORD):
+    with naming_file(Path(folder) / RECORD):
         check_record(training)
     return Description(family_of(config_of(folder)), training)
 
@@ -231,7 +231,7 @@ def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, st
 def _blank(folder: Path, content: bytes) -> Model:
     """Return the model that config.json describes, without values in its parameters."""
     config = _config(folder, content)
-    with named(folder / CONFIG):
+    with naming_file(folder / CONFIG):
         return weights.blank(config)
 
 
@@ -242,7 +242,7 @@ def _config(folder: Path, content: bytes) -> Config:
         raise CheckpointError(
             f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}"
         )
-    with named(folder / CONFIG):
+    with naming_file(folder / CONFIG):
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
         return read(**config)
@@ -257,5 +257,5 @@ def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:
 
 
 def _tokenizer(folder: Path, content: bytes) -> Tokenizer:
-    with named(folder / TOKENIZER):
+    with naming_file(folder / TOKENIZER):
         return Tokenizer.from_json(content.decode("utf-8"))

@@ -75,7 +75,7 @@ def snapshots(folder: Path) -> list[int]:
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Re-raise any error about a file as a CheckpointError that names it."""
     try:
         yield

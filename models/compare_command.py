@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.ablate_command import FEWEST, texts_of
+from models.ablate_command import FEWEST, held_out_texts
 from models.analysis.comparison import POSITIONS, WORDS
 from models.analysis.head_matching import (
     ADVISED,
@@ -72,7 +72,7 @@ def common_texts(scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: i
         ValueError: there are too few.
     """
     texts: list[Fields] = []
-    for values in map(tuple, texts_of(scopes[0], paths, limit)):
+    for values in map(tuple, held_out_texts(scopes[0], paths, limit)):
         if len(texts) == limit:
             break
         try:

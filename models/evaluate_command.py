@@ -14,7 +14,7 @@ from models.devices import chosen_device
 from models.opening import load
 from models.runs.scope import Scope
 from models.tasks import reopen_task
-from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.pair_files import as_paths, file_record, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, TextCases, by_length, signature
 from models.training.task import Evaluated, Evaluation, Progress, Task, held_out_texts
@@ -50,7 +50,7 @@ def _test_pairs(scope: Scope, options: argparse.Namespace) -> TextCases:
     if options.data or scope.task != TranslationTask.name:
         raise ValueError("--test applies to translation models, and replaces --data")
     trained_on = scope.training.get("data")
-    files = fingerprint(as_paths(options.test))
+    files = file_record(as_paths(options.test))
     if not isinstance(trained_on, dict) or trained_on.get("test file") != files:
         if options.record:
             raise ValueError("--record needs the test pairs that were held out from training")

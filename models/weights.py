@@ -101,7 +101,7 @@ def blank(config: Config) -> Model:
     return model
 
 
-def read(content: bytes, blank: Model) -> tuple[Model, int]:
+def read_model(content: bytes, blank: Model) -> tuple[Model, int]:
     """Return a model like `blank` with the weights of a file, and their step.
 
     Raises:

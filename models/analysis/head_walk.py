@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.analysis.score_terms import Comparison, compare
+from models.analysis.score_terms import ScoreComparison, compare_scores
 from models.analysis.slices import slice_with
 from models.trace import AttentionSite
 
@@ -39,7 +39,7 @@ class Walk:
     q: Float[Tensor, "d_q"]
     k: Float[Tensor, "key d_k"]
     v: Float[Tensor, "key d_v"]
-    comparison: Comparison  # q and each k, elementwise
+    comparison: ScoreComparison  # q and each k, elementwise
     named_terms: tuple[NamedTerm, ...]  # added to it; empty in most models
     scores: Float[Tensor, "key"]  # sum of the terms of `comparison` and the named ones, unmasked
     allowed: Bool[Tensor, "key"]
@@ -97,7 +97,7 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
         q,
         k,
         v,
-        compare(site.similarity, q, k),
+        compare_scores(site.similarity, q, k),
         named_terms,
         scores,
         allowed,

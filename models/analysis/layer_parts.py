@@ -45,7 +45,7 @@ class Firing:
 
 
 @dataclass(frozen=True)
-class Part:
+class SublayerEffect:
     """Effect of one sublayer on one token.
 
     Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is LayerNorm(before
@@ -71,7 +71,7 @@ class Part:
 
         Above 0 it strengthens the stream, at 0 it is new, below 0 it cancels.
         """
-        return cosine(self.added, self.before)
+        return cosine_between(self.added, self.before)
 
     @property
     def norm_input(self) -> Float[Tensor, "d_model"]:
@@ -83,7 +83,7 @@ class Part:
 
 def parts(
     model: Architecture, trace: Trace, stream: str, position: int, states: str = ""
-) -> list[Part]:
+) -> list[SublayerEffect]:
     """Return every sublayer along a stream, or one of its rows of states, at one token, in order.
 
     Raises:
@@ -92,7 +92,7 @@ def parts(
     n = len(trace.streams[stream].ids)
     if not 0 <= position < n:
         raise ValueError(f"position must be 0 to {n - 1} on this stream, not {position}")
-    result: list[Part] = []
+    result: list[SublayerEffect] = []
     for sublayer in model.sublayers:
         if (sublayer.stream, sublayer.states) == (stream, states):
             result.append(_part(trace, sublayer, position, result[-1].after if result else None))
@@ -113,7 +113,7 @@ def are_recorded(model: Architecture, trace: Trace) -> bool:
     return named <= set(trace.activations)
 
 
-def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> Part:
+def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> SublayerEffect:
     """Return one part; `last` is the stream after the previous one, for a run without its own."""
 
     def recorded(name: str) -> Tensor:
@@ -138,7 +138,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         "post": lambda: after,
         "none": lambda: None,
     }[sublayer.norm]()
-    return Part(
+    return SublayerEffect(
         sublayer,
         before,
         out,
@@ -149,7 +149,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
     )
 
 
-def cosine(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
+def cosine_between(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
     """Return the cosine of the angle between two vectors; 0 if one of them is 0."""
     return float(torch.nn.functional.cosine_similarity(a, b, dim=0, eps=1e-12))
 
@@ -210,7 +210,7 @@ def _answer(trace: Trace, output: str, position: int) -> Tensor:
 
 
 def check_parts(
-    model: Architecture, trace: Trace, layer_parts: list[Part], position: int
+    model: Architecture, trace: Trace, layer_parts: list[SublayerEffect], position: int
 ) -> list[Check]:
     """Check the parts of a stream against what the run recorded, over all layers at this token.
 
@@ -265,7 +265,9 @@ def check_parts(
     return checks
 
 
-def _handed_on(trace: Trace, parts: list[Part], position: int) -> list[tuple[Tensor, Tensor]]:
+def _handed_on(
+    trace: Trace, parts: list[SublayerEffect], position: int
+) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of a replacing part's output and the recorded input of its readers.
 
     Readers are the next part, and the attentions that read the last one.
@@ -278,7 +280,7 @@ def _handed_on(trace: Trace, parts: list[Part], position: int) -> list[tuple[Ten
     return pairs + [(parts[-1].after, site.memory[0, position]) for site in readers]
 
 
-def _joined(part: Part) -> Tensor:
+def _joined(part: SublayerEffect) -> Tensor:
     """Return the stream after a sublayer, by the model's own LayerNorm."""
     norm = part.sublayer.layer_norm
     return _apply_norm(norm, part.total) if part.sublayer.norm == "post" else part.total
@@ -289,7 +291,7 @@ def _apply_norm(norm: Any, x: Tensor) -> Tensor:
     return norm(x.to(norm.weight)).float().cpu()
 
 
-def _by_hand(part: Part) -> Tensor:
+def _by_hand(part: SublayerEffect) -> Tensor:
     """Return LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4).
 
     It is computed from the formula, not by its module.

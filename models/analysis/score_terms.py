@@ -10,7 +10,7 @@ from models.layers.similarity import TIMES, Similarity
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScoreComparison:
     """One query and every key under a similarity; the terms of a key sum to its score."""
 
     q: Float[Tensor, "d"]  # the query as it is compared: q, q/‖q‖, q·M or W q
@@ -33,7 +33,9 @@ def sides(
     return (q @ learned["M"], k) if similarity.name == "general" else (q, k)
 
 
-def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]) -> Comparison:
+def compare_scores(
+    similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]
+) -> ScoreComparison:
     """Compare one query with every key, by the readable route of models/layers/similarity.py."""
     q, k = sides(similarity, q, k)
     elementwise = (q + k).tanh() if similarity.name == "additive" else q * k
@@ -43,4 +45,4 @@ def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key
         "additive": lambda: similarity.learned["v"] * elementwise,
         TIMES: lambda: similarity.learned["s"] * elementwise,
     }.get(similarity.name, lambda: elementwise)()
-    return Comparison(q, k, elementwise, terms)
+    return ScoreComparison(q, k, elementwise, terms)

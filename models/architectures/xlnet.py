@@ -118,7 +118,7 @@ class TwoStreamLayer(Placed):
         return tap(self.path, f"{mark}resid_post", x, "text", "d_model", self.add_norm_2.formula)
 
 
-class Encoder(nn.Module):
+class TwoStreamStack(nn.Module):
     """The layers; each passes both streams on to the next."""
 
     def __init__(self, config: XLNetConfig) -> None:
@@ -156,7 +156,7 @@ class XLNet(Architecture):
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)
         self.placeholder = nn.Parameter(torch.empty(config.d_model))  # w, the first query state
-        self.encoder = Encoder(config)
+        self.encoder = TwoStreamStack(config)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
         for name, parameter in self.named_parameters():  # as in the released code
             if parameter.dim() > 1 or name == "placeholder":

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from torch import nn
 
-from models.hub.layer_map import AttnPaths, FFPaths, LayerMap, Stack
+from models.hub.layer_map import AttnPaths, FFPaths, LayerGroup, LayerMap
 
-_GPT2 = (Stack(
+_GPT2 = (LayerGroup(
     "transformer.h.{}", (AttnPaths("attn", "ln_1"), FFPaths("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp.c_proj", "mlp")),
     last_norm="transformer.ln_f",
 ),)  # fmt: skip
 _LLAMA = (
-    Stack(
+    LayerGroup(
         "model.layers.{}",
         (
             AttnPaths("self_attn", "input_layernorm"),
@@ -35,7 +35,7 @@ _LLAMA = (
     ),
 )
 _NEOX = (
-    Stack(
+    LayerGroup(
         "gpt_neox.layers.{}",
         (
             AttnPaths("attention", "input_layernorm"),
@@ -57,17 +57,17 @@ _SELF, _CROSS = (
 )
 _FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2", "fc2")
 _OPT = (
-    Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),
-    Stack("model.decoder.layers.{}", (_SELF, _FC), "post"),
+    LayerGroup("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),
+    LayerGroup("model.decoder.layers.{}", (_SELF, _FC), "post"),
 )
 _BART = (
-    Stack("model.encoder.layers.{}", (_SELF, _FC), "post"),
-    Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"),
+    LayerGroup("model.encoder.layers.{}", (_SELF, _FC), "post"),
+    LayerGroup("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"),
 )
 
 
-def _bert(name: str) -> tuple[Stack, ...]:
-    return (Stack(f"{name}.encoder.layer.{{}}", (
+def _bert(name: str) -> tuple[LayerGroup, ...]:
+    return (LayerGroup(f"{name}.encoder.layer.{{}}", (
         AttnPaths("attention.self", "attention.output.LayerNorm"),
         FFPaths(
             "", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.dense",
@@ -76,7 +76,7 @@ def _bert(name: str) -> tuple[Stack, ...]:
 
 
 _DISTILBERT = (
-    Stack(
+    LayerGroup(
         "distilbert.transformer.layer.{}",
         (
             AttnPaths("attention", "sa_layer_norm"),
@@ -87,7 +87,7 @@ _DISTILBERT = (
 )
 
 
-def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
+def _t5(first: str, other: str = "") -> tuple[LayerGroup, ...]:
     def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense"
         return FFPaths(
@@ -103,12 +103,12 @@ def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
     self_attention = AttnPaths("layer.0.SelfAttention", "layer.0.layer_norm")
     cross = AttnPaths("layer.1.EncDecAttention", "layer.1.layer_norm")
     return (
-        Stack(
+        LayerGroup(
             "encoder.block.{}",
             (self_attention, feed_forward("layer.1")),
             last_norm="encoder.final_layer_norm",
         ),
-        Stack(
+        LayerGroup(
             "decoder.block.{}",
             (self_attention, cross, feed_forward("layer.2")),
             last_norm="decoder.final_layer_norm",
@@ -117,7 +117,7 @@ def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
 
 
 # model_type → possible layouts; the first whose modules are there and that a run confirms counts
-FAMILIES: dict[str, tuple[tuple[Stack, ...], ...]] = {
+FAMILIES: dict[str, tuple[tuple[LayerGroup, ...], ...]] = {
     "gpt2": (_GPT2,),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (_LLAMA,)),
     "gpt_neox": ((replace(_NEOX[0], parallel=True),), _NEOX),
@@ -162,7 +162,7 @@ def layer_maps(kind: str, module: nn.Module) -> list[LayerMap]:
     return [layer_map for layer_map in candidates if layer_map.parts]
 
 
-def _without_head(stack: Stack) -> Stack:
+def _without_head(stack: LayerGroup) -> LayerGroup:
     """Return a stack for a model without a head, whose module paths lack the first name."""
     return replace(
         stack,

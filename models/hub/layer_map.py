@@ -53,7 +53,7 @@ class FFPaths:
 
 
 @dataclass(frozen=True)
-class Stack:
+class LayerGroup:
     """Layers of one kind.
 
     `{}` in `layers` is the number of a layer, whose parts are within it; `last_norm` stands behind
@@ -74,7 +74,7 @@ class LayerPart:
     """One part of one layer of a module, with the names of what the run holds of it."""
 
     part: AttnPaths | FFPaths
-    stack: Stack
+    stack: LayerGroup
     kind: (
         int  # which of the model's kinds of attention, of a feed-forward that of the one before it
     )
@@ -105,7 +105,7 @@ class LayerPart:
 class LayerMap:
     """The layers of one module."""
 
-    def __init__(self, module: nn.Module, stacks: Sequence[Stack]) -> None:
+    def __init__(self, module: nn.Module, stacks: Sequence[LayerGroup]) -> None:
         self.module, self.stacks = module, tuple(stacks)
 
     @cached_property
@@ -232,7 +232,7 @@ def activation_of(function: nn.Module) -> str:
     )
 
 
-def _of_layer(stack: Stack, index: int, number: int, layer: str) -> Iterator[LayerPart]:
+def _of_layer(stack: LayerGroup, index: int, number: int, layer: str) -> Iterator[LayerPart]:
     """Yield the parts of one layer.
 
     What the run holds is named as in our own models: beside the attention that it goes into.

@@ -66,7 +66,7 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
 
     Raises CheckpointError, saying what is wrong with it.
     """
-    trials.prepare()
+    trials.start_ahead()
     transformers_library()
     with _named(folder):
         described, number = files.config(folder), _dtype(dtype)
@@ -82,7 +82,7 @@ def _read(
     folder: Path, private: Path, device: torch.device, dtype: torch.dtype | None
 ) -> Checkpoint:
     """Open what was staged of a folder and tried out."""
-    plan = plan_of(private)
+    plan = opening_plan(private)
     module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
     module = module.to(device).eval()
     library = library_tokenizer(private)
@@ -93,7 +93,7 @@ def _read(
 
 
 @dataclass(frozen=True)
-class Plan:
+class OpeningPlan:
     """The way to open a folder: configuration, class name, transformers' class, and ours."""
 
     config: Any
@@ -102,7 +102,7 @@ class Plan:
     ask: type[HubModel]
 
 
-def plan_of(folder: Path) -> Plan:
+def opening_plan(folder: Path) -> OpeningPlan:
     """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
     transformers = transformers_library()
     name, opens, ask = kind_of(files.config(folder))
@@ -110,7 +110,7 @@ def plan_of(folder: Path) -> Plan:
         folder, local_files_only=True, trust_remote_code=False
     )
     config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
-    return Plan(config, name, getattr(transformers, opens), ask)
+    return OpeningPlan(config, name, getattr(transformers, opens), ask)
 
 
 def transformers_library() -> Any:

@@ -218,7 +218,7 @@ class QuestionAnswering(HubModel):
                 end,
                 first,
                 last,
-                text_of(row, first, last),
+                text_between(row, first, last),
             )
         }
 
@@ -232,7 +232,7 @@ TOKEN_CLASSES = "token classes"
 REPLACED = ("original", "replaced")  # by the sign of a discriminator's logit
 
 
-def text_of(row: Encoding, first: int, last: int) -> str:
+def text_between(row: Encoding, first: int, last: int) -> str:
     """Return the text between two tokens of a row; empty if one of them is not in it."""
     start, end = row.offsets[first], row.offsets[last]
     return "" if start is None or end is None else row.text[start[0] : end[1]]

@@ -22,12 +22,12 @@ def write_cards(options: argparse.Namespace) -> int:
     """Run `attnscope card`: write the card of each checkpoint into its folder."""
     for name in options.checkpoint:
         path = folder_of(name) / CARD
-        write_bytes(path, card(load(name, device="cpu")).encode())
+        write_bytes(path, card_text(load(name, device="cpu")).encode())
         print(f"{name}: {path}")
     return 0
 
 
-def card(scope: Scope) -> str:
+def card_text(scope: Scope) -> str:
     """Return the text of a checkpoint's card.
 
     Raises:

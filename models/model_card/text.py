@@ -36,7 +36,7 @@ def _scores(scope: Scope) -> list[str]:
     scores = scope.training.get("scores", {})
     if not scores:
         return ["No score was measured on these weights."]
-    rows = ((name, number(value)) for name, value in scores.items() if name != "cases")
+    rows = ((name, number_text(value)) for name, value in scores.items() if name != "cases")
     files = " --data FILE …" if "file" in scope.training.get("data", {}) else ""
     over = f" over {scores['cases']:,} held-out cases" if "cases" in scores else ""
     lines = [f"`attnscope evaluate {scope.name}{files}` measures them{over}.", ""]
@@ -52,7 +52,7 @@ def _by_length(record: Mapping[str, Any]) -> list[str]:
         f"{g['least']}–{g['most']}" if g["least"] < g["most"] else str(g["most"]) for g in groups
     ]
     rows = [
-        ("score", *(number(group["score"]) for group in groups)),
+        ("score", *(number_text(group["score"]) for group in groups)),
         ("cases", *(f"{group['cases']:,}" for group in groups)),
     ]
     return ["By source length (`--by-length`):", "", *_table(("words", *lengths), rows)]
@@ -89,7 +89,7 @@ def _snapshots(entries: Mapping[str, Any]) -> list[str]:
         return []
     names = [name for name in next(iter(entries.values()))["scores"] if name != "cases"]
     rows = (
-        (f"{int(step):,}", *(number(entry["scores"][name]) for name in names))
+        (f"{int(step):,}", *(number_text(entry["scores"][name]) for name in names))
         for step, entry in entries.items()
     )
     return ["At earlier steps (`--snapshots`):", "", *_table(("step", *names), rows)]
@@ -116,7 +116,7 @@ def _training(scope: Scope) -> Iterator[str]:
     yield f"- recipe: {settings or 'not recorded'}"
 
 
-def number(value: Any) -> str:
+def number_text(value: Any) -> str:
     """Return a number with thousands separators and two decimals, anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)

@@ -16,7 +16,7 @@ Texts = Sequence[Value]  # of the model's fields, in order; the last ones may be
 MASK = BERT["mask"]
 
 
-def in_order(
+def values_in_order(
     fields: Sequence[Field], values: Texts, named: Mapping[str, Value], model: str
 ) -> Texts:
     """Return one value per field, from values in order and by name.

@@ -22,7 +22,7 @@ Row = Mapping[str, Encoding]  # the streams of one input
 
 
 @runtime_checkable
-class Runner(Protocol):
+class RunMaker(Protocol):
     """A maker of the other runs, such as a Scope."""
 
     model: Model
@@ -39,7 +39,7 @@ def needs_material(edit: Edit) -> bool:
 
 
 def with_material(
-    scope: Runner, edits: Edits, rows: Sequence[Row], *, generating: bool = False
+    scope: RunMaker, edits: Edits, rows: Sequence[Row], *, generating: bool = False
 ) -> Edits:
     """Return the edits with the numbers they take from other runs.
 
@@ -60,7 +60,7 @@ def with_material(
 class _Maker:
     """The numbers for the edits of one batch; each other run is made once."""
 
-    scope: Runner
+    scope: RunMaker
     rows: Sequence[Row]
     generating: bool
     others: dict[tuple[Value, ...], tuple[Trace, Kept]] = field(default_factory=dict)

@@ -326,7 +326,7 @@ class Scope:
         return self.encode(given)[self.model.fields[0].stream].ids
 
     def _in_order(self, values: Texts, named: Mapping[str, Value]) -> Texts:
-        return inputs.in_order(self.model.fields, values, named, self.name)
+        return inputs.values_in_order(self.model.fields, values, named, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
         return inputs.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)

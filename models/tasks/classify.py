@@ -19,7 +19,7 @@ import torch
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES, NEXT_TOKEN, Answers
 from models.runs.inputs import encoded
-from models.tasks.pair_files import fingerprint, lines, names
+from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SETS, fold_of, sets_of
 from models.tasks.text_files import licence_of
@@ -222,7 +222,7 @@ class ClassifyTask:
 
     def data(self) -> dict[str, Any]:
         classes = Counter(text.label for text in self._texts)
-        return fingerprint(self.paths) | {
+        return file_record(self.paths) | {
             "texts": {name: len(texts) for name, texts in self._split.items()},
             "left out": self._n_left_out,
             "classes": {label: classes[label] for label in self.labels},
@@ -240,7 +240,7 @@ def read_labelled(paths: Sequence[Path]) -> list[LabelledText]:
     texts: dict[LabelledText, None] = {}  # ordered, without duplicates
     n_columns = 0
     for path in paths:
-        for number, line in enumerate(lines(path), 1):
+        for number, line in enumerate(read_lines(path), 1):
             if not line.strip():
                 continue
             columns = [column.strip() for column in line.split("\t")]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from models.architectures import Model
-from models.tasks.running_text import RunningText, by_hash, pieces
+from models.tasks.running_text import RunningText, by_hash, document_pieces
 from models.training.batches import Batch, Window, bucketed, collate_windows
 from models.training.likelihood import baselines, likelihoods
 from models.training.objectives import next_tokens
@@ -60,7 +60,7 @@ class LanguageTask(RunningText):
     def _cut(self, labels: Sequence[int], rng: random.Random | None = None) -> Iterator[Window]:
         if (start_id := self.tokenizer.start_id) is None:
             raise ValueError("a language model's vocabulary must have <s>")
-        return cut(labels, self.n_ctx, start_id, rng)
+        return cut_document(labels, self.n_ctx, start_id, rng)
 
     def validation(self) -> Sequence[Window]:
         return [window for labels in self.labels("validation") for window in self._cut(labels)][
@@ -115,14 +115,14 @@ class LanguageTask(RunningText):
         ]
 
 
-def cut(
+def cut_document(
     labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None
 ) -> Iterator[Window]:
     """Yield a document as (inputs, labels) of at most `n_ctx` positions.
 
     The inputs begin with `start_id`; `rng` as in `pieces`.
     """
-    for piece in pieces(labels, n_ctx, rng):
+    for piece in document_pieces(labels, n_ctx, rng):
         yield [start_id, *piece[:-1]], piece
 
 

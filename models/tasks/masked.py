@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from models.architectures import Model
 from models.architectures.bert import MASKED, NEXT_SENTENCE
-from models.tasks.pair_files import fingerprint, names
+from models.tasks.pair_files import file_record, names
 from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, separated
 from models.tokenizers.base import Tokenizer
@@ -251,7 +251,7 @@ class MaskedTask(TextFiles):
         split = {name: [*self._whole[name], *self._single[name]] for name in self._whole}
         counts = {name: len(texts) for name, texts in split.items()}
         sizes = {name: sum(map(len, texts)) for name, texts in split.items()}
-        return fingerprint(self.paths) | {
+        return file_record(self.paths) | {
             "documents": counts,
             "characters": sizes,
             "left out": self._n_left_out,

@@ -46,7 +46,7 @@ def names(paths: Sequence[Path]) -> str:
     return " and ".join(map(str, paths))
 
 
-def fingerprint(paths: Sequence[Path]) -> dict[str, str]:
+def file_record(paths: Sequence[Path]) -> dict[str, str]:
     """Return file name and SHA-256 of the content, for the record.
 
     For two files, their names and the hash of both hashes.
@@ -59,7 +59,7 @@ def fingerprint(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _columns(path: Path) -> Iterator[TextPair]:
-    for number, line in enumerate(lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         columns = line.split("\t")
         if not line.strip():
             continue
@@ -71,7 +71,10 @@ def _columns(path: Path) -> Iterator[TextPair]:
 
 
 def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
-    sides = [line.strip() for line in lines(source)], [line.strip() for line in lines(target)]
+    sides = (
+        [line.strip() for line in read_lines(source)],
+        [line.strip() for line in read_lines(target)],
+    )
     if len(sides[0]) != len(sides[1]):
         raise DataError(
             f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; "
@@ -87,7 +90,7 @@ def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
             yield s, t
 
 
-def lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file, decompressed if its name ends in .gz.
 
     Raises:

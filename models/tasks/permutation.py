@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from models.architectures import Model
-from models.tasks.running_text import RunningText, by_hash, pieces
+from models.tasks.running_text import RunningText, by_hash, document_pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
 from models.training.ngrams import KneserNey
 from models.training.objectives import LABELS, tokens_in_order
@@ -77,7 +77,7 @@ class PermutationTask(RunningText):
                     (piece, [])
                     for one in (ids, second)
                     if one
-                    for piece in pieces(one, self.n_ctx, rng)
+                    for piece in document_pieces(one, self.n_ctx, rng)
                 )
 
     def _ordered(self, first: list[int], second: list[int], rng: random.Random) -> Ordered:
@@ -104,7 +104,7 @@ class PermutationTask(RunningText):
             piece
             for ids in self.tokenizer.encode_many(documents)
             if ids
-            for piece in pieces(ids, self.n_ctx)
+            for piece in document_pieces(ids, self.n_ctx)
         ]
 
     def validation(self) -> Sequence[Ordered]:

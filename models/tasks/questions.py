@@ -18,14 +18,14 @@ from models.architectures.base import Answers
 from models.architectures.bert import FIELDS, SPAN
 from models.runs.inputs import encoded
 from models.tasks import stories
-from models.tasks.pair_files import fingerprint, lines
+from models.tasks.pair_files import file_record, read_lines
 from models.tasks.split import SETS, sets_of
-from models.tasks.stories import Part, Story
+from models.tasks.stories import BabiStory, Part
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import Span
 from models.training.batches import Batch, Question, bucketed, collate_questions
 from models.training.evaluation import exact_match
-from models.training.objectives import spans
+from models.training.objectives import span_loss
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 N_HELD_OUT = 2000  # stories
@@ -44,7 +44,7 @@ class SpanTask:
     name, metric = "span", "answer exact match"
     purpose, pipeline_tag = "finds the answer to a question in a text", "question-answering"
     model_settings = ("tokenizer", "n_ctx")
-    objective = staticmethod(spans)
+    objective = staticmethod(span_loss)
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SpanTask:
             self._vocab_size,
         )
 
-    def _of(self, part: Part, n: int | None) -> list[Story]:
+    def _of(self, part: Part, n: int | None) -> list[BabiStory]:
         """Return the first n stories of a set; with n None, all questions of a file."""
         if self.path is None:
             return list(
@@ -90,7 +90,7 @@ class SpanTask:
             )
         return self._split[part][:n]
 
-    def example(self, story: Story) -> Question | None:
+    def example(self, story: BabiStory) -> Question | None:
         """Return the row, and its answer's first and last token; None if it exceeds the context."""
         row = encoded(FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9)[
             "text"
@@ -108,7 +108,7 @@ class SpanTask:
         ]
         return (row.ids, row.segments, (inside[0], inside[-1])) if inside else None
 
-    def _examples(self, questions: Sequence[Story]) -> list[Question]:
+    def _examples(self, questions: Sequence[BabiStory]) -> list[Question]:
         examples = [example for story in questions if (example := self.example(story)) is not None]
         if not examples:
             raise DataError(
@@ -150,7 +150,7 @@ class SpanTask:
         questions = self._of("validation" if validation else "test", n)
         cases = [Case((story.question, story.context), (story.answer,)) for story in questions]
         pairs = [(story.question, story.context) for story in questions]
-        texts = answers(model, self.tokenizer, pairs, progress)
+        texts = answer_texts(model, self.tokenizer, pairs, progress)
         measures = {self.metric: exact_match(texts, cases)}
         if self.path is None:
             for n_facts, name in FACTS.items():
@@ -173,13 +173,13 @@ class SpanTask:
         if self.path is None:
             held_out = "12 of 144 pairs of a person and a place, 12 more to validate on"
             return {"generator": "models/tasks/stories.py", "held out": held_out}
-        return fingerprint((self.path,)) | {
+        return file_record((self.path,)) | {
             "questions": {name: len(rows) for name, rows in self._split.items()}
         }
 
 
 @torch.inference_mode()
-def answers(
+def answer_texts(
     model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]],
     progress: Progress = no_progress,
 ) -> list[str]:  # fmt: skip
@@ -207,14 +207,14 @@ def last_place(context: str) -> str:
     return max(stories.PLACES, key=context.rfind)
 
 
-def read_questions(path: Path) -> list[Story]:
+def read_questions(path: Path) -> list[BabiStory]:
     """Read the questions of a tab-separated file: question, context, answer.
 
     Raises:
         DataError: A line is malformed; the message names it.
     """
     questions = []
-    for number, line in enumerate(lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         columns = [column.strip() for column in line.split("\t")]
@@ -228,13 +228,13 @@ def read_questions(path: Path) -> list[Story]:
             raise DataError(
                 f"{path}, line {number}: the answer {answer[:60]!r} is not in its context"
             )
-        questions.append(Story(question, context, answer, place, 0))
+        questions.append(BabiStory(question, context, answer, place, 0))
     if not questions:
         raise DataError(f"{path}: holds no questions")
     return questions
 
 
-def _separated(questions: Sequence[Story]) -> dict[str, list[Story]]:
+def _separated(questions: Sequence[BabiStory]) -> dict[str, list[BabiStory]]:
     """Return set → its questions; all questions on one text are in the same set."""
     belongs = sets_of((question.context for question in questions), {})
     return {

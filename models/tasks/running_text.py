@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from models.tasks.pair_files import fingerprint, names
+from models.tasks.pair_files import file_record, names
 from models.tasks.text_files import licence_of, separated
 from models.tokenizers.base import Tokenizer
 from models.training.task import DataError
@@ -90,10 +90,12 @@ class RunningText(TextFiles):
             "left out": self._n_left_out,
             "documents are": self._documents,
         }
-        return fingerprint(self.paths) | how
+        return file_record(self.paths) | how
 
 
-def pieces(ids: Sequence[int], n_ctx: int, rng: random.Random | None = None) -> Iterator[list[int]]:
+def document_pieces(
+    ids: Sequence[int], n_ctx: int, rng: random.Random | None = None
+) -> Iterator[list[int]]:
     """Yield a document in pieces of at most `n_ctx` tokens.
 
     With `rng`, the first piece of a long document has a random length.

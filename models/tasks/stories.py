@@ -39,7 +39,7 @@ Part = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
-class Story:
+class BabiStory:
     """A question on a story; `place` is the character offset of the answer in the story."""
 
     question: str
@@ -59,15 +59,15 @@ def part_of(name: str, place: str) -> Part:
     return held_out.get(remainder, "train")
 
 
-def stories(part: Part, seed: str) -> Iterator[Story]:
+def stories(part: Part, seed: str) -> Iterator[BabiStory]:
     """Yield stories endlessly, with one and two supporting facts in turn."""
     rng = random.Random(seed)
     while True:
         for n_facts in N_FACTS:
-            yield story(part, n_facts, rng)
+            yield make_story(part, n_facts, rng)
 
 
-def story(part: Part, n_facts: int, rng: random.Random) -> Story:
+def make_story(part: Part, n_facts: int, rng: random.Random) -> BabiStory:
     """Return a story of at most six sentences whose answer is a pair of the set `part`.
 
     The other sentences are about training pairs.
@@ -113,11 +113,11 @@ def _worded(
     answer: tuple[str, str],
     n_facts: int,
     rng: random.Random,
-) -> Story:
+) -> BabiStory:
     context, place = "", 0
     for kind, name, what in events:
         sentence = f"{name} {rng.choice(GOES if kind == 'goes' else TAKES)} {what}."
         if (kind, name, what) == ("goes", *answer):
             place = len(context) + len(sentence) - len(what) - 1
         context += f"{sentence} "
-    return Story(question, context.rstrip(), answer[1], place, n_facts)
+    return BabiStory(question, context.rstrip(), answer[1], place, n_facts)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from models.tasks.pair_files import lines
+from models.tasks.pair_files import read_lines
 from models.tasks.split import SETS, sets_of
 from models.tasks.translation import TATOEBA_LICENCE
 from models.training.task import DataError
@@ -29,11 +29,11 @@ def read_documents(path: Path, documents: str) -> list[str]:
             f"documents must be {', '.join(DOCUMENTS[:-1])} or {DOCUMENTS[-1]}, not {documents!r}"
         )
     if is_table(path):
-        texts = [line.split("\t")[0].strip() for line in lines(path)]
+        texts = [line.split("\t")[0].strip() for line in read_lines(path)]
     elif documents == "lines":
-        texts = [line.strip() for line in lines(path)]
+        texts = [line.strip() for line in read_lines(path)]
     else:
-        whole = "\n".join(lines(path))
+        whole = "\n".join(read_lines(path))
         texts = (
             [whole]
             if documents == "whole"

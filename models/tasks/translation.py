@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, names, read_pairs
+from models.tasks.pair_files import Files, TextPair, as_paths, file_record, names, read_pairs
 from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Pair, bucketed, collate
@@ -140,10 +140,10 @@ class TranslationTask(TextTask):
 
     def data(self) -> dict[str, Any]:
         held_out_files = {
-            f"{name} file": fingerprint(paths) for name, paths in self._held_out_paths.items()
+            f"{name} file": file_record(paths) for name, paths in self._held_out_paths.items()
         }
         return (
-            fingerprint(self.paths)
+            file_record(self.paths)
             | {"pairs": {name: len(rows) for name, rows in self._split.items()}}
             | self._unused
             | held_out_files

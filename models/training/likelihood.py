@@ -23,10 +23,10 @@ def likelihoods(
     for part in _batches_by_length(passages):
         nats += _nats(model, part)
         progress(done := done + len(part), len(passages))
-    return measures(nats, passages)
+    return likelihood_measures(nats, passages)
 
 
-def measures(nats: float, passages: Iterable[Passage]) -> dict[str, float]:
+def likelihood_measures(nats: float, passages: Iterable[Passage]) -> dict[str, float]:
     """Return perplexity per token (with </s>), bits per byte and nats per character from −ln p."""
     tokens, n_bytes, characters = (
         sum(column)
@@ -49,7 +49,9 @@ def baselines(
     result = {}
     for name, order in (("unigram", 1), ("trigram", 3)):
         model = KneserNey(training, vocab_size, order)
-        values = measures(-sum(model.log_prob(passage.labels) for passage in passages), passages)
+        values = likelihood_measures(
+            -sum(model.log_prob(passage.labels) for passage in passages), passages
+        )
         result |= {f"{name} {PERPLEXITY}": values[PERPLEXITY], f"{name} {BITS}": values[BITS]}
     return result
 

@@ -70,7 +70,7 @@ def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     return {LABELS: label_smoothed_loss(answers[IN_ORDER], batch.labels, smoothing)}
 
 
-def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:
+def span_loss(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     """Return the loss of the answer's first and last token, each among all tokens of its row.
 
     Devlin et al. 2019, §4.2.

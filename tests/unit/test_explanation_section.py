@@ -166,7 +166,7 @@ def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
 def test_sentences_turned_round() -> None:
     assert text.outcome("a", "a", 0.5, 0.4) == "Still “a” (p 0.500 → 0.400)."
     assert text.outcome("a", "b", 0.5, 0.1) == "“a” becomes “b” (p 0.500 → 0.100)."
-    assert [text.probability(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
+    assert [text.probability_text(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
     stay = {
         0: "none of 5 predictions stay",
         5: "all of 5",

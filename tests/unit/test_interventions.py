@@ -193,8 +193,8 @@ def test_edits_of_heads_that_a_model_lacks_are_left_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         run_changes.url_state, "get", lambda p: asked_for if p is run_changes.EDITS else p.default
     )
-    assert run_changes.chosen(run_of("eng-fra")).edits == (there,)
-    assert run_changes.chosen(run_of("gpt")).edits == ()
+    assert run_changes.chosen_spec(run_of("eng-fra")).edits == (there,)
+    assert run_changes.chosen_spec(run_of("gpt")).edits == ()
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from models.architectures.gpt import GPTConfig
 from models.checkpoint import load_checkpoint
 from models.checkpoint_files import snapshots
 from models.tasks import open_task
-from models.tasks.language import LanguageTask, cut
+from models.tasks.language import LanguageTask, cut_document
 from models.tasks.split import same_text, split_of
 from models.tasks.text_files import in_parts, read_documents
 from models.tokenizers.base import END, START
 from models.training import likelihood
 from models.training.batches import NO_LABEL
-from models.training.likelihood import baselines, likelihoods, measures
+from models.training.likelihood import baselines, likelihood_measures, likelihoods
 from models.training.ngrams import BEFORE, KneserNey
 from models.training.recipe import Recipe
 from models.training.task import DataError, Passage
@@ -165,19 +165,19 @@ def test_the_vocabulary_is_learned_on_training_documents_alone(folder):
 
 def test_a_document_is_read_from_its_beginning_to_its_end_and_cut_where_it_is_long():
     labels = [*range(10, 21), END]
-    assert list(cut(labels, 12, START)) == [([START, *labels[:-1]], labels)]
-    assert list(cut(labels, 5, START)) == [
+    assert list(cut_document(labels, 12, START)) == [([START, *labels[:-1]], labels)]
+    assert list(cut_document(labels, 5, START)) == [
         ([START, 10, 11, 12, 13], labels[:5]), ([START, 15, 16, 17, 18], labels[5:10]), ([START, 20], [20, END]),
     ]  # fmt: skip
     firsts = set()
     for seed in range(50):
-        windows = list(cut(labels, 5, START, random.Random(seed)))
+        windows = list(cut_document(labels, 5, START, random.Random(seed)))
         assert [label for _, mine in windows for label in mine] == labels
         assert all(inputs == [START, *mine[:-1]] and len(mine) <= 5 for inputs, mine in windows)
         firsts.add(len(windows[0][1]))
     assert firsts == {1, 2, 3, 4, 5}
     assert (
-        next(cut(labels, 12, START, random.Random(1)))[1] == labels
+        next(cut_document(labels, 12, START, random.Random(1)))[1] == labels
     )  # a short document is never cut
 
 
@@ -220,7 +220,7 @@ def test_batches_are_a_function_of_the_seed_and_long_documents_are_cut_elsewhere
             epoch.append(next(batches))
     assert epochs[0] != epochs[1]
     first = [
-        next(cut(whole.labels("train")[0], 23, START, random.Random(f"{seed}/0")))[1]
+        next(cut_document(whole.labels("train")[0], 23, START, random.Random(f"{seed}/0")))[1]
         for seed in range(9)
     ]
     assert len({len(labels) for labels in first}) > 3
@@ -306,7 +306,7 @@ def test_passages_are_read_in_batches_of_so_many_tokens(task, monkeypatch):
 
 def test_measures_by_hand():
     """16 bits for 4 tokens, 8 bytes and 5 characters."""
-    found = measures(16 * math.log(2), [Passage((7, 8, 9), 3, 6), Passage((END,), 2, 2)])
+    found = likelihood_measures(16 * math.log(2), [Passage((7, 8, 9), 3, 6), Passage((END,), 2, 2)])
     assert found == pytest.approx(
         {"perplexity": 16, "bits per byte": 2, "nats per character": 16 * math.log(2) / 5}
     )

@@ -11,7 +11,14 @@ from drawn import letters
 from torch.utils.hooks import RemovableHandle
 
 from models.analysis.checks import Check
-from models.analysis.layer_parts import Firing, check_parts, cosine, lens, mean_and_spread, parts
+from models.analysis.layer_parts import (
+    Firing,
+    check_parts,
+    cosine_between,
+    lens,
+    mean_and_spread,
+    parts,
+)
 from models.architectures import Model
 from models.layers.attention import MultiHeadAttention
 from models.runs.scope import Scope
@@ -150,10 +157,10 @@ def test_layers_are_numbered_from_0_and_what_stands_behind_them_is_not() -> None
 def test_direction_mean_spread_and_firing_by_numpy() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.normal(1, 2, 17).astype(np.float32), rng.normal(0, 3, 17).astype(np.float32)
-    assert cosine(torch.tensor(a), torch.tensor(b)) == pytest.approx(
+    assert cosine_between(torch.tensor(a), torch.tensor(b)) == pytest.approx(
         float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6
     )
-    assert cosine(torch.zeros(3), torch.ones(3)) == 0
+    assert cosine_between(torch.zeros(3), torch.ones(3)) == 0
     assert mean_and_spread(torch.tensor(a)) == pytest.approx((a.mean(), a.std()), rel=1e-5)
     firing = Firing(
         torch.tensor([0.5, -0.1, 0.0, 2.0, 1.0]), torch.tensor([0.5, -0.05, 0.0, 2.0, 3.0])

@@ -75,7 +75,7 @@ def matched() -> tuple[Any, ...]:
 
 
 MADE = {
-    matches.chart: lambda draw: draw(*matched()),
+    matches.match_chart: lambda draw: draw(*matched()),
     many_texts.curves: lambda draw: draw(*swept()),
     loss_curve.loss_curve: lambda draw: draw(
         [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"

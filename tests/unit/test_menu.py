@@ -72,7 +72,7 @@ def test_a_model_is_described_by_what_it_does_is_and_weighs() -> None:
 def test_folders_stand_under_their_own_heading_after_the_shipped_models(shelf: Path) -> None:
     title, own = list(found().items())[-1]
     assert title == "Folder shelf"
-    n = menu.size(sum(p.numel() for p in models.load(shelf / "novel").model.parameters()))
+    n = menu.size_text(sum(p.numel() for p in models.load(shelf / "novel").model.parameters()))
     assert own == {
         "shelf/chess": f"GPT · {n}",
         "shelf/novel": f"continues a text · GPT · {n}",
@@ -102,7 +102,7 @@ def test_no_data_file_is_named_in_the_menu() -> None:
     (7, "7"), (999, "999"), (1_000, "1.0 k"), (23_360, "23 k"), (240_192, "240 k"), (4_267_008, "4.3 M"), (1.24e9, "1.2 G"),
 ])  # fmt: skip
 def test_a_size_has_two_or_three_digits(n: float, said: str) -> None:
-    assert menu.size(int(n)) == said
+    assert menu.size_text(int(n)) == said
 
 
 def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:

@@ -14,7 +14,7 @@ import models
 from models import cli
 from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import CONFIG, RECORD
-from models.model_card import CARD, card
+from models.model_card import CARD, card_text
 from models.opening import shipped_folder
 from models.tokenizers.base import Tokenizer
 
@@ -40,7 +40,7 @@ def table(name: str, header: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_card_is_what_the_command_writes(name: str) -> None:
-    assert text(name) == card(models.load(name, device="cpu")), f"run `attnscope card {name}`"
+    assert text(name) == card_text(models.load(name, device="cpu")), f"run `attnscope card {name}`"
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -11,8 +11,8 @@ import models
 from models.architectures.bert import BERTConfig
 from models.model_card import CARD
 from models.tasks import DataError, open_task
-from models.tasks.questions import SpanTask, answers, last_place, read_questions
-from models.training.objectives import LABELS, spans
+from models.tasks.questions import SpanTask, answer_texts, last_place, read_questions
+from models.training.objectives import LABELS, span_loss
 from models.training.recipe import Recipe
 from models.training.task import Case
 from models.training.trainer import Trainer
@@ -85,20 +85,20 @@ def test_the_loss_is_that_of_both_ends(task):
             made["start"][row].log_softmax(0)[first] + made["end"][row].log_softmax(0)[last]
         )
     torch.testing.assert_close(
-        spans(made, batch, 0.0), {LABELS: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
+        span_loss(made, batch, 0.0), {LABELS: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
     )
 
 
 def test_answers_are_those_of_each_question_alone(task):
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=61)
     asked = [case.source for case in task.held_out(23)]
-    together = answers(model, task.tokenizer, asked)
-    assert together == [answers(model, task.tokenizer, [one])[0] for one in asked]
+    together = answer_texts(model, task.tokenizer, asked)
+    assert together == [answer_texts(model, task.tokenizer, [one])[0] for one in asked]
     assert all(
         answer in context or not answer
         for answer, (_, context) in zip(together, asked, strict=True)
     )
-    assert answers(
+    assert answer_texts(
         model, task.tokenizer, [("Where is Mary?", "Mary went to the garden. " * 12)]
     ) == [""]
 
@@ -108,7 +108,7 @@ def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeyp
     right = [
         story.answer if i % 4 else "nowhere" for i, story in enumerate(told)
     ]  # every fourth wrong: all of one fact
-    monkeypatch.setattr("models.tasks.questions.answers", lambda *given: right)
+    monkeypatch.setattr("models.tasks.questions.answer_texts", lambda *given: right)
     found = task.evaluate(random_bert(head="span"), 40).measures
     assert found["answer exact match"] == 75
     assert (found["one-fact exact match"], found["two-fact exact match"]) == (50, 100)

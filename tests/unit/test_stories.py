@@ -13,11 +13,11 @@ MOVE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.GOES)}) (\w+)\.")
 TAKE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.TAKES)}) (\w+)\.")
 
 
-def told(part: str, n: int, seed: str = "5") -> list[stories.Story]:
+def told(part: str, n: int, seed: str = "5") -> list[stories.BabiStory]:
     return list(itertools.islice(stories.stories(part, seed), n))
 
 
-def by_reading(story: stories.Story) -> tuple[str, str]:
+def by_reading(story: stories.BabiStory) -> tuple[str, str]:
     """(person, place): who the question is about, and where that person went last."""
     asked = re.fullmatch(r"Where is (?:the )?(\w+)\?", story.question)[1]
     if asked in THINGS:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from models.tasks import DataError, open_task
-from models.tasks.pair_files import fingerprint, read_pairs
+from models.tasks.pair_files import file_record, read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TATOEBA_LICENCE, TranslationTask
 from models.tokenizers.base import END, PAD, START, Tokenizer
@@ -265,7 +265,7 @@ def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
     each = [hashlib.sha256(file.read_bytes()).hexdigest(), hashlib.sha256(b"x").hexdigest()]
     (tmp_path / "x").write_bytes(b"x")
     both = {"file": "pairs.tsv + x", "sha256": hashlib.sha256("".join(each).encode()).hexdigest()}
-    assert fingerprint([file, tmp_path / "x"]) == both
+    assert file_record([file, tmp_path / "x"]) == both
     other = tmp_path / "pairs.tsv"
     other.write_bytes(file.read_bytes() + b"x\ty\n")
     assert TranslationTask(other).data()["sha256"] != task.data()["sha256"]

@@ -16,7 +16,7 @@ from viz_app.drawing import overview, pooling
 from viz_app.drawing.export import head_svg
 from viz_app.drawing.head import head
 from viz_app.drawing.payload import unpack
-from viz_app.views.masks.painter import Part
+from viz_app.views.masks.painter import CellRange
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"
@@ -83,7 +83,7 @@ def test_what_is_drawn_as_masked_and_why(
     largest = site.weights(HEAD).numpy()
     pooled = [[largest[q : q + k, j : j + k].max() for j in range(0, N, k)] for q in range(0, N, k)]
     np.testing.assert_allclose(arrays["weights"], pooled, atol=1e-6)
-    part = Part.of(site, None)
+    part = CellRange.of(site, None)
     assert named(part.blocked(site.mask), header["masks"]) == wanted
     weights, blocked = part.weights(site, HEAD)
     masked = [[bool(cell) for cell in row] for row in wanted]

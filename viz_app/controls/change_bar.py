@@ -14,7 +14,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, unchanged
 
 
-def changed_run(
+def show_changes(
     session: LiveSession,
     original: CurrentRun,
     *,
@@ -29,7 +29,7 @@ def changed_run(
     if not is_changed:
         session.change = unchanged
         return original
-    spec = run_changes.chosen(original)
+    spec = run_changes.chosen_spec(original)
     change = partial(cache.with_changes_of, spec)
     try:
         run = change(original)

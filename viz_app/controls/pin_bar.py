@@ -53,7 +53,7 @@ def open_pinned(
         return None, None
 
 
-def strips(
+def run_strips(
     session: LiveSession,
     run: CurrentRun,
     settings: Pinned | None,

@@ -166,7 +166,7 @@ def plotly_dash(lengths: Sequence[int]) -> str:
     return ",".join(f"{length}px" for length in lengths)
 
 
-def bar(look: Look, title: str | dict = "", **more: object) -> dict:
+def colour_bar(look: Look, title: str | dict = "", **more: object) -> dict:
     """Return the settings of a heatmap's colour bar."""
     return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": title, **more}
 

@@ -93,7 +93,7 @@ def _of_folder(name: str, folder: str, group: str) -> Entry:
     config, training = config_of(path), cache.description(folder).training
     family = family_of(config)
     n_parameters = sum(p.numel() for p in weights.blank(config).parameters())
-    detail = " · ".join([*_facts(training, config), size(n_parameters)])
+    detail = " · ".join([*_facts(training, config), size_text(n_parameters)])
     if group:
         return Entry(name, detail, group, (1, 0, group, False, name))
     task = training.get("task", "")
@@ -112,7 +112,7 @@ def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:
         yield f"λ = {data['lm_weight']:g}"
 
 
-def size(n_parameters: int) -> str:
+def size_text(n_parameters: int) -> str:
     """Return a number of parameters for a narrow place: "4.3 M", "240 k"."""
     for unit, n in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if n_parameters >= n:

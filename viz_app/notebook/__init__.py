@@ -47,8 +47,8 @@ from viz_app.drawing.sites import sharpest_head
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.comparison import compare
 from viz_app.notebook.mask import mask
-from viz_app.notebook.picture import Answer, Part, Picture
-from viz_app.notebook.places import check_length, listed, place_of, sites_of
+from viz_app.notebook.picture import Answer, Mounted, Picture
+from viz_app.notebook.places import check_length, place_of, range_text, sites_of
 from viz_app.views.inside.several import FIRST, MOST, HeadGroup, several, toggle
 from viz_app.words import Terms, head_title, terms
 
@@ -70,7 +70,7 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     kind = kind or sites[0].kind
     terms = _terms(run)
     site_name, number = sharpest_head(run, kind)
-    glance = Part(catalogue.OVERVIEW, overview(run, terms, site_name, number))
+    glance = Mounted(catalogue.OVERVIEW, overview(run, terms, site_name, number))
     title, about = f"All heads of {run.model.name}", caption(facts(run))
     every = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
     if sum(site.n_query * site.n_key for site, _ in every) > MOST_WEIGHTS:
@@ -83,7 +83,7 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
         Answer("pick", _pick_of(site, n), shows=1, payload=drawn_head.head(run, site, n, terms))
         for site, n in every
     ]
-    first = Part(catalogue.HEAD, drawn_head.head(run, run.attention[site_name], number, terms))
+    first = Mounted(catalogue.HEAD, drawn_head.head(run, run.attention[site_name], number, terms))
     return Picture(title, about, [glance, first], answers, theme, HEAD)
 
 
@@ -104,7 +104,7 @@ def head(
     site, number = place_of(run, layer, head, kind)
     if strength not in STRENGTHS:
         raise ValueError(
-            f"strength must be {listed([repr(name) for name in STRENGTHS])}, not {strength!r}"
+            f"strength must be {range_text([repr(name) for name in STRENGTHS])}, not {strength!r}"
         )
     if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
         raise ValueError(
@@ -129,7 +129,7 @@ def head(
     return Picture(
         title,
         caption(facts(run)),
-        [Part(catalogue.HEAD, drawn(hide_sinks))],
+        [Mounted(catalogue.HEAD, drawn(hide_sinks))],
         answers,
         theme,
         HEAD,
@@ -151,7 +151,7 @@ def lines(
     check_length(run, kind, "lines")
     if measure not in MEASURES:
         raise ValueError(
-            f"measure must be {listed([repr(name) for name in MEASURES])}, not {measure!r}"
+            f"measure must be {range_text([repr(name) for name in MEASURES])}, not {measure!r}"
         )
     if heads is not None and len(heads) > MOST:
         raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
@@ -176,7 +176,7 @@ def lines(
         ),
         Answer("news", takes=("query",)),
     ]
-    part = Part(catalogue.SEVERAL, several(group, _terms(run), None))
+    part = Mounted(catalogue.SEVERAL, several(group, _terms(run), None))
     return Picture(
         f"Lines of several heads of {run.model.name}",
         caption(facts(run)),

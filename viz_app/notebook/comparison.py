@@ -5,8 +5,8 @@ from models.trace import Trace
 from viz_app.components.catalogue import DIFFERENCE, DISTANCES
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.stamp import caption, facts
-from viz_app.notebook.picture import Answer, Part, Picture
-from viz_app.notebook.places import listed, place_of
+from viz_app.notebook.picture import Answer, Mounted, Picture
+from viz_app.notebook.places import place_of, range_text
 from viz_app.views.compare.compared import Compared, Head, check_size, of_two
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
@@ -49,7 +49,7 @@ def compare(
         focus = site.name, number
         _check_compared(found, focus)
     shown = _at(found, focus)
-    drawn = Part(DIFFERENCE, _drawn(shown, run_a, run_b))
+    drawn = Mounted(DIFFERENCE, _drawn(shown, run_a, run_b))
     places = [
         (site.name, number)
         for pair in found.kinds
@@ -71,7 +71,9 @@ def compare(
     names = [f"{run.model.name}{' (changed)' if run.edits else ''}" for run in (run_a, run_b)]
     about = f"First run: {caption(facts(run_a))} Second run: {caption(facts(run_b))}"
     title = f"Heads of {names[0]} and {names[1]} compared"
-    return Picture(title, about, [Part(DISTANCES, distances(shown)), drawn], answers, theme, HEIGHT)
+    return Picture(
+        title, about, [Mounted(DISTANCES, distances(shown)), drawn], answers, theme, HEIGHT
+    )
 
 
 def _at(found: comparison.Comparison, focus: Head) -> Compared:
@@ -96,7 +98,7 @@ def _check_compared(found: comparison.Comparison, focus: Head) -> None:
         why = found.reasons.get(site.kind, f"{found.second.model.name} has fewer layers")
         raise ValueError(f"layer {site.layer + 1} of {site.kind!r} cannot be compared: {why}")
     if head >= place[0].n_heads:
-        heads = listed([str(n + 1) for n in range(place[0].n_heads)])
+        heads = range_text([str(n + 1) for n in range(place[0].n_heads)])
         raise ValueError(f"head must be {heads}, which both runs have, not {head + 1}")
 
 

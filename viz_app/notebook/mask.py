@@ -7,7 +7,7 @@ from viz_app import words
 from viz_app.components.catalogue import MASK_PAINTER
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.stamp import caption, facts
-from viz_app.notebook.picture import Answer, Part, Picture
+from viz_app.notebook.picture import Answer, Mounted, Picture
 from viz_app.notebook.places import check_length, place_of, sites_of
 from viz_app.views.masks.mask_view import MaskView, kinds
 from viz_app.views.masks.painter import masks
@@ -53,7 +53,7 @@ def mask(
     return Picture(
         f"Masks of {run.model.name}",
         caption(facts(run)),
-        [Part(MASK_PAINTER, first)],
+        [Mounted(MASK_PAINTER, first)],
         answers,
         theme,
         860,

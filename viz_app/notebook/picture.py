@@ -23,7 +23,7 @@ THEMES = ("", "light", "dark")
 
 
 @dataclass(frozen=True)
-class Part:
+class Mounted:
     """A browser component and its initial payload: a packed one, or an object."""
 
     component: Component
@@ -60,7 +60,7 @@ class Picture:
 
     title: str
     about: str
-    parts: Sequence[Part]
+    parts: Sequence[Mounted]
     answers: Sequence[Answer] = ()
     theme: str = ""
     height: int = 620

@@ -17,7 +17,7 @@ def sites_of(run: Trace, kind: str = "") -> list[AttentionSite]:
     if not kinds:
         raise ValueError(f"{run.model.name} has no attention: there are no heads to draw")
     if kind and kind not in kinds:
-        raise ValueError(f"kind must be {listed([repr(name) for name in kinds])}, not {kind!r}")
+        raise ValueError(f"kind must be {range_text([repr(name) for name in kinds])}, not {kind!r}")
     return kinds[kind or ("cross" if "cross" in kinds else next(iter(kinds)))]
 
 
@@ -30,12 +30,12 @@ def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[Attenti
     sites = {site.layer + 1: site for site in sites_of(run, kind)}
     if layer not in sites:
         raise ValueError(
-            f"layer must be {listed([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}"
+            f"layer must be {range_text([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}"
         )
     site = sites[layer]
     if head not in range(1, site.n_heads + 1):
         raise ValueError(
-            f"head must be {listed([str(n + 1) for n in range(site.n_heads)])}, not {head!r}"
+            f"head must be {range_text([str(n + 1) for n in range(site.n_heads)])}, not {head!r}"
         )
     return site, head - 1
 
@@ -54,7 +54,7 @@ def check_length(run: Trace, kind: str, what: str) -> None:
         )
 
 
-def listed(names: list[str]) -> str:
+def range_text(names: list[str]) -> str:
     """Join numbers as a range, "1", "1 or 2", "1 to 8", and names as a list, "'a', 'b' or 'c'"."""
     if len(names) > 2 and names[0].isdigit():
         return f"{names[0]} to {names[-1]}"

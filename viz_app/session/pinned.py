@@ -115,7 +115,7 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     texts = tuple(values[field.name] or "" for field in model.text_fields)
     chosen = tuple(values[field.name] for field in model.fields if field.kind != TEXT)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
-    return replace(pinned, spec=run_changes.chosen(pinned.beside(run), of_pinned))
+    return replace(pinned, spec=run_changes.chosen_spec(pinned.beside(run), of_pinned))
 
 
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:

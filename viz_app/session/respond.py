@@ -10,7 +10,7 @@ from viz_app.drawing.notes import refusal, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
-from viz_app.session.shortening import shortened
+from viz_app.session.shortening import shortening_offer
 from viz_app.session.url_state import parameter_of
 
 
@@ -30,7 +30,9 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)
         cause = next((f for f in fields if f.name == getattr(error, "field", "")), fields[0])
-        offer = shortened(scope, texts, cause) if isinstance(error, models.InputError) else {}
+        offer = (
+            shortening_offer(scope, texts, cause) if isinstance(error, models.InputError) else {}
+        )
         notes[cause.name] = refusal(f"{message[:1].upper()}{message[1:]}.") | offer
         return None, notes
     for field in reversed(fields):  # a stream's length is shown below its first field

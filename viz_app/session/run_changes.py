@@ -25,14 +25,14 @@ POSITIONS = Switch("positions", default=True)
 _MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}
 
 
-def pairs(text: str) -> list[tuple[int, int]]:
+def parse_pairs(text: str) -> list[tuple[int, int]]:
     """Parse pairs of numbers such as "3:17,4:9", at most 200; anything else is ignored."""
     matches = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in text.split(",")[:200])
     return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 def _read_forced(text: str) -> Forced:
-    tokens = {position - 1: token for position, token in pairs(text) if position}
+    tokens = {position - 1: token for position, token in parse_pairs(text) if position}
     return tuple(sorted(tokens.items()))
 
 
@@ -81,7 +81,7 @@ def _itself(parameter: Parameter) -> Parameter:
     return parameter
 
 
-def chosen(original: CurrentRun, of: Of = _itself) -> RunSpec:
+def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
     """Return the run's spec with the session's changes, except those its model does not support.
 
     `of` maps each parameter to the one that is read instead.

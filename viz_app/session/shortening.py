@@ -9,7 +9,7 @@ from models.architectures.base import Field
 SHOWN = 240  # characters of the part that is cut
 
 
-def shortened(scope: Scope, texts: Sequence[str], field: Field) -> dict[str, Any]:
+def shortening_offer(scope: Scope, texts: Sequence[str], field: Field) -> dict[str, Any]:
     """Return the offer to cut a field's text to what the model reads; empty if that is no help.
 
     `keep` counts characters from the start of the text, `rest` begins the part after them.

@@ -111,7 +111,7 @@ _nursery: _Nursery | None = None
 _lock = threading.Lock()
 
 
-def prepare() -> None:
+def start_ahead() -> None:
     """Start the process for trials, so that it is ready when one is due."""
     global _nursery
     if not _CAN_FORK:
@@ -172,7 +172,7 @@ def _tried(folder: Path, dtype: str) -> int | str:
 
 def _send(descriptors: list[int]) -> None:
     for _ in range(2):  # the process may have ended, having had nothing to do
-        prepare()
+        start_ahead()
         with _lock, contextlib.suppress(OSError):
             if _nursery is not None:
                 socket.send_fds(_nursery.control, [b"t"], descriptors)

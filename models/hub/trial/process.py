@@ -108,7 +108,7 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
         signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
 
     begin("config.json", BUILDING)
-    plan = load.plan_of(folder)
+    plan = load.opening_plan(folder)
     module = _blank(plan, getattr(torch, dtype) if dtype else None)
     _check_size(module, files.stored_numbers(folder))
     _run_blank(module)
@@ -125,7 +125,7 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     return size
 
 
-def _blank(plan: load.Plan, dtype: torch.dtype | None) -> nn.Module:
+def _blank(plan: load.OpeningPlan, dtype: torch.dtype | None) -> nn.Module:
     """Return the model without its numbers, which takes no memory."""
     how = {} if dtype is None else {"dtype": dtype}
     with torch.device("meta"):

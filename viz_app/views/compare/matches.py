@@ -70,12 +70,12 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     said = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
     return {
         SENTENCE: f"{said} {text.over_texts(measured.n_texts, ADVISED)}",
-        CHART: chart(kind, matches, run.scope.name, choices.second.name),
+        CHART: match_chart(kind, matches, run.scope.name, choices.second.name),
         TABLE: table,
     }
 
 
-def name_of(place: Place) -> str:
+def short_name(place: Place) -> str:
     """Return a layer and a head in short, counted from 1."""
     return f"L{place[0] + 1} H{place[1] + 1}"
 
@@ -84,8 +84,8 @@ def match_rows(matches: Sequence[Match]) -> list[tuple[object, ...]]:
     """Return the rows of the table of matches: heads, distance, margin and p."""
     return [
         (
-            name_of(one.first),
-            name_of(one.second),
+            short_name(one.first),
+            short_name(one.second),
             round(one.distance, 3),
             round(one.margin, 3),
             None if one.p is None else round(one.p, 3),
@@ -97,11 +97,11 @@ def match_rows(matches: Sequence[Match]) -> list[tuple[object, ...]]:
 def nearest_rows(kind: KindDistances) -> list[tuple[object, ...]]:
     """Return for each head of a model the nearest other, and its distance."""
     if len(kind.first) < 2:
-        return [(name_of(kind.first[0]), "", None)]
+        return [(short_name(kind.first[0]), "", None)]
     mean = kind.mean.clone().fill_diagonal_(float("inf"))
     least = mean.min(-1)
     return [
-        (name_of(place), name_of(kind.second[int(at)]), round(float(bits), 3))
+        (short_name(place), short_name(kind.second[int(at)]), round(float(bits), 3))
         for place, bits, at in zip(kind.first, least.values, least.indices, strict=True)
     ]
 
@@ -127,14 +127,16 @@ def within_sentence(kind: KindDistances) -> str:
     return text.most_alike(str(first), str(second), float(str(bits)))
 
 
-def chart(kind: KindDistances, matches: Sequence[Match], first: str, second: str) -> alt.LayerChart:
+def match_chart(
+    kind: KindDistances, matches: Sequence[Match], first: str, second: str
+) -> alt.LayerChart:
     """Return the chart of every head of one model by every head of another; matches are framed."""
     values = [
-        {"first": name_of(a), "second": name_of(b), "bits": float(kind.mean[i, j])}
+        {"first": short_name(a), "second": short_name(b), "bits": float(kind.mean[i, j])}
         for i, a in enumerate(kind.first)
         for j, b in enumerate(kind.second)
     ]
-    ours, theirs = ([name_of(place) for place in places] for places in (kind.first, kind.second))
+    ours, theirs = ([short_name(place) for place in places] for places in (kind.first, kind.second))
     x = alt.X("second:N", title=f"heads of {second}", sort=theirs)
     y = alt.Y("first:N", title=f"heads of {first}", sort=ours)
     tip = [alt.Tooltip("first:N"), alt.Tooltip("second:N"), alt.Tooltip("bits:Q", format=".3f")]
@@ -145,7 +147,7 @@ def chart(kind: KindDistances, matches: Sequence[Match], first: str, second: str
         .mark_rect(color=LINES[0])
         .encode(x=x, y=y, opacity=alt.Opacity("bits:Q", scale=scale, legend=legend), tooltip=tip)
     )
-    marks = [{"first": name_of(one.first), "second": name_of(one.second)} for one in matches]
+    marks = [{"first": short_name(one.first), "second": short_name(one.second)} for one in matches]
     framed = (
         alt.Chart(alt.Data(values=marks))
         .mark_point(shape="square", size=70, color=LINES[5], strokeWidth=2, filled=False)
@@ -184,7 +186,7 @@ def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 def table(measured: Measured) -> list[list[object]]:
     """Return the rows of the file: every head by every head."""
     return [
-        [kind.title, name_of(a), name_of(b), float(kind.mean[i, j])]
+        [kind.title, short_name(a), short_name(b), float(kind.mean[i, j])]
         for kind in measured.kinds
         for i, a in enumerate(kind.first)
         for j, b in enumerate(kind.second)

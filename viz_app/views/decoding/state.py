@@ -12,14 +12,14 @@ from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.run_changes import FORCED, pairs
+from viz_app.session.run_changes import FORCED, parse_pairs
 from viz_app.views.decoding.payloads import Place
 
 _SOURCE, _CLEARED = "decoding source", "decoding cleared"
 
 
 def _read_node(text: str) -> tuple[int, int] | None:
-    return next(((step - 1, rank - 1) for step, rank in pairs(text) if step and rank), None)
+    return next(((step - 1, rank - 1) for step, rank in parse_pairs(text) if step and rank), None)
 
 
 def _write_node(node: tuple[int, int]) -> str:

@@ -10,9 +10,9 @@ from viz_app import ui
 from viz_app.components.catalogue import SECTIONS
 from viz_app.components.mounting import show
 from viz_app.controls import pick
-from viz_app.controls.change_bar import changed_run
+from viz_app.controls.change_bar import show_changes
 from viz_app.controls.other_models import offer_models
-from viz_app.controls.pin_bar import open_pinned, strips
+from viz_app.controls.pin_bar import open_pinned, run_strips
 from viz_app.drawing.notes import plain_sentence
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
@@ -30,7 +30,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
 
     Return how its pictures are made of another run; None if they cannot be made at every key.
     """
-    run = changed_run(session, original, is_changed=page.shows_changes, named=page.names)
+    run = show_changes(session, original, is_changed=page.shows_changes, named=page.names)
     ui.headline(page.question, page.answer(run))
     find = page.views[_section(page, run)]
     view = find(run)
@@ -40,7 +40,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     )
     session.beside = pinned and pinned.beside
     can_differ = not isinstance(view, str) and view.quantities is not None
-    strip_room, pinned_room = strips(
+    strip_room, pinned_room = run_strips(
         session, run, pinned, other, _offer_difference if can_differ else lambda: None
     )
     if isinstance(view, str):

@@ -44,7 +44,7 @@ def walk(
     hidden_keys = torch.ones(len(w.weights), dtype=torch.bool)
     hidden_keys[rows] = False
     arrays, stops = (
-        inside_columns.arrays(cell.site, w, rows),
+        inside_columns.column_arrays(cell.site, w, rows),
         stages(trace, cell, terms, head_sums),
     )
     scale = inside_columns.scales(cell.site, arrays) | (
@@ -52,7 +52,7 @@ def walk(
     )
     extents, scale = scale, widened(scale, extent)
     columns, used = (
-        inside_columns.columns(cell.site, arrays, scale),
+        inside_columns.walk_columns(cell.site, arrays, scale),
         {column for stage in stops for column in stage.columns},
     )
     header: dict[str, Any] = {

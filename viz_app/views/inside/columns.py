@@ -34,7 +34,7 @@ class Column:
     why: Why = field(default=())
 
 
-def arrays(site: AttentionSite, walk: Walk, rows: list[int]) -> dict[str, Tensor]:
+def column_arrays(site: AttentionSite, walk: Walk, rows: list[int]) -> dict[str, Tensor]:
     """Return the arrays of all columns, for the keys in `rows`."""
     values = {
         "a": walk.a,
@@ -82,7 +82,7 @@ def scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
     }
 
 
-def columns(
+def walk_columns(
     site: AttentionSite, values: dict[str, Tensor], scale: Mapping[str, float]
 ) -> dict[str, Column]:
     """Return every column that a stage of this site's walk may show, by its id.

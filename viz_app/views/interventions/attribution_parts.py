@@ -106,7 +106,7 @@ def _direct(run: CurrentRun, choices: Choices) -> Found:
     for i, heads in enumerate(parts.heads.values()):
         values[i, : len(heads)] = heads
     sites = [run.trace.attention[name] for name in parts.heads]
-    rows = [Label(text.row(site.layer, words.kind_short(site))) for site in sites]
+    rows = [Label(text.row_label(site.layer, words.kind_short(site))) for site in sites]
     columns = [Label(text.HEAD.format(head + 1)) for head in range(n_heads)]
     says = text.ADDED.format(parts.sum, parts.total)
     limit = 1e-3 * max(1.0, abs(parts.total))

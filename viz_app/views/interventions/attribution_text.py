@@ -40,7 +40,7 @@ add up to what the layer's attention adds to f (Sundararajan et al. 2017; Hao et
 each way allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
 
 
-def row(layer: int, kind: str) -> str:
+def row_label(layer: int, kind: str) -> str:
     """Return the label of the row of an attention."""
     return f"{kind} {layer + 1}"
 

@@ -52,10 +52,10 @@ def title(token: str, query: str) -> str:
 
 def predicts(own: str, p: float) -> str:
     """Say what the model predicts."""
-    return f"Predicts “{own}” (p {probability(p)})."
+    return f"Predicts “{own}” (p {probability_text(p)})."
 
 
-def probability(p: float) -> str:
+def probability_text(p: float) -> str:
     """Return three decimals, or a bound where they would say 0 or 1."""
     if 0 < p < 0.0005:
         return "<0.001"
@@ -64,7 +64,7 @@ def probability(p: float) -> str:
 
 def outcome(own: str, now: str, p_own: float, p_now: float) -> str:
     """Say what the model predicts with other weights, with the probabilities of its own token."""
-    way = f"p {probability(p_own)} → {probability(p_now)}"
+    way = f"p {probability_text(p_own)} → {probability_text(p_now)}"
     return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."
 
 

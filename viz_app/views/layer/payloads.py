@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models import InputError
-from models.analysis.layer_parts import Part, are_recorded, check_parts, mean_and_spread
+from models.analysis.layer_parts import SublayerEffect, are_recorded, check_parts, mean_and_spread
 from models.hub.layer_map import LARGEST
 from viz_app.drawing.extent import OWN, Extent, Scaled, widened
 from viz_app.drawing.labels import Label
@@ -28,7 +28,7 @@ STRONGEST = 4  # strongest units of a feed-forward that are named
 
 
 @dataclass(frozen=True)
-class Row:
+class VectorRow:
     """A vector in the view of one layer.
 
     `kind` is "stream", "added", "total", "normed" or "firing".
@@ -181,21 +181,21 @@ def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _site(view: TokenView, part: Part) -> str:
+def _site(view: TokenView, part: SublayerEffect) -> str:
     """Return the path of the attention by which this part's layer is chosen."""
     return next(p.sublayer.path for p in view.parts if p.sublayer.layer == part.sublayer.layer)
 
 
-def vectors(view: TokenView) -> tuple[list[Row], dict[str, np.ndarray]]:
+def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
     """Return the rows of the chosen layer in order of computation, and their vectors."""
-    rows: list[Row] = []
+    rows: list[VectorRow] = []
     arrays: dict[str, np.ndarray] = {}
 
     def put(kind: str, name: str, vector: Tensor) -> None:
         array = f"row{len(rows)}"
         arrays[array] = vector.numpy()
         rows.append(
-            Row(
+            VectorRow(
                 kind,
                 name,
                 array,

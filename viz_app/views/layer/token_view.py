@@ -5,7 +5,13 @@ from functools import cached_property
 
 from torch import Tensor
 
-from models.analysis.layer_parts import Part, answering_positions, lens, output_read, parts
+from models.analysis.layer_parts import (
+    SublayerEffect,
+    answering_positions,
+    lens,
+    output_read,
+    parts,
+)
 from models.architectures.base import MASKED, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
@@ -35,7 +41,7 @@ class TokenView:
     position: int
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SublayerEffect]:
         return parts(
             self.run.scope.model,
             self.run.trace,
@@ -45,7 +51,7 @@ class TokenView:
         )
 
     @cached_property
-    def layer(self) -> list[Part]:
+    def layer(self) -> list[SublayerEffect]:
         """The parts of the chosen layer."""
         return [part for part in self.parts if part.sublayer.layer == self.choices.layer]
 

@@ -42,7 +42,7 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN) -> bytes:
     `fixed` is True if painting is disabled, since there is no model to run.
     """
     site = view.site_of(view.after, view.kind)
-    change, part = mask_change(view.changes, view.kind), Part.of(site, view.tile)
+    change, part = mask_change(view.changes, view.kind), CellRange.of(site, view.tile)
     mask = view.site_of(view.before, view.kind).mask
     base = replace(change, block=(), allow=()).apply(mask, site.n_query, site.n_key)
     queries, keys = token_labels(view.after.trace, site)
@@ -147,7 +147,7 @@ def _effect(view: MaskView, extent: Extent) -> tuple[Extent, dict[str, Any], dic
     (before, after), change = view.sites, log_prob_change(view)
     queries, keys = token_labels(view.after.trace, after)
     axes = words.axes(after, view.terms, writes(view.after.trace, after))
-    part, values = Part.of(after, view.tile), {}
+    part, values = CellRange.of(after, view.tile), {}
     values["difference"] = difference = part.difference(before, after, view.head)
     for name, site in (("Before", before), ("After", after)):
         values[name.lower()], values[f"blocked{name}"] = part.weights(site, view.head)
@@ -180,7 +180,7 @@ def _effect(view: MaskView, extent: Extent) -> tuple[Extent, dict[str, Any], dic
 
 
 @dataclass(frozen=True)
-class Part:
+class CellRange:
     """Rows and columns of a site's cells; `block` × `block` of them are one cell of the picture."""
 
     site: AttentionSite
@@ -189,7 +189,7 @@ class Part:
     block: int
 
     @classmethod
-    def of(cls, site: AttentionSite, tile: Tile) -> "Part":
+    def of(cls, site: AttentionSite, tile: Tile) -> "CellRange":
         """Return the part around `tile`, or for None the whole text."""
         if tile is None:
             return cls(

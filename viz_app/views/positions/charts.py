@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.analysis.position_measures import SimilarityByDistance
 from viz_app.drawing.extent import Extent, Scaled, scaled
-from viz_app.drawing.frame import LINE_STYLES, LINES, bar, framed, scale_of, titled
+from viz_app.drawing.frame import LINE_STYLES, LINES, colour_bar, framed, scale_of, titled
 from viz_app.drawing.look import Look
 
 DOTTED = 160  # up to so many positions, each is a dot on its curve
@@ -212,7 +212,7 @@ def _cells(
 ) -> dict:
     values = table.float().numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
-    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, value)}
+    colours = {"colorscale": scale_of(look.diverging()), "colorbar": colour_bar(look, value)}
     return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
 
 
