@@ -50,13 +50,14 @@ EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError,
 def main(
     arguments: Sequence[str] | None = None,
     open_app: Callable[[argparse.Namespace], int] | None = None,
+    write_handout: Callable[[argparse.Namespace], int] | None = None,
 ) -> int:
-    """Run the command, or `open_app` if no command is given.
+    """Run the command, or `open_app` if no command is given; `write_handout` is one of the app's.
 
     An error that a user can cause prints one line on stderr and returns 1; Ctrl-C returns 130.
     """
     parser = _parser()
-    parser.set_defaults(run=open_app or _no_app)
+    parser.set_defaults(run=open_app or _no_app, write_handout=write_handout or _no_app)
     options = parser.parse_args(arguments)
     typed = (
         [word for word in sys.argv[1:] if word != CONTROLLED] if arguments is None else arguments
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
     ablate, compare = _add_ablate(commands), _add_compare(commands)
+    _add_handout(commands)
     inspect = commands.add_parser(
         "inspect", help="print configuration, parameters and training record"
     )
@@ -318,6 +320,16 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     )
     compare.set_defaults(run=compare_command.compare)
     return compare
+
+
+def _add_handout(commands: Any) -> None:
+    handout = commands.add_parser("handout", help="write a lesson as a page or PDF, on paper")
+    handout.add_argument("lesson", help="its name, such as 6-positions")
+    handout.add_argument("--answers", action="store_true", help="with what happens in each step")
+    handout.add_argument(
+        "--out", type=Path, required=True, help="the file: HTML, or PDF printed by Chromium"
+    )
+    handout.set_defaults(run=lambda options: options.write_handout(options))
 
 
 def _positive(text: str) -> int:

@@ -29,7 +29,7 @@ def main() -> int:
     try:
         from models import cli
 
-        return cli.main(open_app=open_app)
+        return cli.main(open_app=open_app, write_handout=write_handout)
     except KeyboardInterrupt:
         print("attnscope: stopped", file=sys.stderr)
         return 130
@@ -89,6 +89,19 @@ def open_app(options: Namespace) -> int:
     return workers.run_server(
         [f"--server.port={options.port}", f"--server.headless={headless}", *flags]
     )
+
+
+def write_handout(options: Namespace) -> int:
+    """Write a lesson as a file.
+
+    Raises:
+        ValueError: there is no such lesson, or it cannot be shown or printed.
+    """
+    from viz_app import handout
+
+    if options.lessons:
+        _use_lessons(options.lessons)
+    return handout.write_handout(options)
 
 
 def _use_lessons(folder: Path) -> None:

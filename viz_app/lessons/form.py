@@ -95,3 +95,13 @@ def with_unit(number: str, unit: str) -> str:
     if number.endswith(unit):
         return number
     return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
+
+
+def any_prediction(form: Form) -> str:
+    """Return a prediction of this form, to see what is told after one."""
+    kind = form["kind"]
+    if kind == CHOOSE:
+        return form["options"][0][0]
+    if kind == CELLS:
+        return "-".join(["0" * len(form["columns"])] * len(form["rows"]))
+    return "-".join(map(str, range(len(form["tokens"])))) if kind == ORDER else "0"

@@ -1,11 +1,11 @@
 // Stands in for Streamlit where there is no server: gives each part of a picture its element and its payload, and after a click
 // shows what Python has drawn beforehand, or says which call draws it.
-const main = document.querySelector("main"), call = document.querySelector(".call");
+const main = document.querySelector("main"), roomOf = (part) => document.querySelector(`[data-part="${part}"]`) ?? main, call = document.querySelector(".call");
 
 class Part {
-  constructor({ name, files }, payload, send) {
+  constructor({ name, files }, payload, send, room) {
     Object.assign(this, { name, payload, send });
-    const place = main.appendChild(document.createElement("div"));
+    const place = room.appendChild(document.createElement("div"));
     place.className = `st-key-${name}`;
     this.root = place.attachShadow({ mode: "open" });
     this.root.innerHTML = `<style>${files.css}</style>${files.html}`;
@@ -96,7 +96,7 @@ main.classList.toggle("two", picture.parts.length > 1);
 const object = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 for (const [i, part] of picture.parts.entries()) {
   const payload = part.is_object ? object(arrays[part.payload]) : arrays[part.payload];
-  parts.push(new Part(part, payload, (event, value) => answer(i, event, value)));
+  parts.push(new Part(part, payload, (event, value) => answer(i, event, value), roomOf(i)));
 }
 document.title = title;
 document.querySelector(".about").textContent = about;

@@ -55,7 +55,8 @@ class Picture:
     """A picture that displays itself in a notebook.
 
     `about` describes the run; `theme` is "light", "dark", or "" to follow the surrounding page;
-    `height` is the initial height of the notebook frame in CSS pixels.
+    `height` is the initial height of the notebook frame in CSS pixels. `body` is HTML around the
+    parts, whose elements with the attribute `data-part` hold the parts of these numbers.
     """
 
     title: str
@@ -64,6 +65,7 @@ class Picture:
     answers: Sequence[Answer] = ()
     theme: str = ""
     height: int = 620
+    body: str = ""
 
     def __post_init__(self) -> None:
         if self.theme not in THEMES:
@@ -83,7 +85,9 @@ class Picture:
         css, js = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
         page = Template((_HERE / "page.html").read_text("utf-8"))
         drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
-        return page.substitute(css=css, js=f"{_UNPACK.read_text('utf-8')}\n{js}", drawn=drawn)
+        return page.substitute(
+            css=css, js=f"{_UNPACK.read_text('utf-8')}\n{js}", drawn=drawn, body=self.body
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the page to a file atomically: on an error (OSError) the file is unchanged."""

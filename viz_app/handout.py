@@ -1,0 +1,162 @@
+"""A lesson as a file: a page that opens without a network, or a PDF of it printed by a browser.
+
+The pages of the app are run without a server, and what they send to the browser parts is kept: so
+each picture is the one on the screen, and each number is read from the run made for it.
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import viz_app
+import viz_app.navigation  # declares every URL parameter
+from models.checkpoint_files import write_bytes
+from viz_app.components.catalogue import COMPONENTS
+from viz_app.controls.lesson_panel import KEY, offered
+from viz_app.lessons.document import StepOnPaper, document
+from viz_app.lessons.form import any_prediction
+from viz_app.lessons.lesson import Lesson
+from viz_app.notebook.picture import Mounted, Picture
+from viz_app.session.lesson_state import LESSON, LESSON_STEP, PREDICTED
+from viz_app.session.pinned import PREFIX
+
+PATIENCE = 600.0  # s for a page and for a model to open
+BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "msedge")
+NO_BROWSER = (
+    "a PDF is printed by Chromium, Chrome or Edge, and none is installed here; "
+    "write the HTML file, open it in any browser and print it"
+)
+
+
+def write_handout(options: Namespace) -> int:
+    """Write the file of `attnscope handout`.
+
+    Raises:
+        ValueError: there is no such lesson, or no browser that prints a PDF.
+    """
+    lesson = offered().named(options.lesson)
+    if lesson is None:
+        names = ", ".join(one.name for one in offered().lessons)
+        raise ValueError(f"there is no lesson {options.lesson}, only {names}")
+    is_pdf = options.out.suffix.lower() == ".pdf"
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if is_pdf and browser is None:
+        raise ValueError(NO_BROWSER)
+    page = handout(lesson, options.answers).encode()
+    write_bytes(options.out, _printed(page, browser) if is_pdf and browser else page)
+    print(f"{options.out}: {lesson.title} ({len(lesson.steps)} questions)")
+    return 0
+
+
+def handout(lesson: Lesson, has_answers: bool) -> str:
+    """Return a lesson as a page of its own, with what happened if it `has_answers`."""
+    parts: list[Mounted] = []
+    steps = []
+    for number, step in enumerate(lesson.steps, 1):
+        print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
+        asked = _shown(lesson, number, step.page, step.query)
+        form = asked[KEY].payload["asks"]
+        told = _told(lesson, number, any_prediction(form)) if has_answers else {}
+        steps.append(
+            StepOnPaper(
+                asked[KEY].payload,
+                told[KEY].payload["told"] if told else None,
+                _placed(asked.get(step.looks_at), parts),
+                _placed(told.get(step.looks_at), parts),
+            )
+        )
+    names = sorted({text for step in lesson.steps for text in step.query.get("checkpoint", ())})
+    about = f"Attnscope. The numbers and pictures are of runs of {', '.join(names)}."
+    return Picture(lesson.title, "", parts, theme="light", body=document(lesson, steps, about)).html
+
+
+def _placed(part: Mounted | None, parts: list[Mounted]) -> int | None:
+    """Add a picture to the parts of the page; return its number."""
+    if part is None:
+        return None
+    parts.append(part)
+    return len(parts) - 1
+
+
+def _told(lesson: Lesson, number: int, said: str) -> dict[str, Mounted]:
+    step = lesson.steps[number - 1]
+    query = {**step.query, **step.then}
+    if step.pins:
+        query |= {f"{PREFIX}{name}": texts for name, texts in step.query.items()}
+    return _shown(
+        lesson, number, step.page_when(True), query | {PREDICTED.name: [f"{number}.{said}"]}
+    )
+
+
+def _shown(
+    lesson: Lesson, number: int, page: str, query: Mapping[str, Sequence[str]]
+) -> dict[str, Mounted]:
+    """Return the browser parts of a step's page by their keys.
+
+    Raises:
+        ValueError: the step cannot be shown.
+    """
+    app = AppTest.from_file(Path(viz_app.__file__).with_name("app.py"), default_timeout=PATIENCE)
+    app._page_hash = calc_hash(page)
+    address = {**query, LESSON.name: [lesson.name], LESSON_STEP.name: [str(number)]}
+    for name, texts in address.items():
+        app.query_params[name] = list(texts)
+    end = time.monotonic() + PATIENCE
+    while True:
+        app.run()
+        parts = _parts(app)
+        if KEY in parts or app.exception or time.monotonic() > end:
+            break
+        time.sleep(0.2)  # a model is being opened
+    if KEY not in parts or "error" in parts[KEY].payload:
+        why = parts[KEY].payload["error"] if KEY in parts else "its page does not open"
+        raise ValueError(f"{lesson.name}, question {number}: {why}")
+    return parts
+
+
+def _parts(app: AppTest) -> dict[str, Mounted]:
+    return dict(_part(element.proto) for element in app.get("bidi_component"))
+
+
+def _part(proto: Any) -> tuple[str, Mounted]:
+    """Return the key and the content of a browser part, without its stamp (components.stamped)."""
+    component = COMPONENTS[proto.component_name.removeprefix("attnscope_")]
+    if proto.json:
+        payload = json.loads(proto.json)
+        return payload["key"], Mounted(component, payload)
+    (length,) = struct.unpack_from("<I", proto.bytes, len(proto.bytes) - 12)
+    content, key = proto.bytes[: -12 - length], proto.bytes[-12 - length : -12].decode()
+    return key, Mounted(component, content)
+
+
+def _printed(page: bytes, browser: str) -> bytes:
+    """Return the page as PDF.
+
+    Raises:
+        ValueError: the browser prints nothing.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        html, pdf = Path(folder, "handout.html"), Path(folder, "handout.pdf")
+        html.write_bytes(page)
+        root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        command = [
+            *(browser, "--headless", "--disable-gpu", f"--user-data-dir={folder}/browser", *root),
+            *("--no-pdf-header-footer", "--virtual-time-budget=20000", f"--print-to-pdf={pdf}"),
+        ]
+        subprocess.run(
+            [*command, html.as_uri()], capture_output=True, timeout=PATIENCE, check=False
+        )
+        if not pdf.is_file():
+            raise ValueError(f"{browser} printed nothing; write the HTML file and print that")
+        return pdf.read_bytes()

@@ -1,0 +1,85 @@
+"""A lesson on paper: its questions with room to predict, and what happened if that is wanted.
+
+Everything that a lesson or a model says is escaped; pictures have places, which are filled later.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from viz_app.lessons.form import Form
+from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Lesson
+
+LINES = 3  # to write on below a question
+
+
+@dataclass(frozen=True)
+class StepOnPaper:
+    """What the component `lesson` shows of a step before a prediction, and after it for answers.
+
+    `asked_picture` and `told_picture` are the numbers of its pictures, None where it has none.
+    """
+
+    asked: Mapping[str, Any]
+    told: Mapping[str, Any] | None
+    asked_picture: int | None
+    told_picture: int | None
+
+
+def document(lesson: Lesson, steps: list[StepOnPaper], about: str) -> str:
+    """Return the lesson as HTML, with an element for each picture."""
+    title = f"<h1>{escape(lesson.title)}</h1><p>{escape(lesson.about)}</p>"
+    sections = "".join(_step(number, step) for number, step in enumerate(steps, 1))
+    return f'<article class="paper">{title}{sections}<footer>{escape(about)}</footer></article>'
+
+
+def _step(number: int, step: StepOnPaper) -> str:
+    asked = step.asked
+    parts = [
+        f"<h2>{number}. {escape(asked['question'])}</h2><p>{escape(asked['text'])}</p>",
+        _picture(step.asked_picture),
+        _FORMS[asked["asks"]["kind"]](asked["asks"]),
+    ]
+    if step.told is None:
+        parts.append('<div class="line"></div>' * LINES)
+    else:
+        happened, *reveal = step.told["happened"], *step.told["reveal"]
+        told = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
+        parts.append(f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{told}</div>')
+        parts.append(_picture(step.told_picture))
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _picture(number: int | None) -> str:
+    return "" if number is None else f'<div class="picture" data-part="{number}"></div>'
+
+
+def _choose(form: Form) -> str:
+    return _listed("boxes", [f"☐ {text}" for _, text in form["options"]])
+
+
+def _token(form: Form) -> str:
+    return _listed("tokens", [f"☐ {token}" for token in form["tokens"]])
+
+
+def _order(form: Form) -> str:
+    return _listed("tokens", [f"___ {token}" for token in form["tokens"]])
+
+
+def _number(form: Form) -> str:
+    return f'<p class="number">__________ {escape(form["unit"])}</p>'
+
+
+def _cells(form: Form) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in form["columns"])
+    blank = "<td></td>" * len(form["columns"])
+    rows = "".join(f'<tr><th scope="row">{escape(row)}</th>{blank}</tr>' for row in form["rows"])
+    return f'<table class="grid"><tr><td class="corner"></td>{head}</tr>{rows}</table>'
+
+
+def _listed(name: str, texts: list[str]) -> str:
+    return f'<ul class="{name}">{"".join(f"<li>{escape(text)}</li>" for text in texts)}</ul>'
+
+
+_FORMS = {CHOOSE: _choose, TOKEN: _token, ORDER: _order, NUMBER: _number, CELLS: _cells}
