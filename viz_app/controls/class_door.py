@@ -1,8 +1,10 @@
-"""The door to a class on the Lessons page: joining one by its code, and starting one."""
+"""The door to a class on the Lessons page: joining one, starting one, and its handouts."""
 
 import streamlit as st
 
+from viz_app import ui
 from viz_app.controls import pick
+from viz_app.controls.handout_files import handout_files
 from viz_app.controls.lesson_panel import offered
 from viz_app.session import class_state, live
 
@@ -10,7 +12,7 @@ _CODE, LONGEST = "class-code", 20  # key of the box; characters in it
 
 
 def class_door() -> None:
-    """Draw what joins a class, and what starts one."""
+    """Draw what joins a class, what starts one, and the handouts of the lesson chosen for it."""
     titles = {lesson.name: lesson.title for lesson in offered().lessons}
     with pick.row("class-door"):
         st.text_input("Class code", key=_CODE, max_chars=LONGEST, width=170)
@@ -21,6 +23,8 @@ def class_door() -> None:
         st.button(
             "Start a class", key="class-start", on_click=_start, args=(lesson,), disabled=not titles
         )
+        if lesson:
+            ui.downloads(handout_files(lesson))
 
 
 def _join() -> None:
