@@ -1,5 +1,6 @@
 """Many texts of Compare: measured step by step as all at once, its table is the match, and its sentences count it."""
 
+from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -35,14 +36,22 @@ def finished(kind: KindDistances, null: list[float] | None = None) -> Measured:
 CROSSED = kind_of([[0.9, 0.1, 0.8], [0.2, 0.7, 0.6], [0.4, 0.3, 0.5]])  # 1 → 2, 2 → 1, 3 → 3
 
 
+def run_to_the_end(steps: Generator[int, None, Measured]) -> tuple[list[int], Measured]:
+    done: list[int] = []
+    while True:
+        try:
+            done.append(next(steps))
+        except StopIteration as end:
+            return done, end.value
+
+
 def test_steps_end_in_what_is_measured_at_once() -> None:
     names = ["dates", "dates-seed-2", "dates-seed-3", "dates-seed-4"]
     first, second, *seeds = (models.load(name, device="cpu") for name in names)
     texts = common_texts([first, second, *seeds], None, 11)
-    *done, last = measured_steps(first, second, seeds, texts)
+    done, last = run_to_the_end(measured_steps(first, second, seeds, texts))
     assert done == [8, 11, 19, 22]
     assert n_steps(len(texts), len(seeds)) == 22
-    assert isinstance(last, Measured)
     at_once = mean_distances(zip(runs(first, texts), runs(second, texts), strict=True))
     for one, other in zip(last.kinds, at_once, strict=True):
         torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
@@ -55,8 +64,7 @@ def test_steps_end_in_what_is_measured_at_once() -> None:
 def test_within_a_model_a_head_is_0_from_itself() -> None:
     scope = models.load("dates", device="cpu")
     texts = common_texts([scope], None, 9)
-    *_, last = measured_steps(scope, scope, [], texts)
-    assert isinstance(last, Measured)
+    _, last = run_to_the_end(measured_steps(scope, scope, [], texts))
     for one, other in zip(last.kinds, similarity_within(runs(scope, texts)), strict=True):
         torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
         assert not one.mean.diagonal().any()

@@ -1,56 +1,23 @@
 """The score of a run's edits over held-out texts: button, progress, result with its interval."""
 
-from dataclasses import dataclass
-from time import perf_counter
+from collections.abc import Generator
 
 import streamlit as st
 
 from models.trace.edits import Edits
 from models.training.edited_score import EditedScore, EditedScoring
 from viz_app.controls import pick
+from viz_app.controls.slices import Slices, Work
 from viz_app.session.current_run import CurrentRun
 
-SLICE, PAUSE = 0.3, 0.05  # seconds of scoring in one run of the fragment, and until the next
 HELP = (
     "Scores the held-out texts of this model without and with your edits, on the same texts: what it writes if it translates, "
     "the loss of the texts otherwise. The interval is a 95 % paired bootstrap."
 )
 NO_EDITS = "Switch a head off first."
-_RUNNING, _FINISHED = "if-score running", "if-scores finished"  # results by weights and edits
 
-Key = tuple[str, Edits]
-
-
-@dataclass
-class Running:
-    """A scoring in progress or stopped."""
-
-    key: Key
-    scoring: EditedScoring
-    done: int = 0
-    is_stopped: bool = False
-
-    def __post_init__(self) -> None:
-        self.steps = self.scoring.steps()
-
-    def advance(self, seconds: float) -> None:
-        """Score for about this long; the result, or why there is none, is kept at the end."""
-        deadline = perf_counter() + seconds
-        while perf_counter() < deadline:
-            try:
-                done = next(self.steps, None)
-                result = self.scoring.found() if done is None else None
-            except ValueError as error:
-                _keep(self.key, str(error))
-                return
-            if result is not None:
-                _keep(self.key, result)
-                return
-            self.done = done or self.done
-
-
-def _keep(key: Key, result: EditedScore | str) -> None:
-    st.session_state.setdefault(_FINISHED, {})[key] = result
+Key = tuple[str, Edits]  # of the weights, and the edits
+_SCORINGS = Slices("if-score")
 
 
 def scoring(run: CurrentRun) -> None:
@@ -62,57 +29,33 @@ def scoring(run: CurrentRun) -> None:
     if not scope.held_out:
         return
     key = (scope.fingerprint, run.spec.edits)
-    running: Running | None = st.session_state.get(_RUNNING)
-    if running is not None and running.key != key:
-        running = st.session_state[_RUNNING] = None  # of other edits
-    result = st.session_state.get(_FINISHED, {}).get(key)
-    is_running = running is not None and not running.is_stopped
+    work, result = _SCORINGS.of(key), _SCORINGS.result(key)
     with pick.row("score", "small"):
-        if is_running:
-            pick.button("Stop", "if-score-stop", _stop, icon=":material/stop:")
+        if work is not None and not work.is_stopped:
+            pick.button("Stop", "if-score-stop", _SCORINGS.stop, icon=":material/stop:")
         else:
             pick.button(
                 f"Score over {len(scope.held_out)} held-out texts",
                 "if-score-start",
-                lambda: _start(run, key),
+                lambda: _SCORINGS.start(key, None, lambda: _scoring(run, key)),
                 icon=":material/play_arrow:",
                 disabled=not run.spec.edits or result is not None,
                 help=HELP if run.spec.edits else f"{HELP} {NO_EDITS}",
             )
-    if isinstance(result, str):
-        st.error(result)
-    elif result is not None:
+    if result is not None:
         st.markdown(sentence(result))
-    elif running is not None:
-        st.fragment(_progress, run_every=PAUSE if is_running else None)()
+    else:
+        _SCORINGS.draw()
 
 
-def _start(run: CurrentRun, key: Key) -> None:
-    running = st.session_state.get(_RUNNING)
-    if running is not None and running.key == key:
-        running.is_stopped = False
-        return
-    try:
-        st.session_state[_RUNNING] = Running(key, EditedScoring(run.scope, run.spec.edits))
-    except ValueError as error:
-        _keep(key, str(error))
+def _scoring(run: CurrentRun, key: Key) -> Work:
+    scoring = EditedScoring(run.scope, run.spec.edits)
 
+    def steps() -> Generator[int, None, EditedScore]:
+        yield from scoring.steps()
+        return scoring.found()
 
-def _stop() -> None:
-    if (running := st.session_state.get(_RUNNING)) is not None:
-        running.is_stopped = True
-
-
-def _progress() -> None:
-    running: Running = st.session_state[_RUNNING]
-    if not running.is_stopped:
-        running.advance(SLICE)
-        if running.key in st.session_state.get(_FINISHED, {}):
-            st.session_state[_RUNNING] = None
-            st.rerun()  # ends the periodic reruns of the fragment
-    n = running.scoring.n
-    status = "stopped; press the button to go on" if running.is_stopped else "scoring"
-    st.progress(running.done / n, f"{running.done} of {n} texts: {status}")
+    return Work(key, None, steps(), scoring.n, "texts", "scoring")
 
 
 def sentence(found: EditedScore) -> str:
