@@ -16,8 +16,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import findings, patch, patch_effects, patch_payloads, state
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_effects import Choices
+from viz_app.views.interventions.patch_grids import grids
 from viz_app.views.interventions.patch_payloads import NOTE, payloads
-from viz_app.views.interventions.patch_runs import Two, grids, level, two_runs
+from viz_app.views.interventions.patch_runs import Two, level, two_runs
 from viz_app.views.interventions.second_text import another
 
 # model → this text and another of as many tokens

@@ -23,8 +23,9 @@ from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.patch_effects import Choices, usable
+from viz_app.views.interventions.patch_grids import grids
 from viz_app.views.interventions.patch_payloads import NOTE, payloads, table
-from viz_app.views.interventions.patch_runs import SIDES, Two, grids, two_runs, typed_fields
+from viz_app.views.interventions.patch_runs import SIDES, Two, two_runs, typed_fields
 from viz_app.views.interventions.second_text import another
 from viz_app.views.page import Cell, Columns, File, Shown, View, Widget, csv_file
 

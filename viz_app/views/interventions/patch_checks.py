@@ -10,7 +10,8 @@ from models.analysis.effects import effects_of
 from models.analysis.metrics import Divergence, logits_of
 from models.trace.edits import Edit, Patch, Where
 from viz_app.views.interventions.patch_effects import Shown, strongest_cell
-from viz_app.views.interventions.patch_runs import NEEDED, grids
+from viz_app.views.interventions.patch_grids import grids
+from viz_app.views.interventions.patch_runs import NEEDED
 
 EXACT = 1e-4
 

@@ -9,7 +9,8 @@ from models.trace import Trace
 from models.trace.edits import Edits, Patch
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, Grid, Two, grids, two_runs
+from viz_app.views.interventions.patch_grids import Grid, grids
+from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, Two, two_runs
 from viz_app.views.interventions.payloads import strongest
 
 MOST_WORK = 20_000  # parts tried one way · tokens of the longest stream

@@ -29,7 +29,8 @@ from viz_app.views.interventions.patch_effects import (
     strongest_head,
     usable,
 )
-from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, Grid, level, moved
+from viz_app.views.interventions.patch_grids import Grid, cell_changes
+from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, level
 
 MOVED = 1e-4  # of a cell's length; less is rounding
 NOTE = "patch-note"
@@ -136,7 +137,11 @@ def _grid(
     aligned = {here for here, _ in pairs} if pairs else set(range(n))
     values = shown.effects[side].cells
     values = None if values is None else shown.shown(side, values)
-    far = moved(edited, base.trace, grid) if edited is not None else torch.zeros(len(grid.names), n)
+    far = (
+        cell_changes(edited, base.trace, grid)
+        if edited is not None
+        else torch.zeros(len(grid.names), n)
+    )
     return {
         "title": grid.title,
         "tokens": [one.as_json() for one in labels(base.trace.streams[grid.stream])],
@@ -234,7 +239,7 @@ def _hint(run: CurrentRun, choices: Choices, shown: Shown) -> str:
         for edit in edited.edits
         if edit.where.activation in grid.names and edit.where.queries
     ]
-    far = moved(edited, base.trace, grid) > MOVED
+    far = cell_changes(edited, base.trace, grid) > MOVED
     reached = [tuple(cell) for cell in far.nonzero().tolist() if tuple(cell) not in cells]
     n_cells = far.numel() - len(cells)
     if not cells:

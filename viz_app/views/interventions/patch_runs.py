@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import torch
-
 from models import InputError, Scope
 from models.analysis.metrics import LogitDifference, LogProbability, logits_of
 from models.architectures.base import Field
@@ -276,67 +274,3 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
 def _goes_on(trace: Trace) -> bool:
     output = first_output(trace)
     return isinstance(output, NextToken) and not output.is_closed
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Cells of one stream, a row for each layer from the input on."""
-
-    key: str
-    title: str
-    stream: str
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-
-
-def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
-    """Return the streams whose cells can be taken, with their rows.
-
-    A row is the residual stream, or the feed-forward output, of a layer.
-    """
-    found: dict[str, list] = {}
-    for one in scope.model.sublayers:
-        found.setdefault(one.row, []).append(one)
-    grids = []
-    for key, several in found.items():
-        rows: dict[str, str] = {}
-        if part == say.FEED_FORWARD:
-            rows = {s.out: _layer(s.layer) for s in several if s.role == "feed-forward"}
-        else:
-            if several[0].before:
-                rows[several[0].before] = say.INPUT
-            last = {s.layer: s for s in several}
-            rows |= {s.after: _layer(s.layer) for s in last.values()}
-        rows = {name: label for name, label in rows.items() if name in trace.activations}
-        if rows:
-            title = say.stream_title(several[0].stack, several[0].states)
-            grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
-    if found or part == say.FEED_FORWARD:
-        return grids
-    return _recurrent(trace)
-
-
-def _layer(number: int | None) -> str:
-    return say.LAST if number is None else say.layer(number)
-
-
-def _recurrent(trace: Trace) -> list[Grid]:
-    """Return the intermediates of a model without layers of sublayers, by stream."""
-    by_stream: dict[str, dict[str, str]] = {}
-    for name, activation in trace.activations.items():
-        stream = activation.axes[1]
-        if stream in trace.streams and activation.axes[-1] != "vocab":
-            by_stream.setdefault(stream, {})[name] = say.recurrent(name)
-    return [
-        Grid(stream, say.stream_title(next(iter(rows)).partition(".")[0]), stream, (*rows,), (*rows.values(),))
-        for stream, rows in by_stream.items()
-    ]  # fmt: skip
-
-
-def moved(edited: Trace, base: Trace, grid: Grid) -> torch.Tensor:
-    """Return (layer, position): how far the edits moved each cell, as a share of its length."""
-    rows = []
-    for name in grid.names:
-        own, now = (trace.activations[name].value[0].float() for trace in (base, edited))
-        rows.append((now - own).norm(dim=-1) / own.norm(dim=-1).clamp(min=1e-12))
-    return torch.stack(rows)

@@ -1,0 +1,75 @@
+"""The cells of a run that the section Patch can take, and how far its edits move them."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models import Scope
+from models.trace import Trace
+from viz_app.views.interventions import patch_text as say
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of one stream, a row for each layer from the input on."""
+
+    key: str
+    title: str
+    stream: str
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
+    """Return the streams whose cells can be taken, with their rows.
+
+    A row is the residual stream, or the feed-forward output, of a layer.
+    """
+    found: dict[str, list] = {}
+    for one in scope.model.sublayers:
+        found.setdefault(one.row, []).append(one)
+    grids = []
+    for key, several in found.items():
+        rows: dict[str, str] = {}
+        if part == say.FEED_FORWARD:
+            rows = {s.out: _layer(s.layer) for s in several if s.role == "feed-forward"}
+        else:
+            if several[0].before:
+                rows[several[0].before] = say.INPUT
+            last = {s.layer: s for s in several}
+            rows |= {s.after: _layer(s.layer) for s in last.values()}
+        rows = {name: label for name, label in rows.items() if name in trace.activations}
+        if rows:
+            title = say.stream_title(several[0].stack, several[0].states)
+            grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
+    if found or part == say.FEED_FORWARD:
+        return grids
+    return _recurrent(trace)
+
+
+def _layer(number: int | None) -> str:
+    return say.LAST if number is None else say.layer(number)
+
+
+def _recurrent(trace: Trace) -> list[Grid]:
+    """Return the intermediates of a model without layers of sublayers, by stream."""
+    by_stream: dict[str, dict[str, str]] = {}
+    for name, activation in trace.activations.items():
+        stream = activation.axes[1]
+        if stream in trace.streams and activation.axes[-1] != "vocab":
+            by_stream.setdefault(stream, {})[name] = say.recurrent(name)
+    return [
+        Grid(stream, say.stream_title(next(iter(rows)).partition(".")[0]), stream, (*rows,), (*rows.values(),))
+        for stream, rows in by_stream.items()
+    ]  # fmt: skip
+
+
+def cell_changes(edited: Trace, base: Trace, grid: Grid) -> Float[Tensor, "layer position"]:
+    """Return (layer, position): how far the edits moved each cell, as a share of its length."""
+    rows = []
+    for name in grid.names:
+        own, now = (trace.activations[name].value[0].float() for trace in (base, edited))
+        rows.append((now - own).norm(dim=-1) / own.norm(dim=-1).clamp(min=1e-12))
+    return torch.stack(rows)
