@@ -97,7 +97,7 @@ HEAD = Component(
 # `on_scale(site, head, factor)`.
 BOARD = Component(
     "board",
-    (SIGNED, "board.js"),
+    (SIGNED, "head_tables.js", "board.js"),
     events={
         "on_switch": Event(
             "pick", lambda pick: (str(pick["site"]), int(pick["head"]), bool(pick["off"])), "off"
@@ -163,7 +163,7 @@ ROW_TESTS = Component(
 # How far heads are from others, a cell for each head; `on_pick(site, head)`.
 DISTANCES = Component(
     "distances",
-    ("distances.js",),
+    ("../board/head_tables.js", "distances.js"),
     events={"on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"])))},
 )
 

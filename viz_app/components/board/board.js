@@ -20,28 +20,10 @@ class Board {
     root.querySelector(".says").textContent = legend;
     root.querySelector(".key").style.background = `linear-gradient(to right, ${this.ramp.css.join(",")})`;
     const shape = JSON.stringify(kinds.map(({ sites, heads }) => [sites, heads]));
-    if (shape !== this.shape) this.build(kinds);
+    if (shape !== this.shape) this.cells = headTables(this.tables, kinds, (...of) => this.cell(...of));
     this.shape = shape;
     kinds.forEach((kind, k) => kind.sites.forEach((site, row) => this.fill(kind, k, site, row)));
     root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
-  }
-
-  build(kinds) {
-    this.tables.replaceChildren();
-    this.cells = kinds.map(({ title, sites, layers, heads }) => {
-      const section = put(this.tables, "section", "kind");
-      put(section, "h3", "", title);
-      const table = put(section, "table"), head = put(put(table, "thead"), "tr");
-      table.setAttribute("aria-label", title);
-      put(head, "th", "", "Head");
-      for (let h = 1; h <= heads; h++) put(head, "th", "", String(h)).scope = "col";
-      const body = put(table, "tbody");
-      return sites.map((site, row) => {
-        const line = put(body, "tr");
-        put(line, "th", "", `Layer ${layers[row]}`).scope = "row";
-        return Array.from({ length: heads }, (_, head) => this.cell(put(line, "td"), site, head));
-      });
-    });
   }
 
   cell(place, site, head) {

@@ -19,7 +19,7 @@ class Distances {
       theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
     })`;
     const shape = JSON.stringify(kinds.map(({ sites, heads, note }) => [sites, heads, note]));
-    if (shape !== this.shape) this.build(kinds);
+    if (shape !== this.shape) this.cells = headTables(this.tables, kinds, (...of) => this.cell(...of));
     this.shape = shape;
     const { chosen } = picture;
     if (this.waiting?.site === chosen.site && this.waiting.head === chosen.head) this.waiting = undefined;
@@ -28,24 +28,6 @@ class Distances {
     list.replaceChildren();
     for (const reason of reasons) put(list, "li", "", reason);
     root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
-  }
-
-  build(kinds) {
-    this.tables.replaceChildren();
-    this.cells = kinds.map(({ title, note, sites, layers, heads }) => {
-      const section = put(this.tables, "section", "kind"), name = put(section, "h3", "", title);
-      if (note) put(name, "small", "", ` ${note}`);
-      const table = put(section, "table"), head = put(put(table, "thead"), "tr");
-      table.setAttribute("aria-label", title);
-      put(head, "th", "", "Head");
-      for (let h = 1; h <= heads; h++) put(head, "th", "", String(h)).scope = "col";
-      const body = put(table, "tbody");
-      return sites.map((site, row) => {
-        const line = put(body, "tr");
-        put(line, "th", "", `Layer ${layers[row]}`).scope = "row";
-        return Array.from({ length: heads }, (_, h) => this.cell(put(line, "td"), site, h));
-      });
-    });
   }
 
   cell(place, site, head) {
