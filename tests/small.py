@@ -29,6 +29,14 @@ from models.training.trainer import Trainer
 
 N_HEADS, D_HEAD, D_FF, VOCAB, N_CTX = 3, 5, 23, 31, 37
 BATCH, N_SOURCE, N_TARGET = 2, 11, 13
+ONE_STACK = {
+    "vocab_size": VOCAB,
+    "d_model": N_HEADS * D_HEAD,
+    "n_heads": N_HEADS,
+    "n_layers": 2,
+    "d_ff": D_FF,
+    "n_ctx": N_CTX,
+}
 
 
 def forbidding(allowed: dict[str, Tensor]) -> Edits:
@@ -84,40 +92,18 @@ def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
 
 def random_gpt(seed: int = 1, **changes: Any) -> GPT:
     """A decoder alone in evaluation mode with random weights."""
-    sizes = {
-        "vocab_size": VOCAB,
-        "d_model": N_HEADS * D_HEAD,
-        "n_heads": N_HEADS,
-        "n_layers": 2,
-        "d_ff": D_FF,
-        "n_ctx": N_CTX,
-    }
-    return randomised(GPT(GPTConfig(**sizes | changes)), seed)
+    return randomised(GPT(GPTConfig(**ONE_STACK | changes)), seed)
 
 
 def random_bert(seed: int = 1, **changes: Any) -> BERT:
     """An encoder with its heads in evaluation mode with random weights."""
-    sizes = {
-        "vocab_size": VOCAB,
-        "d_model": N_HEADS * D_HEAD,
-        "n_heads": N_HEADS,
-        "n_layers": 2,
-        "d_ff": D_FF,
-        "n_ctx": N_CTX,
-    }
-    return randomised(BERT(BERTConfig(**sizes | changes)), seed)
+    return randomised(BERT(BERTConfig(**ONE_STACK | changes)), seed)
 
 
 def random_xlnet(seed: int = 1, **changes: Any) -> XLNet:
     """Of two layers, with an even d_head: half sines, half cosines."""
-    sizes = {
-        "d_model": N_HEADS * (D_HEAD + 1),
-        "n_heads": N_HEADS,
-        "n_layers": 2,
-        "d_ff": D_FF,
-        "n_ctx": N_CTX,
-    }
-    return randomised(XLNet(XLNetConfig(**{"vocab_size": VOCAB} | sizes | changes)), seed)
+    sizes = ONE_STACK | {"d_model": N_HEADS * (D_HEAD + 1)}
+    return randomised(XLNet(XLNetConfig(**sizes | changes)), seed)
 
 
 def words_of(*texts: str) -> Tokenizer:

@@ -9,6 +9,7 @@ Arguments = Callable[[Any], tuple[Any, ...]]
 
 SIGNED, TABLE = "../walk/signed.js", "../walk/table.js"
 BARS, READING = "../stepper/bars.js", "../answers/reading.js"
+BOARDS = "../mask_painter/board.js", "../mask_painter/beside.js"
 STEPPER_STYLE, READING_STYLE = "../stepper/parts.css", "../answers/reading.css"
 
 
@@ -168,7 +169,7 @@ DISTANCES = Component(
 )
 
 # Two maps over the same tokens with their signed difference, and two answers.
-DIFFERENCE = Component("difference", (SIGNED, "../mask_painter/board.js", "difference.js"))
+DIFFERENCE = Component("difference", (SIGNED, *BOARDS, "difference.js"))
 
 # The states of an RNN, a row for each token; the part passed on is framed.
 STATES = Component("states", (SIGNED, "states.js"))
@@ -275,7 +276,7 @@ BY_DISTANCE = Component("by_distance", ("ticks.js", "by_distance.js"))
 # `on_tile((query, key) | None)`.
 MASK_PAINTER = Component(
     "mask_painter",
-    (SIGNED, "board.js", "strip.js", "brush.js", "effect.js", "mask_painter.js"),
+    (SIGNED, *BOARDS, "strip.js", "brush.js", "effect.js", "mask_painter.js"),
     events={
         "on_paint": Event("paint", _cells),
         "on_kind": Event("kind", _text("kind")),

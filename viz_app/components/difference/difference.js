@@ -100,23 +100,7 @@ class Difference extends Fitted {
 
   // The three pictures beside each other.
   download() {
-    const { theme, picture } = this, ratio = pixelRatio(), band = 22, canvases = this.panels.map(({ board }) => board.cells);
-    const whole = document.createElement("canvas"),
-      [context] = sized(
-        whole,
-        canvases.reduce((sum, canvas) => sum + canvas.width / ratio + band, 0),
-        band + Math.max(...canvases.map((canvas) => canvas.height / ratio)),
-      );
-    context.fillStyle = theme.background;
-    context.fillRect(0, 0, whole.width, whole.height);
-    context.scale(ratio, ratio);
-    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.text });
-    let x = 0;
-    this.panels.forEach(({ board: { cells } }, n) => {
-      context.fillText(this.names[n], x + 4, 14);
-      context.drawImage(cells, x, band, cells.width / ratio, cells.height / ratio);
-      x += cells.width / ratio + band;
-    });
+    const { theme, picture } = this, whole = besideEachOther(this.panels.map(({ board }) => board.cells), this.names, theme);
     const keys = [weightKey(theme, "weight; hatched = masked"), signedKey(theme, "difference of the weights", picture.scale)];
     saveCanvas(whole, picture.title, picture, theme, keys);
   }

@@ -138,23 +138,8 @@ class Effect {
 
   // The three pictures beside each other as one PNG.
   download() {
-    const { theme, effect } = this, ratio = pixelRatio(), band = 22, boards = this.panels.map(({ board }) => board.cells);
-    const whole = document.createElement("canvas"),
-      [context] = sized(
-        whole,
-        boards.reduce((sum, canvas) => sum + canvas.width / ratio + band, 0),
-        band + Math.max(...boards.map((canvas) => canvas.height / ratio)),
-      );
-    context.fillStyle = theme.background;
-    context.fillRect(0, 0, whole.width, whole.height);
-    context.scale(ratio, ratio);
-    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.text });
-    let x = 0;
-    this.panels.forEach(({ caption, board: { cells } }) => {
-      context.fillText(caption, x + 4, 14);
-      context.drawImage(cells, x, band, cells.width / ratio, cells.height / ratio);
-      x += cells.width / ratio + band;
-    });
+    const { theme, effect, panels } = this;
+    const whole = besideEachOther(panels.map(({ board }) => board.cells), panels.map(({ caption }) => caption), theme);
     const keys = [weightKey(theme, "weight, before and after; hatched = masked"), signedKey(theme, "difference of the weights", effect.scale)];
     saveCanvas(whole, effect.title, { ...effect, file: `${effect.file}.masks` }, theme, keys);
   }
