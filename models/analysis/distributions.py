@@ -29,7 +29,7 @@ def expectation(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expectat
     )
 
 
-def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:
+def entropy_bits(log_probs: Float[torch.Tensor, "vocab"]) -> float:
     """Return −Σ p log₂ p in bits."""
     return float(torch.special.entr(log_probs.exp()).sum() / math.log(2))
 

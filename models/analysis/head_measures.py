@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.analysis.slices import row_slices
-from models.analysis.softmax import entropy
+from models.analysis.softmax import entropy_nats
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite
 
@@ -40,7 +40,7 @@ MEASURES = {
         "Entropy", "−(1/n) Σ_{i,j} a(i,j) ln a(i,j)",
         "How widely a query spreads its attention: 0 if one token has all of it (or none may be read), ln n if n tokens share "
         "alike. The most decided head comes first.", "nats", least_first=True,
-        per_query=lambda weights, queries: entropy(weights),
+        per_query=lambda weights, queries: entropy_nats(weights),
     ),
     "previous": Measure(
         "Previous token", "1/(n−1) Σ_{i>1} a(i,i−1)", "How much a token reads of the one right before it.", of_one_text=True,

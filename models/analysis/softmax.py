@@ -10,7 +10,7 @@ from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite
 
 
-def entropy(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
+def entropy_nats(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
     """Return −Σ p·ln p in nats: 0 if one key has all the weight, ln n if n keys share it."""
     return torch.special.entr(weights).sum(-1)
 
@@ -61,7 +61,7 @@ def scaling(
         raise ValueError(f"the divisor must be positive, not {divisor}")
     scores = raw / divisor + added
     weights = masked_softmax(scores[..., None, :], allowed[..., None, :])[..., 0, :]
-    return Scaling(divisor, scores, weights, entropy(weights), gradient_norm(weights))
+    return Scaling(divisor, scores, weights, entropy_nats(weights), gradient_norm(weights))
 
 
 def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:

@@ -199,7 +199,7 @@ def test_the_softmax_with_and_without(trace, at):
     assert float(c.without_root.entropy) <= float(c.with_root.entropy) + 1e-5
     assert c.spread[1] == pytest.approx(c.spread[0] * math.sqrt(at.site.d_head), rel=1e-4)
     assert c.mean_entropy[0] == pytest.approx(
-        float(softmax.entropy(at.site.weights(at.head)).mean()), rel=1e-4
+        float(softmax.entropy_nats(at.site.weights(at.head)).mean()), rel=1e-4
     )
 
 

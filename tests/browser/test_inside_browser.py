@@ -388,7 +388,7 @@ def test_what_the_scaling_does(opened, trace):
         float(w.raw.softmax(-1).max()), rel=1e-3
     )
     entropy = page.locator("table tr").nth(2).locator("td").nth(1).inner_text()
-    assert float(entropy) == pytest.approx(float(softmax.entropy(w.weights)), rel=1e-3)
+    assert float(entropy) == pytest.approx(float(softmax.entropy_nats(w.weights)), rel=1e-3)
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(3)
 
 

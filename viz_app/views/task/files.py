@@ -6,7 +6,7 @@ float32.
 
 from collections.abc import Sequence
 
-from models.analysis.distributions import entropy, expectation
+from models.analysis.distributions import entropy_bits, expectation
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
@@ -135,7 +135,7 @@ def in_order_csv(run: CurrentRun, choices: Choices) -> str:
                 actual.probability,
                 actual.surprisal,
                 actual.rank,
-                entropy(output.log_probs[i]),
+                entropy_bits(output.log_probs[i]),
                 f"{int(best.indices[i])} {first}",
                 float(best.values[i].exp()),
             ]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.analysis.distributions import check_softmax, entropy, expectation
+from models.analysis.distributions import check_softmax, entropy_bits, expectation
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import TokenInOrder
 from viz_app.drawing.labels import labels, token_label
@@ -84,7 +84,7 @@ def _payload(
             "from": text.predicted_from([names[i].text for i in before]),
             "rows": [[token, token_label(tokenizer, token).as_json(), "stands there" * (token == label)] for token in listed],
             "fact": text.fact(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "stands there"),
-            "rest": text.rest(len(ids), float(best.values.exp().sum()), entropy(log_probs)),
+            "rest": text.rest(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
         },
         "reading": row_header,
     }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.analysis.distributions import Expectation, check_softmax, entropy, expectation
+from models.analysis.distributions import Expectation, check_softmax, entropy_bits, expectation
 from models.tokenizers.encoding import Encoding, hidable
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
@@ -50,7 +50,14 @@ def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
         mass = float(best.values.exp().sum())
         predictions.append(
             Guess(
-                position, hidden, tuple(listed), each, of_hidden, len(ids), mass, entropy(log_probs)
+                position,
+                hidden,
+                tuple(listed),
+                each,
+                of_hidden,
+                len(ids),
+                mass,
+                entropy_bits(log_probs),
             )
         )
         if len(predictions) == MOST:
