@@ -3,10 +3,9 @@
 A foreign web page can make a browser call this machine, but the browser names that page in
 `Origin`. A page whose domain was made to resolve to this machine (DNS rebinding) passes as
 same-origin, but still names its domain in `Host`. So both have to be names of this server, known
-from the start. Starlette's TrustedHostMiddleware looks at `Host` alone and cuts `[::1]:8501` at its
-first colon; Streamlit checks origins, too, and looks up this machine's public address on the
-internet to do so; it never gets to check one, because an accepted origin is removed from the
-request.
+from the start. Starlette's TrustedHostMiddleware looks at `Host` alone. Streamlit checks origins,
+too, and looks up this machine's public address on the internet to do so; it never gets to check
+one, because an accepted origin is removed from the request.
 """
 
 import ipaddress
