@@ -361,8 +361,8 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
 
 
 def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Session) -> None:
-    assert run_changes.mask_change("two_stream").name == "two-stream-mask"
-    assert run_changes.mask_change("two_stream") is run_changes.mask_change("two_stream")
+    assert run_changes.mask_parameter("two_stream").name == "two-stream-mask"
+    assert run_changes.mask_parameter("two_stream") is run_changes.mask_parameter("two_stream")
 
 
 @pytest.mark.parametrize(("family", "asked", "kind"), [

@@ -44,7 +44,7 @@ FORCED = Notation("force", (), True, read=_read_forced, write=_write_forced)
 
 
 @cache
-def mask_change(kind: str) -> Notation:
+def mask_parameter(kind: str) -> Notation:
     """Return the parameter of the mask change for this kind of attention (SiteKind.name)."""
     name = _MASK_NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
     read, write = mask_notation.from_text, mask_notation.to_text
@@ -52,7 +52,7 @@ def mask_change(kind: str) -> Notation:
 
 
 MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query")
-MASK_CHANGES = {kind: mask_change(kind) for kind in MASK_KINDS}
+MASK_CHANGES = {kind: mask_parameter(kind) for kind in MASK_KINDS}
 
 
 LONGEST_EDITS, MOST_EDITS = 50_000, 200  # characters of the notation, and edits in it
@@ -131,7 +131,7 @@ def _exists(edit: Edit, trace: Trace) -> bool:
 def mask_edits(trace: Trace, of: Of = _itself) -> Edits:
     """Return the session's mask changes for the kinds of attention in this trace."""
     kinds = [kind for kind, _ in by_kind(trace)]
-    return for_kinds(**{kind: url_state.get(of(mask_change(kind))) for kind in kinds})
+    return for_kinds(**{kind: url_state.get(of(mask_parameter(kind))) for kind in kinds})
 
 
 def parameters(kinds: Iterable[str]) -> list[Parameter]:
@@ -152,7 +152,7 @@ def undo_all(kinds: tuple[str, ...] = ()) -> None:
 
 
 def _parameters(kinds: tuple[str, ...]) -> dict[str, list[Parameter]]:
-    masks = [mask_change(kind) for kind in dict.fromkeys((*MASK_KINDS, *kinds))]
+    masks = [mask_parameter(kind) for kind in dict.fromkeys((*MASK_KINDS, *kinds))]
     return {
         "step": [SHOWS_STEP, STEP],
         "similarity": [SIMILARITY],

@@ -75,13 +75,13 @@ def _masks(run: CurrentRun) -> Iterator[Offer]:
     for kind, (site, *_) in kinds:
         if any(layer.name == LOOK_AHEAD for layer in site.mask.layers):
             change = MaskChange(removed_layers=(LOOK_AHEAD,))
-            action = partial(_pin, {run_changes.mask_change(kind): change})
+            action = partial(_pin, {run_changes.mask_parameter(kind): change})
             yield _offer("No look-ahead mask", "mask", action)
             return
     for kind, (site, *_) in kinds:
         change = MaskChange(preset="causal")
         if site.query_stream == site.key_stream and _blocks(change, site):
-            action = partial(_pin, {run_changes.mask_change(kind): change})
+            action = partial(_pin, {run_changes.mask_parameter(kind): change})
             yield _offer("A look-ahead mask", "mask", action)
             return
 

@@ -36,7 +36,7 @@ def typed_fields(scope: Scope, trace: Trace) -> list[Field]:
 
 
 @dataclass(frozen=True)
-class Run:
+class UneditedRun:
     """One of the two runs without edits, and what a patch takes from it."""
 
     scope: Scope
@@ -69,8 +69,8 @@ class Two:
     `rows` holds for each decision its row in the other run's logits; None where there is none.
     """
 
-    this: Run
-    other: Run
+    this: UneditedRun
+    other: UneditedRun
     all: list[Decision]
     rows: list[int | None]
     chosen: int
@@ -133,7 +133,7 @@ class Two:
         )
         return one - two
 
-    def sides(self, side: str) -> tuple[Run, Run]:
+    def sides(self, side: str) -> tuple[UneditedRun, UneditedRun]:
         """Return the run that is patched and the one that is taken from."""
         return (self.this, self.other) if side == NEEDED else (self.other, self.this)
 
@@ -211,7 +211,7 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
     chosen = _usual(trace, other, every, rows)
     if position is not None and position < len(every) and rows[position] is not None:
         chosen = position
-    return Two(Run(scope, trace), Run(scope, other), every, rows, chosen)
+    return Two(UneditedRun(scope, trace), UneditedRun(scope, other), every, rows, chosen)
 
 
 def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[Value | None]:

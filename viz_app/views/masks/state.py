@@ -9,7 +9,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session import mask_notation, url_state
 from viz_app.session.focus import chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Text
-from viz_app.session.run_changes import mask_change
+from viz_app.session.run_changes import mask_parameter
 from viz_app.views.masks.mask_view import site_of
 
 SECOND, WHICH = (
@@ -26,24 +26,24 @@ def kinds(trace: Trace) -> dict[str, SiteKind]:
 
 
 def _of(kind: str) -> MaskChange:
-    return url_state.get(mask_change(kind))
+    return url_state.get(mask_parameter(kind))
 
 
 def choose(kind: SiteKind, ready: str, k: int, own_layers: Collection[str] = ()) -> None:
     """Choose a ready-made mask in place of the model's `own_layers`, given by name."""
     url_state.keep(
-        mask_change(kind.name), mask_notation.choose(kind, _of(kind.name), ready, k, own_layers)
+        mask_parameter(kind.name), mask_notation.choose(kind, _of(kind.name), ready, k, own_layers)
     )
 
 
 def mask_padding(kind: str, on: bool) -> None:
     """Mask padding, or let it be read."""
-    url_state.keep(mask_change(kind), mask_notation.mask_padding(_of(kind), on))
+    url_state.keep(mask_parameter(kind), mask_notation.mask_padding(_of(kind), on))
 
 
 def paint(kind: str, cells: Iterable[tuple[int, int, int]]) -> None:
     """Set exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
-    url_state.keep(mask_change(kind), mask_notation.paint(_of(kind), cells))
+    url_state.keep(mask_parameter(kind), mask_notation.paint(_of(kind), cells))
 
 
 def view(trace: Trace) -> tuple[str, AttentionSite, int]:
