@@ -123,7 +123,7 @@ def test_the_last_steps_weights_are_averaged(tmp_path):
 def test_snapshots_as_close_together_as_their_number_allows(steps):
     recipe = Recipe(steps, seed=3)
     kept = snapshot_steps(densely_kept(recipe, 64))
-    assert kept[0] == 0 and kept[-1] == steps
+    assert (kept[0], kept[-1]) == (0, steps)
     assert len(kept) == steps + 1 if steps < 64 else 60 <= len(kept) <= 64
     gaps = [(b - a) / b for a, b in pairwise(kept[1:])]
     assert all(gap <= 0.5 for gap in gaps), "no stretch of the run is left out"
