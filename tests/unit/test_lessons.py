@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -116,6 +117,44 @@ def test_a_broken_file_says_its_line_and_the_reason(case: str) -> None:
         parsed(text)
     assert str(error.value).startswith(f"mine.md, line {line}: "), error.value
     assert reason in str(error.value)
+
+
+ATTACKS = {
+    "ten thousand steps": LESSON + STEP * 10_000,
+    "braces in braces": LESSON.replace("{run.read}", "{" * 10_000 + "run.read" + "}" * 10_000),
+    "a place of many signs": LESSON.replace(
+        "{run.read}", "{" + "run.read - " * 3_000 + "run.read}"
+    ),
+    "a choice of many": LESSON.replace("? no | yes", "? " + "no | " * 3_000 + "yes"),
+    "an address to another site": LESSON.replace(
+        "?source=We+like+tea.", "//evil.example/attention"
+    ),
+    "a script for an address": LESSON.replace("open: attention", "open: javascript:alert(1)"),
+    "many parameters": LESSON.replace("&source=", "&source=x" * 3_000 + "&source="),
+    "a reading of a reading": LESSON.replace("run.read", "run.token({run.read}, 0)"),
+    "a number without end": LESSON.replace("tokens(source)", f"token(source, {'9' * 5_000})"),
+}
+
+
+@pytest.mark.parametrize("case", ATTACKS)
+def test_a_hostile_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
+    """Each with a line and a reason, or as too large; none costs more than a moment."""
+    path = tmp_path / "mine.md"
+    path.write_text(ATTACKS[case])
+    start = time.process_time()
+    with pytest.raises(LessonError) as error:
+        read_lesson(path, PAGES, declared())
+    assert time.process_time() - start < 1
+    assert "mine.md" in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+def test_markup_in_an_option_stays_text() -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    lesson = parsed(LESSON.replace("- yes: Yes", f"- yes: {evil}"))
+    run = run_of("eng-fra", "We like him.")
+    asked = lesson_picture(lesson, 1, {}, run, run, True)["asks"]
+    assert asked["options"][0] == ["yes", evil]  # lesson.js sets it with textContent
 
 
 def test_a_file_is_read_with_a_bound(tmp_path: Path) -> None:

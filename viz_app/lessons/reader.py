@@ -37,6 +37,7 @@ from viz_app.session.parameters import Parameter
 LARGEST = 100_000  # bytes of a lesson file
 MOST_OPTIONS = 6
 LONGEST_LESSON = 60  # minutes
+LONGEST_REASON = 300  # characters of what is wrong with a file, which may quote it
 STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
 CHECKPOINT = "checkpoint"
 _OPTION = re.compile(r"- ([a-z0-9-]{1,30}): (.+)")
@@ -81,7 +82,8 @@ class _Reader:
         self.path, self.pages, self.parameters = path, pages, parameters
 
     def fail(self, number: int, why: str) -> LessonError:
-        return LessonError(f"{self.path.name}, line {number}: {why}")
+        shown = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]} …"
+        return LessonError(f"{self.path.name}, line {number}: {shown}")
 
     def lesson(self, text: str) -> Lesson:
         if not _NAME.fullmatch(self.path.stem):
