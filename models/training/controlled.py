@@ -109,7 +109,7 @@ class Controlled:
         """Train to the end; return False if the run was stopped, after saving it."""
         trainer, self._begun = self.trainer, time.thread_time()
         if trainer.step == 0:
-            trainer.save_checkpoint()  # so that the run can be opened from its first snapshot on
+            trainer.save_beginning()
         self._describe(state="running")
         steps = trainer.train()
         while self.controls.may_step(lambda: self._describe(state="paused")):

@@ -205,6 +205,11 @@ class Trainer:
                 self.step,
             )
 
+    def save_beginning(self) -> None:
+        """Save the weights before the first step, so that the run can be opened from then on."""
+        self._snapshot()
+        self.save_checkpoint()
+
     def save_checkpoint(self) -> None:
         save_checkpoint(self.folder, self.best_model, self.task.tokenizer, self.record())
 

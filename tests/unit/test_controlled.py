@@ -120,6 +120,7 @@ def test_it_stops_with_the_one_who_controls_it_and_goes_on_from_there(tmp_path, 
 def test_it_can_be_opened_from_its_first_step_on(tmp_path):
     with followed(tmp_path, "pause") as one:
         one.wait("paused", 0)
+        assert snapshots(tmp_path) == [0]
         one.say("step")
         one.wait("paused", 1)
         assert load(tmp_path).training["step"] == 0
