@@ -148,6 +148,19 @@ def _add_app_flags(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="memory for opened models and their runs (512); the least recently used go first",
     )
+    parser.add_argument(
+        "--trainers",
+        type=int,
+        metavar="N",
+        help="runs that the page Train trains at a time, a process each; others wait (1; with "
+        "--share 0)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="keep the runs of the page Train in this folder (default: until the app ends)",
+    )
     parser.add_argument("--device", help="cuda, mps or cpu (the first available)")
     parser.add_argument("--dtype", choices=DTYPES, help=DTYPE_HELP)
 

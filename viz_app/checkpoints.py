@@ -15,6 +15,7 @@ from models.checkpoint_files import FILES
 from models.hub.files import config
 from models.hub.own.module import scope_of
 from models.printable import printable
+from viz_app.trainers import folders, owners
 
 # environment variables, set by command.py
 MODELS, SHARED, MODULE, DTYPE = (
@@ -43,7 +44,7 @@ def module() -> str | None:
 
 def available() -> list[str]:
     """Return the names of the menu."""
-    return [*filter(None, [module()]), *models.shipped(), *_own()]
+    return [*filter(None, [module()]), *models.shipped(), *_own(), *owners.offered(is_shared())]
 
 
 def open_scope(named: str) -> Scope:
@@ -70,6 +71,8 @@ def folder(name: str) -> str:
         return name
     if name in (offered := _own()):
         return str(offered[name])
+    if name in (trained := owners.offered(is_shared())):
+        return str(trained[name])
     if is_shared():
         raise CheckpointError(NOT_OFFERED)
     try:
@@ -98,9 +101,11 @@ def missing(name: str) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """Return the message of an error in one line; a shared app hides the path of --models in it."""
-    root, message = os.environ.get(MODELS), str(error)
-    return printable(message.replace(root, Path(root).name) if root and is_shared() else message)
+    """Return the message of an error in one line; a shared app hides where its folders are."""
+    message = str(error)
+    for root in filter(None, (os.environ.get(MODELS), os.environ.get(folders.FOLDER))):
+        message = message.replace(root, Path(root).name) if is_shared() else message
+    return printable(message)
 
 
 def _own() -> dict[str, Path]:

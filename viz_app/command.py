@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def open_app(options: Namespace) -> int:
         ValueError: the folder of --models or --lessons does not exist, or another option is
             invalid.
     """
-    from viz_app import checkpoints, workers
+    from viz_app import checkpoints
     from viz_app.host_guard import ALLOWED
     from viz_app.session import byte_cache
     from viz_app.session.byte_cache import BUDGET_VARIABLE
@@ -69,6 +72,15 @@ def open_app(options: Namespace) -> int:
         checkpoints.open_scope(options.module)  # raises now, not on every page
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
+    with _trainers(options):
+        return _serve(options, n, kept)
+
+
+def _serve(options: Namespace, n: int, kept: float) -> int:
+    """Serve the app from n processes, with memory for `kept` bytes in all."""
+    from viz_app import checkpoints, workers
+    from viz_app.session import byte_cache
+
     flags = []
     if options.share:
         os.environ[checkpoints.SHARED] = "1"
@@ -80,7 +92,7 @@ def open_app(options: Namespace) -> int:
             file=sys.stderr,
         )
     if n > 1:
-        os.environ[BUDGET_VARIABLE] = str(kept / byte_cache.MEGABYTE / n)
+        os.environ[byte_cache.BUDGET_VARIABLE] = str(kept / byte_cache.MEGABYTE / n)
         address = options.share or "localhost"
         return workers.serve(n, address, options.port, flags, not options.no_browser)
     if options.share:
@@ -102,6 +114,28 @@ def write_handout(options: Namespace) -> int:
     if options.lessons:
         _use_lessons(options.lessons)
     return handout.write_handout(options)
+
+
+@contextmanager
+def _trainers(options: Namespace) -> Iterator[None]:
+    """Set how many runs are trained at a time, and the folder that all processes keep them in.
+
+    Raises:
+        ValueError: --trainers is out of range, or --runs is no folder.
+    """
+    from viz_app.trainers import folders, pool
+
+    n = options.trainers
+    if n is None:
+        n = 0 if options.share else 1
+    if not 0 <= n <= pool.MOST:
+        raise ValueError(f"--trainers must be between 0 and {pool.MOST}, not {n}")
+    os.environ[pool.NUMBER] = str(n)
+    if options.runs and options.runs.exists() and not options.runs.is_dir():
+        raise ValueError(f"--runs {options.runs}: not a folder")
+    with TemporaryDirectory(prefix="attnscope-runs-", ignore_cleanup_errors=True) as temporary:
+        os.environ[folders.FOLDER] = str((options.runs or Path(temporary)).resolve())
+        yield
 
 
 def _use_lessons(folder: Path) -> None:

@@ -1,0 +1,337 @@
+"""Runs that the app trains: their bounds, their queue, their folder, and whose they are."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import assert_same_run
+
+import models
+from models import cli
+from models.training.recipe import snapshot_steps
+from models.training.recipes import PLANS
+from viz_app import checkpoints
+from viz_app.trainers import folders, owners, pool, tickets
+from viz_app.trainers.example_pictures import ExamplePictures
+from viz_app.trainers.pool import Pool
+from viz_app.trainers.process import weights_of
+from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
+from viz_app.trainers.settings import MOST_PARAMETERS, RunSettings, offered
+from viz_app.trainers.tickets import Ticket
+
+COPY = RunSettings("copy", "transformer")
+SMALL = COPY.having(d_model=8, n_heads=2, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+
+
+def until(holds: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# settings
+
+
+def test_every_plan_without_a_data_file_is_offered():
+    assert {task: list(PLANS[task]) for task in offered()} == offered()
+    assert {"copy", "dates"} <= offered().keys()
+    assert "translation" not in offered()
+    for task, names in offered().items():
+        for model in names:
+            settings = RunSettings(task, model)
+            assert settings.problems() == {}
+            n = len(snapshot_steps(settings.recipe))
+            assert n * 2 * settings.n_parameters <= 20_000_000
+            assert n >= 60 or n * (2 * settings.n_parameters + 20_000) > 19_000_000
+            assert settings.recipe.steps == PLANS[task][model].recipe.steps
+
+
+def test_an_unchanged_value_is_no_change():
+    assert COPY.having(d_model=64, seed=1, norm="post", n_heads=None) == COPY
+    assert SMALL.having(d_model=64).changed == (("n_heads", 2), ("seed", 3))
+    assert SMALL.differences(COPY) == [("d_model", 8, 64), ("n_heads", 2, 4), ("seed", 3, 1)]
+    assert COPY.having(d_hidden=9) == COPY, "a Transformer has no d_hidden"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"d_model": 30}, "d_model"),
+        ({"n_heads": 3}, "d_model"),
+        ({"d_model": 100_000}, "d_model"),
+        ({"d_model": 64.5}, "d_model"),
+        ({"d_model": True}, "d_model"),
+        ({"n_heads": 0}, "n_heads"),
+        ({"seed": -1}, "seed"),
+        ({"norm": "/etc/passwd"}, "norm"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"learning_rate": float("inf")}, "learning_rate"),
+        ({"d_model": 256, "n_encoder_layers": 4, "n_decoder_layers": 4}, "d_model"),
+    ],
+)
+def test_a_bad_setting_is_named_and_never_trained(changes, name):
+    settings = COPY.having(**changes)
+    assert list(settings.problems()) == [name]
+    with pytest.raises(ValueError, match=name):
+        Pool(1, lambda owner: True).begin(settings, "a")
+    assert folders.every() == {}
+
+
+def test_no_model_is_too_large():
+    widest = COPY.having(d_model=256, n_encoder_layers=4, n_decoder_layers=4)
+    assert widest.n_parameters > MOST_PARAMETERS
+    assert f"{widest.n_parameters:,} parameters" in widest.problems()["d_model"]
+
+
+@pytest.mark.parametrize("task", ["translation", "../copy", "", "copy\n"])
+def test_what_is_not_offered_is_refused(task):
+    with pytest.raises(ValueError, match="no recipe"):
+        RunSettings(task, "transformer")
+
+
+# the queue
+
+
+def test_the_queue_is_in_the_order_of_arrival(tmp_path):
+    one, two, three = (Ticket(tmp_path) for _ in range(3))
+    assert [each.before for each in (one, two, three)] == [0, 1, 2]
+    one.give_up()
+    assert [each.before for each in (two, three)] == [0, 1]
+    two.give_up(), three.give_up()
+    assert tickets.waiting(tmp_path) == 0
+
+
+def test_a_killed_process_leaves_the_queue(tmp_path):
+    if not (child := os.fork()):
+        ticket = Ticket(tmp_path)
+        (tmp_path / "taken").touch()
+        time.sleep(60 if ticket else 0)
+        os._exit(0)
+    until((tmp_path / "taken").exists)
+    mine = Ticket(tmp_path)
+    assert mine.before == 1
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert mine.before == 0
+
+
+class Unstarted(TrainingRun):
+    """A run that is never trained."""
+
+    def start(self) -> None:
+        self.state = RUNNING
+
+    def stop(self) -> None:
+        self._end(STOPPED)
+
+
+def test_one_run_of_a_session_at_a_time_and_the_place_is_said():
+    trainers = Pool(2, lambda owner: True)
+    runs = [Unstarted(COPY, owner) for owner in "abcde"]
+    for run in runs:
+        trainers.submit(run)
+    until(lambda: runs[1].state == RUNNING)
+    assert [trainers.place(run) for run in runs] == [0, 0, 1, 2, 3]
+    assert [run.state for run in runs[2:]] == [WAITING] * 3
+    again = Unstarted(COPY, "a")  # the first session starts another: to the end of the queue
+    trainers.submit(again)
+    until(lambda: runs[2].state == RUNNING)
+    assert runs[0].state == STOPPED
+    assert trainers.place(again) == 3
+    for run in (*runs, again):
+        run.stop()
+
+
+def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
+    trainers = Pool(1, lambda owner: True)
+    runs = [Unstarted(COPY, "flood") for _ in range(30)]
+    for run in runs:
+        trainers.submit(run)
+    assert tickets.waiting(folders.root()) == 1
+    monkeypatch.setattr(pool, "MOST_WAITING", 3)
+    others = [Unstarted(COPY, str(i)) for i in range(2)]
+    for run in others:
+        trainers.submit(run)
+    with pytest.raises(ValueError, match="waiting already"):
+        trainers.submit(Unstarted(COPY, "late"))
+    for run in (*runs, *others):
+        run.stop()
+
+
+def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_wait(monkeypatch):
+    monkeypatch.setattr(pool, "ALONE", 0.3)
+    there = {"a", "b"}
+    trainers = Pool(1, there.__contains__)
+    one, two = Unstarted(COPY, "a"), Unstarted(COPY, "b")
+    trainers.submit(one)
+    until(lambda: one.state == RUNNING)
+    time.sleep(0.6)
+    assert one.state == RUNNING
+    there.remove("a")
+    until(lambda: one.state == STOPPED, 5)
+    trainers.submit(two)
+    until(lambda: two.state == RUNNING)
+    monkeypatch.setattr(pool, "RESTS", 0.3)
+    two.state, two.rests_since = PAUSED, time.monotonic()
+    time.sleep(0.8)
+    assert two.state == PAUSED, "nobody waits"
+    there.add("c")
+    three = Unstarted(COPY, "c")
+    trainers.submit(three)
+    until(lambda: two.state == STOPPED and three.state == RUNNING, 5)
+    three.stop()
+
+
+def test_without_trainers_nothing_begins():
+    with pytest.raises(ValueError, match="no trainers"):
+        Pool(0, lambda owner: True).begin(COPY, "a")
+
+
+# the folder
+
+
+def a_run(name: str, n_bytes: int, age: float) -> Path:
+    folder = folders.root() / name
+    (folder / "snapshots").mkdir(parents=True)
+    (folder / "config.json").write_bytes(b"x" * n_bytes)
+    os.utime(folder, (time.time() - age,) * 2)
+    return folder
+
+
+def test_the_oldest_ended_runs_make_room():
+    from models.training.run_folder import claimed
+
+    old, trained, new = a_run("a-1", 600, 30), a_run("b-1", 600, 20), a_run("c-1", 600, 10)
+    with claimed(trained):
+        os.utime(trained, (time.time() - 20,) * 2)
+        folders.make_room(largest=1300)
+        assert [path.is_dir() for path in (old, trained, new)] == [False, True, True]
+        folders.make_room(largest=1)
+    assert [path.is_dir() for path in (trained, new)] == [True, False]
+    assert folders.create("a").name == "a-1"
+
+
+def test_a_link_in_the_folder_is_neither_offered_nor_removed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config.json").write_text("{}")
+    folders.root().mkdir(parents=True)
+    (folders.root() / "link").symlink_to(outside)
+    assert folders.every() == {}
+    folders.make_room(largest=1)
+    assert (outside / "config.json").is_file()
+
+
+def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
+    mine, theirs = a_run("copy-1", 9, 2), a_run("copy-2", 9, 1)
+    assert checkpoints.folder("trained/copy-2") == str(theirs)
+    monkeypatch.setenv(checkpoints.SHARED, "1")
+    monkeypatch.setattr(owners, "_owned", {"me": {mine}, "them": {theirs}})
+    monkeypatch.setattr(owners, "session", lambda: "me")
+    assert checkpoints.folder("trained/copy-1") == str(mine)
+    assert "trained/copy-2" not in checkpoints.available()
+    for name in ("trained/copy-2", "trained/../runs/copy-1", str(mine), "trained/nowhere"):
+        with pytest.raises(checkpoints.CheckpointError) as refused:
+            checkpoints.folder(name)
+        assert str(refused.value) == checkpoints.NOT_OFFERED
+
+
+# a trainer
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [None, {}, {"site": "a"}, {"site": "a", "shape": [2, 2, 2], "float32": "AAAA"}, [1], "x"],
+)
+def test_a_report_without_a_picture(attention):
+    assert weights_of(attention) is None
+
+
+def test_killed_and_gone_on_with_it_is_the_run_of_the_command_line(tmp_path, monkeypatch):
+    """Train in the app's way, kill -9, go on; and the same settings by `attnscope train`."""
+    settings = SMALL
+    flags = ["--steps=60", "--save-every=7", "--score-cases=5", "--validate-every=30"]
+    arguments = RunSettings.arguments
+    monkeypatch.setattr(RunSettings, "arguments", lambda self, to: [*arguments(self, to), *flags])
+    trainers = Pool(1, lambda owner: True)
+    run = trainers.begin(settings, "a", "decoder.layers.0.cross_attn")
+    run.set_speed(40)
+    until(lambda: run.step > 16)
+    assert run.latest is not None
+    assert run.latest[1] == "decoder.layers.0.cross_attn"
+    os.kill(run.process._process.pid, signal.SIGKILL)
+    until(lambda: run.state == STOPPED)
+    pictures = ExamplePictures(run)
+    assert pictures.first() is not None
+    before = pictures.weights(0, "decoder.layers.0.cross_attn")
+    run.go_on()
+    trainers.submit(run)
+    until(lambda: run.state == DONE)
+    after = pictures.weights(60, "decoder.layers.0.cross_attn")
+    assert before.shape == after.shape
+    assert (before != after).any()
+    alone = tmp_path / "alone"
+    assert cli.main([*settings.arguments(alone)]) == 0
+    torch.set_num_threads(1)
+    records = [run.folder / "training.json", alone / "training.json"]
+    for path in records:  # the command and its folder are in the record
+        path.write_text(path.read_text().replace(" --resume", "").replace(str(path.parent), "X"))
+        path.write_text(path.read_text().replace(" --overwrite", ""))
+    assert_same_run(run.folder, alone)
+
+
+def test_a_run_that_fails_says_why(monkeypatch):
+    monkeypatch.setattr(
+        RunSettings, "arguments", lambda self, to: ["train", "copy", "--d-model=7", f"--out={to}"]
+    )
+    run = Pool(1, lambda owner: True).begin(SMALL, "a")
+    until(lambda: run.state == FAILED)
+    assert run.message == "d_model (7) must be divisible by n_heads (4)"
+
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from viz_app.trainers.process import TrainingProcess
+from viz_app.trainers.settings import RunSettings
+settings = RunSettings("copy", "transformer").having(d_model=8, n_heads=2)
+reports = []
+trainer = TrainingProcess(settings.arguments(Path(sys.argv[1])), reports.append)
+while not any(report.get("step", 0) > 3 for report in reports):
+    time.sleep(0.02)
+print(trainer._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_trainer_ends_with_its_server_however_that_ends(tmp_path):
+    root = str(Path(models.__file__).parents[1])
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(tmp_path / "run")],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    trainer = int(server.stdout.readline())
+    os.kill(trainer, 0)
+    server.kill()
+    server.wait()
+
+    def is_gone() -> bool:
+        try:
+            return Path(f"/proc/{trainer}/stat").read_text().split()[2] == "Z"
+        except FileNotFoundError:
+            return True
+
+    until(is_gone)
+    assert (tmp_path / "run" / "state.pt").is_file(), "after saving what it had"

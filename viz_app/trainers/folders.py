@@ -1,0 +1,93 @@
+"""The folder of the app's runs: bounded in size, the oldest ended runs go first."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+FOLDER = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
+LARGEST = 1_000_000_000  # bytes of all runs
+MOST = 300  # runs
+PREFIX = "trained/"  # of a run's name in the menu of models
+
+
+@cache
+def _temporary() -> Path:
+    """Return a folder that goes with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="attnscope-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def root() -> Path:
+    """Return the folder of all runs."""
+    return Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else _temporary()
+
+
+def every() -> dict[str, Path]:
+    """Return name → folder of the runs that can be opened, the newest last."""
+    opened = [path.parent for path in root().glob("*/config.json") if not path.parent.is_symlink()]
+    return {PREFIX + folder.name: folder for folder in sorted(opened, key=_age)}
+
+
+def create(stem: str) -> Path:
+    """Create the folder of a new run, after making room for it."""
+    root().mkdir(parents=True, exist_ok=True)
+    make_room()
+    for number in range(1, 10_000):
+        folder = root() / f"{stem}-{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise OSError(f"{root()}: there are too many runs of {stem}")
+
+
+def make_room(largest: int | None = None, most: int | None = None) -> None:
+    """Remove ended runs, the oldest first, until the rest is within the bounds."""
+    largest, most = largest or LARGEST, most or MOST
+    folders = sorted((path for path in root().iterdir() if _is_run(path)), key=_age)
+    sizes = {folder: _size(folder) for folder in folders}
+    for folder in folders:
+        if sum(sizes.values()) <= largest and len(sizes) < most:
+            return
+        if not is_training(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            del sizes[folder]
+
+
+def is_training(folder: Path) -> bool:
+    """Return True if a process is writing there (models.training.run_folder.claimed)."""
+    if not (lock := folder / ".lock").exists():
+        return False
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+
+
+def _age(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:  # removed meanwhile
+        return 0.0
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in (*folder.glob("*"), *folder.glob("snapshots/*")):
+        try:
+            total += path.lstat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,43 @@
+"""Whose runs are whose. Streamlit's session of this rerun is the owner of what it starts."""
+
+from functools import cache
+from pathlib import Path
+
+from streamlit.runtime import exists, get_instance
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from viz_app.trainers import folders
+from viz_app.trainers.pool import Pool, trainers
+
+_owned: dict[str, set[Path]] = {}  # session → folders of its runs
+
+
+def session() -> str:
+    """Return the session of this rerun; "" outside of any."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return context.session_id if context else ""
+
+
+def is_there(owner: str) -> bool:
+    """Return True if a browser is connected to the session; always without Streamlit's server."""
+    return not exists() or get_instance().is_active_session(owner)
+
+
+@cache
+def pool() -> Pool:
+    """Return the trainers of this process."""
+    return Pool(trainers(), is_there)
+
+
+def own(folder: Path) -> None:
+    """Let this session open a run."""
+    _owned.setdefault(session(), set()).add(folder)
+
+
+def offered(is_shared: bool) -> dict[str, Path]:
+    """Return name → folder of the runs that this session may open: all, in a shared app its own."""
+    every = folders.every()
+    if not is_shared:
+        return every
+    mine = _owned.get(session(), set())
+    return {name: folder for name, folder in every.items() if folder in mine}

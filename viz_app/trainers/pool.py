@@ -1,0 +1,106 @@
+"""The trainers of this server: whose run begins, and whose ends because nobody is there."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from viz_app.trainers import folders, tickets
+from viz_app.trainers.run import PAUSED, WAITING, TrainingRun
+from viz_app.trainers.settings import RunSettings
+from viz_app.trainers.tickets import Ticket
+
+NUMBER = "ATTNSCOPE_TRAINERS"  # environment variable: the number of trainers (--trainers)
+MOST = 16  # trainers
+LOOK = 0.25  # s between two looks at the runs
+ALONE = 60.0  # s after which the run of a closed page ends
+RESTS = 60.0  # s after which a paused run ends, if others wait
+MOST_WAITING = 200  # runs in the queue
+FULL = f"{MOST_WAITING} runs are waiting already; try again later"
+
+
+def trainers() -> int:
+    """Return how many runs are trained at a time, over all processes of the server."""
+    return int(os.environ.get(NUMBER, "1"))
+
+
+class Pool:
+    """The runs of this process that wait or train; at most one of each session.
+
+    `is_there` tells if a session's page is open.
+    """
+
+    def __init__(self, n: int, is_there: Callable[[str], bool]) -> None:
+        self.n, self._is_there = n, is_there
+        self._runs: dict[str, TrainingRun] = {}  # by their session
+        self._seen: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, settings: RunSettings, owner: str, site: str = "") -> TrainingRun:
+        """Put a new run into the queue in place of the session's last one.
+
+        Raises:
+            ValueError: The settings are bad, or the queue is full.
+        """
+        if problems := settings.problems():
+            raise ValueError("; ".join(problems.values()))
+        run = TrainingRun(settings, owner, site=site)
+        self.submit(run)
+        return run
+
+    def submit(self, run: TrainingRun) -> None:
+        """Put a run into the queue; one that was stopped goes on when its turn comes.
+
+        Raises:
+            ValueError: The queue is full.
+        """
+        with self._lock:
+            if (last := self._runs.pop(run.owner, None)) is not None and last is not run:
+                last.stop()
+            if self.n < 1:
+                raise ValueError("this app has no trainers")
+            if tickets.waiting(folders.root()) >= MOST_WAITING:
+                raise ValueError(FULL)
+            run.state, run.message, run.ticket = WAITING, "", Ticket(folders.root())
+            self._runs[run.owner], self._seen[run.owner] = run, time.monotonic()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, daemon=True)
+                self._thread.start()
+
+    def place(self, run: TrainingRun) -> int:
+        """Return how many runs must end before this one begins."""
+        ticket = run.ticket
+        return max(0, ticket.before - self.n + 1) if ticket and run.state == WAITING else 0
+
+    def _look(self) -> None:
+        while True:
+            with self._lock:
+                runs = list(self._runs.items())
+            for owner, run in runs:
+                self._advance(owner, run)
+            time.sleep(LOOK)
+
+    def _advance(self, owner: str, run: TrainingRun) -> None:
+        now = time.monotonic()
+        if self._is_there(owner):
+            self._seen[owner] = now
+        if not run.is_active:
+            with self._lock:
+                if self._runs.get(owner) is run:
+                    del self._runs[owner]
+        elif now - self._seen[owner] > ALONE or self._rests_too_long(run, now):
+            run.stop()
+        elif run.state == WAITING and run.ticket and run.ticket.before < self.n:
+            try:
+                run.start()
+            except OSError as error:
+                run.fail(f"{error.strerror or error}")
+
+    def _rests_too_long(self, run: TrainingRun, now: float) -> bool:
+        return (
+            run.state == PAUSED
+            and bool(run.rests_since)
+            and now - run.rests_since > RESTS
+            and tickets.waiting(folders.root()) > self.n
+        )

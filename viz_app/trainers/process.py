@@ -1,0 +1,114 @@
+"""A trainer: `attnscope train` in a process of its own, told what to do over its stdin."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import models
+from models.training.fixed_example import LARGEST
+
+# the others' edits come first; a file in the working folder hides no package
+CODE = """import os, sys
+sys.path[:] = [path for path in sys.path if path]
+getattr(os, "nice", id)(10)
+from models.cli import main
+sys.exit(main())"""
+LONGEST = 10 * LARGEST  # characters of a report
+GRACE = 20.0  # s in which a trainer ends by itself
+
+Report = dict[str, Any]
+
+
+class TrainingProcess:
+    """A trainer that is running.
+
+    `take` gets each report, in a thread; the last one says how it ended. The trainer ends with this
+    process, however that ends, since its stdin does.
+    """
+
+    def __init__(self, arguments: Sequence[str], take: Callable[[Report], None]) -> None:
+        self._take = take
+        self._said: deque[str] = deque(maxlen=20)  # the last lines on stderr
+        self._lock = threading.Lock()
+        package = str(Path(models.__file__).parents[1])
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CODE, *arguments, "--controlled"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for the server, with which it ends
+        )
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        threading.Thread(target=self._note, daemon=True).start()
+        self._listening.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def say(self, command: str) -> None:
+        """Send a command (models/training/controlled.py); nothing if it has ended."""
+        with self._lock:
+            try:
+                print(command, file=self._process.stdin, flush=True)
+            except (OSError, ValueError):
+                return
+
+    def stop(self) -> None:
+        """Ask it to save and end; end it where it does not."""
+        self.say("stop")
+        threading.Thread(target=self._end, daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended and its last report was taken."""
+        self._listening.join(seconds)
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _listen(self) -> None:
+        while line := self._process.stdout.readline(LONGEST):  # type: ignore[union-attr]
+            try:
+                report = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(report, dict):
+                self._take(report)
+        status = self._process.wait()
+        if status not in (0, 130, -9, -15):
+            errors = [line for line in self._said if line.startswith("attnscope: ")]
+            message = (
+                errors[-1].removeprefix("attnscope: ") if errors else f"it ended with {status}"
+            )
+            self._take({"state": "failed", "message": message})
+        else:
+            self._take({"state": "ended"})
+
+    def _note(self) -> None:
+        while line := self._process.stderr.readline(LONGEST):  # type: ignore[union-attr]
+            self._said.append(line.rstrip())
+
+
+def weights_of(attention: Any) -> tuple[str, np.ndarray] | None:
+    """Return the site and the weights (head, query, key) of a report; None if it has none."""
+    try:
+        shape = tuple(int(n) for n in attention["shape"])
+        raw = base64.b64decode(attention["float32"], validate=True)
+        return str(attention["site"]), np.frombuffer(raw, "<f4").reshape(shape)
+    except (KeyError, TypeError, ValueError):
+        return None

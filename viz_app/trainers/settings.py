@@ -1,0 +1,180 @@
+"""What may be changed about a run that the app trains, within bounds that any machine bears."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from models.architectures import Config
+from models.layers.similarity import SIMILARITIES
+from models.tasks import GENERATED, open_task
+from models.train_command import config_of
+from models.training.recipe import Recipe, densely_kept
+from models.training.recipes import PLANS, Plan, plan_for
+from models.training.task import Task
+from models.weights import blank
+
+WHOLE = {
+    "d_model": (4, 256), "n_heads": (1, 16), "n_layers": (1, 4), "n_encoder_layers": (1, 4), "n_decoder_layers": (1, 4),
+    "n_self_layers": (0, 4), "d_hidden": (4, 256), "window": (0, 64), "seed": (1, 9999),
+}  # fmt: skip
+NUMBERS = {"learning_rate": (0.01, 10.0)}
+CHOICES = {
+    "norm": ("post", "pre"),
+    "positions": ("sinusoidal", "learned", "none"),
+    "similarity": tuple(SIMILARITIES),
+}
+OF_RECIPE = ("learning_rate", "seed")
+MOST_PARAMETERS = 1_000_000
+MOST_SNAPSHOTS = 64
+SNAPSHOT_BYTES = 20_000_000  # of all snapshots of a run
+HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
+THREADS = 1  # of a trainer: on a busy machine more of them wait for each other
+
+
+def offered() -> dict[str, list[str]]:
+    """Return task → models for all plans that need no data file."""
+    return {task: list(plans) for task, plans in PLANS.items() if task in GENERATED}
+
+
+@lru_cache(maxsize=32)
+def _task(name: str, data: tuple[tuple[str, Any], ...]) -> Task:
+    return open_task(name, **dict(data))
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """A task, a model, and the settings that differ from their plan, in the order of their names.
+
+    Raises:
+        ValueError: The app does not offer this task with this model.
+    """
+
+    task: str
+    model: str
+    changed: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.model not in offered().get(self.task, ()):
+            raise ValueError(f"there is no recipe for the model {self.model} on {self.task}")
+
+    @cached_property
+    def unchanged(self) -> Plan:
+        """The plan as shipped."""
+        return plan_for(self.task, self.model)
+
+    @property
+    def names(self) -> list[str]:
+        """The settings that this model has."""
+        sizes = [name for name in (*WHOLE, *CHOICES) if name in self.unchanged.size_names]
+        return [*sizes, *OF_RECIPE]
+
+    def usual(self, name: str) -> Any:
+        """Return the plan's value of a setting."""
+        if name in OF_RECIPE:
+            return getattr(self.unchanged.recipe, name)
+        return getattr(self.unchanged.config(self.opened.tokenizer.vocab_size), name) if (
+            name not in self.unchanged.sizes
+        ) else self.unchanged.sizes[name]  # fmt: skip
+
+    def value(self, name: str) -> Any:
+        """Return the value of a setting."""
+        return dict(self.changed).get(name, self.usual(name))
+
+    def having(self, **values: Any) -> "RunSettings":
+        """Return the settings with these values; None, like the plan's own value, is the plan's."""
+        kept = dict(self.changed) | values
+        changed = {
+            name: value
+            for name, value in kept.items()
+            if name in self.names and value not in (None, self.usual(name))
+        }
+        return replace(self, changed=tuple(sorted(changed.items())))
+
+    @property
+    def opened(self) -> Task:
+        """The task, opened."""
+        return _task(self.task, tuple(self.unchanged.data.items()))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the changes, without its snapshots."""
+        sizes = {name: value for name, value in self.changed if name not in OF_RECIPE}
+        recipe = {name: value for name, value in self.changed if name in OF_RECIPE}
+        plan = self.unchanged
+        return replace(plan, sizes=plan.sizes | sizes, recipe=replace(plan.recipe, **recipe))
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration of the model.
+
+        Raises:
+            ValueError: A size does not fit another.
+        """
+        return config_of(self.plan, self.opened)
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """The size of the model, which is not built.
+
+        Raises:
+            ValueError: There is no such model.
+        """
+        return sum(parameter.numel() for parameter in blank(self.config).parameters())
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe, with as many snapshots as there is room for."""
+        fitting = SNAPSHOT_BYTES // (2 * self.n_parameters + HEADER)
+        return densely_kept(self.plan.recipe, min(MOST_SNAPSHOTS, fitting))
+
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong, by the setting that can put it right; empty for a good run."""
+        for name, value in self.changed:
+            if message := _out_of_bounds(name, value):
+                return {name: message}
+        try:
+            n = self.n_parameters
+        except ValueError as error:
+            return {self._named_in(str(error)): str(error)}
+        if n > MOST_PARAMETERS:
+            largest = "d_model" if "d_model" in self.names else self.names[0]
+            most = f"at most {MOST_PARAMETERS:,} are trained here"
+            return {largest: f"{largest} and the layers give {n:,} parameters; {most}"}
+        return {}
+
+    def _named_in(self, message: str) -> str:
+        """Return the setting that a message names first."""
+        places = {name: message.find(name) for name in self.names if name in message}
+        return min(places, key=places.__getitem__, default=self.names[0])
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the arguments of `attnscope` that train this run in a folder."""
+        recipe = self.recipe
+        flags: dict[str, Any] = dict(self.changed) | {
+            "threads": THREADS, "device": "cpu", "out": folder,
+            "n_snapshots": recipe.n_snapshots, "snapshot_ratio": recipe.snapshot_ratio,
+        }  # fmt: skip
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+        return ["train", self.task, f"--model={self.model}", "--snapshots", *words]
+
+    def differences(self, other: "RunSettings") -> list[tuple[str, Any, Any]]:
+        """Return (setting, value here, value there) where two runs differ."""
+        named = [("task", self.task, other.task), ("model", self.model, other.model)]
+        shared = [name for name in self.names if name in other.names]
+        named += [(name, self.value(name), other.value(name)) for name in shared]
+        return [(name, here, there) for name, here, there in named if here != there]
+
+
+def _out_of_bounds(name: str, value: Any) -> str:
+    """Return what is wrong with a value by itself."""
+    if name in CHOICES:
+        right = value in CHOICES[name]
+        return (
+            "" if right else f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r:.40}"
+        )
+    low, high = (WHOLE | NUMBERS)[name]
+    kinds = (int,) if name in WHOLE else (int, float)
+    if type(value) not in kinds or not low <= value <= high:
+        return f"{name} must be a number from {low} to {high}, not {value!r:.40}"
+    return ""
