@@ -30,6 +30,7 @@ from tests.benchmarks import (
     training,
     transformers_training,
     two_streams,
+    watching,
 )
 from tests.benchmarks.side_by_side import Result, print_table
 
@@ -42,6 +43,7 @@ MODULES = (
     recurrent,
     two_streams,
     notebook,
+    watching,
 )
 ALONE = (heads, hub, own_data, clients, long_texts, overview, opening, repaint)
 
