@@ -1,11 +1,9 @@
 """Attention models of known internals: load, run, record, edit and generate.
 
-    import models
-    scope = models.load("eng-fra")
-    trace = scope.run("We like him.", "Nous l'aimons bien.")
-    trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
-
-The running app shows this documentation under /reference.
+import models
+scope = models.load("eng-fra")
+trace = scope.run("We like him.", "Nous l'aimons bien.")
+trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
 """
 
 from models.checkpoint import CheckpointError

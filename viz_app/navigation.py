@@ -39,6 +39,7 @@ from viz_app.views.models.page import MODELS
 from viz_app.views.page import Page
 from viz_app.views.positions.page import POSITIONS
 from viz_app.views.task.page import TASK
+from viz_app.views.train.page import TRAIN
 
 NEWCOMER = "New here? Lesson 1"
 UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
@@ -46,6 +47,7 @@ LANDING = "attention"  # the page at "/"
 # URL path → page
 PAGES: dict[str, Page] = {
     "lessons": LESSONS,
+    "train": TRAIN,
     "attention": ATTENTION,
     "task": TASK,
     "inside": INSIDE,

@@ -74,7 +74,7 @@ GIVEN = {
     "layer": "not known through which of its modules the stream goes", 
     "positions": "no shuffle test for a model that somebody else",
     "masks": "cannot be painted", "interventions": "no attention head whose output can be changed",
-    "decoding": "This model does not write", "from-rnn": "", "models": "", "compare": "", "lessons": "",
+    "decoding": "This model does not write", "from-rnn": "", "models": "", "compare": "", "lessons": "", "train": "",
 }  # fmt: skip
 
 

@@ -280,7 +280,7 @@ def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(
 def test_every_page_is_among_them() -> None:
     addresses = {view.address or "attention" for view in VIEWS.values()}
     # which show no number that weights made
-    assert addresses | {"models", "lessons"} == set(PAGES)
+    assert addresses | {"models", "lessons", "train"} == set(PAGES)
 
 
 def test_only_the_snapshot_may_be_replaced(folder: Path) -> None:

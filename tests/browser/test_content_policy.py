@@ -15,6 +15,7 @@ READY = {
     "masks": "canvas",
     "models": "canvas",
     "lessons": ".lesson-list button",
+    "train": ".st-key-train-start button",
 }
 VEGA = "[data-testid=stVegaLiteChart] :is(svg.marks, canvas)"
 CHARTS = {

@@ -181,8 +181,8 @@ def test_own_lessons_are_offered_and_read_anew(
     assert offered().named("mine").title == "Another title"
 
 
-def test_steps_open_every_page_but_the_list() -> None:
-    assert {*PAGES, "lessons"} == set(ALL_PAGES)
+def test_steps_open_every_page_of_a_run() -> None:
+    assert {*PAGES, "lessons", "train"} == set(ALL_PAGES)
 
 
 @pytest.mark.parametrize("name", [lesson.name for lesson in offered().lessons])

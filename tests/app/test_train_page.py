@@ -1,0 +1,138 @@
+"""The page Train, without a browser: its settings, a run stepped and gone back over, two of them."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from app_parts import app_at, picture, said
+from streamlit.testing.v1 import AppTest
+
+import models
+from models.tasks import open_task
+from viz_app import checkpoints
+from viz_app.trainers import folders, owners, pool
+from viz_app.views.train import text
+from viz_app.views.train.training import Training
+
+SIZES = {"train-d-model": "8", "train-n-heads": "2"}
+SITE = "decoder.layers.0.cross_attn"
+
+
+@pytest.fixture(autouse=True)
+def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+    owners.pool.cache_clear()
+    yield
+    owners.pool.cache_clear()
+
+
+def trained(app: AppTest) -> Training:
+    return app.session_state["training"]
+
+
+def click(app: AppTest, key: str) -> None:
+    app.button(key=f"train-{key}").click().run()
+    assert not app.exception
+
+
+def stepped(app: AppTest, n: int) -> None:
+    """Take steps until the run rests at this one."""
+    for step in range((trained(app).run.step if trained(app).run else 0) + 1, n + 1):
+        click(app, "step-button")
+        deadline = time.monotonic() + 120
+        while (trained(app).run.state, trained(app).run.step) != ("paused", step):
+            assert time.monotonic() < deadline, trained(app).run
+            time.sleep(0.05)
+    app.run()
+
+
+def shown(app: AppTest, key: str = "train-maps") -> tuple[dict[str, Any], np.ndarray]:
+    header, arrays = picture(app, key)
+    return header, np.stack([arrays[f"map{i}"] for i in range(len(header["maps"]))])
+
+
+def test_a_bad_setting_is_named_at_its_control_and_nothing_starts() -> None:
+    app = app_at("train", **{"train-d-model": "30"})
+    assert "d_model (30) must be divisible by n_heads (4)" in str(said(app, "note train-d_model"))
+    assert app.button(key="train-start").disabled
+    assert app.button(key="train-step-button").disabled
+    app.number_input(key="train-d-model").set_value(32).run()
+    assert not app.button(key="train-start").disabled
+    assert "differs from the recipe: d_model 32 (64)" in str(said(app, "note train-next-line"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"train-d-model": "100000"},
+        {"train-task": "../../etc/passwd", "train-model": "<img src=x>"},
+        {"train-task": "translation"},
+        {"train-norm": "x", "train-seed": "-1", "train-learning-rate": "1e99"},
+        {"train-step": "12", "train-site": "nowhere"},
+    ],
+)
+def test_an_address_asks_for_nothing_that_is_not_offered(address: dict[str, str]) -> None:
+    app = app_at("train", **address)
+    assert not app.exception
+    assert not app.button(key="train-start").disabled
+    assert app.selectbox(key="train-task").value == "copy"
+
+
+def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_at("train", **SIZES)
+    assert text.NOTHING_YET in [one.value for one in app.markdown]
+    stepped(app, 3)
+    run = trained(app).run
+    assert run.snapshots == [0, 1, 2, 3]
+    (case,) = open_task("copy").held_out(1, validation=True)
+    for step in (3, 1):
+        app.select_slider(key="train-step").set_value(step).run()
+        header, weights = shown(app)
+        trace = models.load(run.folder, device="cpu", snapshot=step).run(*case.fields)
+        site = trace.attention[SITE]
+        np.testing.assert_array_equal(weights, site.weights().numpy())
+        assert f"step {step}" in header["title"]
+        assert [label[0] for label in header["cols"]] == [*case.source, "[end]"]
+    rule = json.loads(app.get("vega_lite_chart")[0].proto.spec)["layer"][0]
+    assert rule["data"]["values"] == [{"step": 1}]
+    click(app, "open")
+    values = app.session_state["url"].values
+    assert values["checkpoint"] == run.name
+    assert checkpoints.folder(run.name) == str(run.folder)
+    assert (values["growth-step"], values["site"]) == (1, SITE)
+    assert (values["source"], values["target"]) == (case.source, case.references[0])
+    run.stop()
+
+
+def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> None:
+    app = app_at("train", **SIZES)
+    stepped(app, 2)
+    first = trained(app).run
+    app.number_input(key="train-seed").set_value(2).run()
+    click(app, "start")
+    trained(app).run.pause()
+    deadline = time.monotonic() + 120
+    while trained(app).run.state != "paused":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    app.run()
+    assert trained(app).before.run is first
+    assert first.state == "stopped"
+    assert "**The run before** differs in: seed 1 (2)." in [one.value for one in app.markdown]
+    ours, theirs = shown(app)[1], shown(app, "train-maps-before")[1]
+    assert ours.shape == theirs.shape
+    assert not np.array_equal(ours, theirs)
+    click(app, "reset")
+    assert trained(app).run is None
+    assert trained(app).before is None
+
+
+def test_without_trainers_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(pool.NUMBER, "0")
+    app = app_at("train")
+    assert text.OFF in [one.value for one in app.markdown]
+    assert not [button for button in app.button if (button.key or "").startswith("train")]

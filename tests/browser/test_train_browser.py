@@ -1,0 +1,50 @@
+"""Train in a browser: the attention is redrawn while a run goes on, and any step of it is opened elsewhere."""
+
+import time
+
+from playwright.sync_api import Page
+from served_app import in_url, rested, visit
+
+START, PAUSE = ".st-key-train-start button", ".st-key-train-pause button"
+MAPS = ".st-key-train-maps .maps"
+
+
+def painted(page: Page) -> int:
+    return int(page.locator(MAPS).get_attribute("data-painted") or 0)
+
+
+def pixels(page: Page) -> str:
+    return page.locator(f"{MAPS} canvas.cells").first.evaluate("(canvas) => canvas.toDataURL()")
+
+
+def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
+    visit(page, "train", START, **{"train-d-model": "16", "train-seed": "5"})
+    page.click(START)
+    page.wait_for_selector(f"{MAPS}[data-painted]")
+    first, before, begun = pixels(page), painted(page), time.monotonic()
+    page.wait_for_function(
+        """([parts, n]) => {
+          const find = (root) => root.querySelector(parts) ??
+            [...root.querySelectorAll("*")].map((e) => e.shadowRoot && find(e.shadowRoot)).find(Boolean);
+          return Number(find(document)?.dataset.painted) > n;
+        }""",
+        arg=[".maps", before + 5],
+    )
+    assert (painted(page) - before) / (time.monotonic() - begun) > 0.5, "on a busy machine"
+    assert pixels(page) != first
+    page.click(PAUSE)
+    page.wait_for_selector(f"{PAUSE}:has-text('Go on')")
+    page.wait_for_selector(".st-key-train-open button")
+    rested(page)
+    last, label = pixels(page), page.inner_text(".st-key-train-open button")
+    slider = page.locator(".st-key-train-step input[type=range]")
+    slider.focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector(".st-key-train-open button:has-text('Open step 0 ')")
+    rested(page)
+    assert "step 0 " not in label
+    assert pixels(page) != last
+    page.click(".st-key-train-open button")
+    page.wait_for_selector(".head[data-painted]")
+    in_url(page, "growth-step", "0")
+    assert page.locator(".head").get_attribute("data-site") == "decoder.layers.0.cross_attn"

@@ -1,0 +1,57 @@
+"""The chart of a run that is trained: its values, units, and the step of the picture."""
+
+import pytest
+
+from viz_app.drawing.learning_chart import HELD_OUT, MOST, TRAINING, Curve, learning_chart, unit
+from viz_app.drawing.look import LIGHT
+from viz_app.drawing.loss_curve import LEAST_LOSS
+
+ROWS = [
+    {"step": 0, "loss": 9.0},
+    {"step": 7, "loss": 3.5},
+    {"step": 20, "loss": 0.0, "validation loss": 0.25, "exact match": 62.5},
+]
+
+
+def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, float]]:
+    """(step, height) of the points of one line."""
+    _, losses, measure = chart["layer"]
+    rows = [row for line in (*losses["layer"], measure) for row in line["data"]["values"]]
+    return [(row["step"], row["at"]) for row in rows if (row["of"], row["run"]) == (name, run)]
+
+
+def test_every_number_of_the_record_is_drawn():
+    chart = learning_chart([Curve("this run", ROWS)], "exact match", 20, 97, LIGHT)
+    assert values(chart, TRAINING) == [(7, 3.5), (20, LEAST_LOSS)]
+    assert values(chart, HELD_OUT) == [(20, 0.25)]
+    assert values(chart, "exact match") == [(20, 62.5)]
+    assert chart["layer"][0]["data"]["values"] == [{"step": 20}]
+    assert chart["layer"][1]["encoding"]["x"]["scale"]["domain"] == [0, 97]
+
+
+def test_two_runs_are_told_apart():
+    other = [{"step": 5, "loss": 1.5}]
+    curves = [Curve("this run", ROWS), Curve("the run before", other)]
+    chart = learning_chart(curves, "exact match", 5, 97, LIGHT)
+    assert values(chart, TRAINING, "the run before") == [(5, 1.5)]
+    dashes = chart["layer"][1]["encoding"]["strokeDash"]
+    assert dashes["scale"]["domain"] == ["this run", "the run before"]
+    assert len(set(map(tuple, dashes["scale"]["range"]))) == 2
+    assert chart["title"]["text"] == "solid: this run, dashed: the run before"
+
+
+@pytest.mark.parametrize("n", [MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 13 * MOST + 5])
+def test_a_long_line_is_thinned_and_keeps_its_end(n):
+    rows = [{"step": i + 1, "loss": 1.0 + i} for i in range(n)]
+    drawn = values(learning_chart([Curve("this run", rows)], "x", 1, n, LIGHT), TRAINING)
+    assert len(drawn) <= MOST + 1
+    assert drawn[0] == (1, 1.0)
+    assert drawn[-1] == (n, float(n))
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_a_likelihood_is_no_percentage():
+    assert unit("exact match") == " %"
+    assert unit("nats per token") == unit("bits per byte") == ""
+    measure = learning_chart([Curve("this run", ROWS)], "nats per token", 1, 9, LIGHT)["layer"][2]
+    assert "domain" not in measure["encoding"]["y"]["scale"]

@@ -1,0 +1,49 @@
+"""The payload of `maps` for all heads of one site, with weights of any training step."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.payload import pack
+
+MASKED = "masked: it may not be read"
+SAYS = "attention weight"
+
+
+def attention_maps(
+    trace: Trace,
+    site: AttentionSite,
+    weights: np.ndarray,
+    terms: words.Terms,
+    title: str,
+    saved: Mapping[str, str],
+) -> bytes:
+    """Return the picture of weights (head, query, key) over the tokens of a site, from 0 to 1.
+
+    The tokens and the mask are those of `trace`; a masked weight is exactly 0 at every step.
+    """
+    queries, keys = axes_labels(trace, site)
+    query = "read → written" if writes(trace, site) else terms.of(site.query_stream).text
+    row_axis, column_axis = f"query: {query}", f"key: {terms.of(site.key_stream).text}"
+    is_masked = any(not bool(layer.allowed.all()) for layer in site.mask.layers)
+    maps = [
+        {
+            "title": f"Head {head + 1}", "note": "", "array": f"map{head}", "scale": "linear",
+            "least": 0.0, "largest": 1.0, "none": MASKED if is_masked else "", "says": SAYS,
+        }
+        for head in range(len(weights))
+    ]  # fmt: skip
+    header = {
+        "title": title,
+        **saved,
+        "rowAxis": row_axis,
+        "colAxis": column_axis,
+        "rows": [label.as_json() for label in queries],
+        "cols": [label.as_json() for label in keys],
+        "maps": maps,
+    }
+    arrays = {f"map{head}": one.astype(np.float32) for head, one in enumerate(weights)}
+    return pack(header, **arrays)

@@ -1,0 +1,123 @@
+"""The chart of one run or two: losses and the held-out measure by step, with the picture's step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.training_record import NOT_PERCENT
+from viz_app.drawing.look import Look
+from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
+
+MOST = 300  # points of a line
+TRAINING, HELD_OUT = "training loss", "held-out loss"
+HEIGHT = 285  # px
+_LOSSES = {"loss": TRAINING, "validation loss": HELD_OUT}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A run: what it is called in the chart, and its rows."""
+
+    name: str
+    rows: Sequence[dict[str, float]]
+
+
+def learning_chart(
+    curves: Sequence[Curve],
+    metric: str,
+    step: int,
+    last: int,
+    look: Look,
+    *,
+    is_large: bool = False,
+) -> dict[str, Any]:
+    """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
+
+    The first run's lines are solid, the second's dashed. A rule marks the step of the picture;
+    `last` is the last step of the runs.
+    """
+    points = [point for curve in curves for point in _points(curve, metric)]
+    names = [TRAINING, HELD_OUT, metric]
+    tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
+    encoding = {
+        "x": {
+            "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
+            "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"tickCount": 6, "grid": False},
+        },
+        "color": {
+            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 2},
+            "scale": {"domain": names, "range": [look.quiet, look.accent, look.opposite]},
+        },
+        "strokeDash": {
+            "field": "run", "type": "nominal", "title": None,
+            "legend": None,
+            "scale": {"domain": [curve.name for curve in curves], "range": [[1, 0], [5, 3]][: len(curves)]},
+        },
+        "detail": {"field": "run", "type": "nominal"},
+        "tooltip": tip,
+    }  # fmt: skip
+    loss = {"scale": {"type": "log"}, "title": "loss (nats, log)", "axis": {"grid": False, "tickCount": 4, "format": "~g"}}  # fmt: skip
+    bounds = {"domain": [0, 100]} if unit(metric) else {"zero": True}
+    title = f"held-out {metric}{unit(metric)}"
+    share = {
+        "title": title,
+        "axis": {"grid": False, "tickCount": 5, "format": ".3~g"},
+        "scale": bounds,
+    }
+    rule = {
+        "mark": {"type": "rule", "color": look.accent, "strokeWidth": 2},
+        "data": {"values": [{"step": step}]},
+        "encoding": {"x": {"field": "step", "type": "quantitative"}},
+    }
+    size = 15 if is_large else 11
+    styles = zip(("solid", "dashed"), curves, strict=False)
+    named = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
+    return {
+        "title": {"text": named if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
+        "height": HEIGHT,
+        "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
+        "resolve": {"scale": {"y": "independent"}},
+        "layer": [
+            rule,
+            {
+                "layer": [_line(points, TRAINING, 0), _line(points, HELD_OUT, 24)],
+                "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | loss},
+            },
+            {
+                **_line(points, metric, 24),
+                "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | share},
+            },
+        ],
+    }  # fmt: skip
+
+
+def unit(metric: str) -> str:
+    """Return the unit of a measure, with a space before it."""
+    return "" if metric.endswith(NOT_PERCENT) or "nats" in metric else " %"
+
+
+def _line(points: Sequence[dict[str, Any]], name: str, size: int) -> dict[str, Any]:
+    """Return one line of each run, with points of this size (px²); 0: none."""
+    kept = [point for point in points if point["of"] == name]
+    marked = {"filled": True, "size": size} if size else False
+    return {"mark": {"type": "line", "strokeWidth": 1.7, "point": marked}, "data": {"values": kept}}
+
+
+def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
+    """Return the points of a run; of a long line, evenly spaced ones and the last."""
+    losses = [row for row in curve.rows if "loss" in row and row["step"] > 0]
+    every = -(-len(losses) // MOST) or 1
+    kept = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)
+    points = [_point(row, "loss", TRAINING, curve.name) for row in kept]
+    for row in curve.rows:
+        if "validation loss" in row:
+            points.append(_point(row, "validation loss", HELD_OUT, curve.name))
+        if metric in row:
+            points.append(_point(row, metric, metric, curve.name))
+    return points
+
+
+def _point(row: dict[str, float], key: str, of: str, run: str) -> dict[str, Any]:
+    value = row[key]
+    at = max(value, LEAST_LOSS) if key in _LOSSES else value
+    return {"step": row["step"], "value": f"{value:.4g}", "at": at, "of": of, "run": run}

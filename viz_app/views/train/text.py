@@ -1,0 +1,63 @@
+"""What the page Train says."""
+
+from viz_app.drawing.learning_chart import unit
+from viz_app.trainers import run as states
+from viz_app.trainers.run import TrainingRun
+
+QUESTION = "Train: when will the diagonal appear?"
+ANSWER = (
+    "Train a small model here, and see its attention form on an example that it never trains on."
+)
+HOW = (
+    "A run is `attnscope train` in a process of its own: the same settings and the same seed give the same weights, bit for bit, "
+    "here or on the command line, whether it was paused, stepped or stopped in between.\n\n"
+    "**The example** is the first case held out for validation, with its right answer. While the run is trained, its weights at that "
+    "moment draw the picture; once it rests, the slider goes back over the steps whose weights were kept.\n\n"
+    "**The chart** has the training loss of each batch, and the loss and the score on held-out cases at each validation. "
+    "The vertical line is the step of the picture.\n\n"
+    "**Start** begins a new run with the settings above; the run before stays beside it, so that you can change one thing and compare. "
+    "An empty box is the recipe's own value."
+)
+OFF = "This app does not train: it was started without trainers (`attnscope --share --trainers 1` allows one run at a time)."
+NOTHING_YET = "Nothing is trained yet. Press **Start**."
+NO_ATTENTION = "This model has no attention: one vector carries the whole source."
+TOO_LARGE = "This attention has too many weights to be watched."
+STARTING = "The trainer is starting …"
+WORDS = {
+    states.STARTING: STARTING,
+    states.RUNNING: "Training",
+    states.PAUSING: "Pausing after this step",
+    states.PAUSED: "Paused",
+    states.TRAINED: "Trained; it is being scored on the test cases",
+    states.STOPPED: "Stopped; Go on continues from here",
+    states.DONE: "Done",
+}
+
+
+def status(run: TrainingRun, place: int) -> str:
+    """Return where a run is, in one line."""
+    if run.state == states.WAITING:
+        runs = "run" if place == 1 else "runs"
+        return (
+            f"Waiting: {place} {runs} before yours."
+            if place
+            else "The trainer is free in a moment."
+        )
+    if run.state == states.FAILED:
+        return f"The run failed: {run.message}."
+    if run.state == states.STARTING:
+        return STARTING
+    return f"{WORDS[run.state]} · step {run.step:,} of {run.steps:,}{measures(run)}"
+
+
+def measures(run: TrainingRun) -> str:
+    """Return the last loss and the last held-out score of a run."""
+    points = run.points()
+    metric = run.settings.opened.metric
+    parts = [f" · loss {row['loss']:.3g}" for row in points[-1:] if "loss" in row]
+    scored = [row for row in points if metric in row]
+    parts += [
+        f" · held-out {metric} {row[metric]:g}{unit(metric)} at step {row['step']:,}"
+        for row in scored[-1:]
+    ]
+    return "".join(parts)

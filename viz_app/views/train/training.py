@@ -1,0 +1,119 @@
+"""What a session trains: its run, the run before it, and what is shown of them."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from models.trace import AttentionSite
+from viz_app.drawing.sites import by_kind
+from viz_app.session import url_state
+from viz_app.session.parameters import Choice
+from viz_app.trainers import owners
+from viz_app.trainers.example_pictures import ExamplePictures
+from viz_app.trainers.run import STOPPED, TrainingRun
+from viz_app.trainers.settings import RunSettings
+
+SPEEDS = {0: "full speed", 10: "10 steps a second", 1: "1 step a second"}
+SITE = Choice("train-site")
+AT = Choice("train-step", is_step=False)  # the step looked at; None: the last one
+_KEY = "training"
+
+
+@dataclass
+class Trained:
+    """A run and the pictures of its example."""
+
+    run: TrainingRun
+    pictures: ExamplePictures
+
+
+class Training:
+    """The runs of one session."""
+
+    def __init__(self) -> None:
+        self.now: Trained | None = None
+        self.before: Trained | None = None
+        self.speed = 0
+        self.error = ""
+        self.chart: tuple[object, dict] | None = None  # what it was made of, the chart
+        self.charted = 0.0  # when
+
+    @property
+    def run(self) -> TrainingRun | None:
+        return self.now.run if self.now else None
+
+    def start(self, settings: RunSettings, *, paused: bool = False) -> None:
+        """Train a new run; the one before stays beside it."""
+        self.error = ""
+        try:
+            run = owners.pool().begin(settings, owners.session(), url_state.get(SITE) or "")
+        except ValueError as error:
+            self.error = str(error)
+            return
+        url_state.keep(AT, None)
+        run.set_speed(self.speed)
+        if paused:
+            run.one_step()
+        if self.now is not None and self.now.run.step:
+            self.before = self.now
+        self.now = Trained(run, ExamplePictures(run))
+
+    def pause(self) -> None:
+        if self.run:
+            self.run.pause()
+
+    def go_on(self) -> None:
+        """Let the run take steps again, from its saved state if it has stopped."""
+        if not (run := self.run):
+            return
+        url_state.keep(AT, None)
+        run.go_on()
+        self._queue_again(run)
+
+    def one_step(self, settings: RunSettings) -> None:
+        """Take one step of the run, or the first of a new one."""
+        if not (run := self.run):
+            self.start(settings, paused=True)
+            return
+        url_state.keep(AT, None)
+        run.one_step()
+        self._queue_again(run)
+
+    def _queue_again(self, run: TrainingRun) -> None:
+        self.error = ""
+        if run.state == STOPPED:
+            try:
+                owners.pool().submit(run)
+            except ValueError as error:
+                self.error = str(error)
+
+    def reset(self) -> None:
+        """Forget the runs; what they have written can still be opened."""
+        if self.run:
+            self.run.stop()
+        self.now = self.before = self.chart = None
+        self.error = ""
+
+    def set_speed(self, steps: int) -> None:
+        self.speed = steps
+        if self.run:
+            self.run.set_speed(steps)
+
+
+def training() -> Training:
+    """Return what this session trains."""
+    return st.session_state.setdefault(_KEY, Training())
+
+
+def chosen_site(now: Trained) -> AttentionSite | None:
+    """Return the attention that is looked at; by default the first that reads the source."""
+    if (trace := now.pictures.first()) is None or not trace.attention:
+        return None
+    if now.run.folder is not None:
+        owners.own(now.run.folder)
+    groups = by_kind(trace)
+    usual = groups[-1][1][-1].name
+    name = url_state.get(SITE)
+    site = trace.attention[name if name in trace.attention else usual]
+    now.run.watch(site.name)
+    return site
