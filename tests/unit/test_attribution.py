@@ -160,6 +160,16 @@ def test_the_rows_of_a_rollout_sum_to_1(scopes, family, kind):
         rollout(run, "cross")
 
 
+def test_a_rollout_multiplies_the_later_layer_from_the_left(scopes):
+    run = scopes["gpt"].run(*fields(scopes["gpt"], TEXT))
+    first, second, *_ = (site for site in run.attention.values() if site.kind == "self")
+    steps = [
+        0.5 * site.weights().mean(0) + 0.5 * torch.eye(site.n_query) for site in (first, second)
+    ]
+    assert not torch.allclose(steps[1] @ steps[0], steps[0] @ steps[1], atol=1e-3)
+    torch.testing.assert_close(rollout(run, "self")[1], steps[1] @ steps[0])
+
+
 @pytest.mark.parametrize(
     ("family", "kind"),
     [("gpt", "self"), ("transformer", "decoder_self"), ("transformer", "encoder_self")],

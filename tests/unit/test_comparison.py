@@ -9,7 +9,15 @@ import torch
 from small_scopes import HELD_OUT, MAKERS, as_scope, fields, scope_of
 
 import models
-from models.analysis.comparison import POSITIONS, TOKENS, WORDS, axis_of, compare, head_distances
+from models.analysis.comparison import (
+    POSITIONS,
+    TOKENS,
+    WORDS,
+    axis_of,
+    compare,
+    head_distances,
+    row_distances,
+)
 from models.runs.scope import Scope
 from models.tokenizers.encoding import Encoding
 from models.trace import Trace
@@ -217,3 +225,17 @@ def test_a_text_without_letters_has_no_words() -> None:
     second = Encoding("", (7, 8), ("[CLS]", "[SEP]"), (None, None))
     assert axis_of(first, second) is None
     assert axis_of(first, first).how == TOKENS
+
+
+def test_a_row_that_only_one_run_reads_nothing_in_counts() -> None:
+    some, none = torch.tensor([[[0.5, 0.5]]]), torch.zeros(1, 1, 2)
+    assert float(row_distances(some, none)) == pytest.approx(0.5)  # H of half the row, in bits
+    assert bool(row_distances(none, none).isnan())
+
+
+def test_tokens_that_hold_the_space_before_them_are_words_of_their_own() -> None:
+    first = Encoding("ab cd", (5, 6), ("ab", " cd"), ((0, 2), (2, 5)))
+    second = Encoding("ab cd", (7, 8, 6), ("a", "b", " cd"), ((0, 1), (1, 2), (2, 5)))
+    axis = axis_of(first, second)
+    assert axis is not None
+    assert (axis.how, axis.n, axis.units) == (WORDS, 2, ((0, 1), (0, 0, 1)))

@@ -19,7 +19,7 @@ from models.analysis import (
 )
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
-from models.trace.edits import HeadOff, HeadScale, Patch, Where
+from models.trace.edits import HeadOff, HeadScale, Patch, SetWeights, Where
 
 TEXT = "ab cd ef"
 METRICS = [LogProbability(5), LogitDifference(5, 6, 0), Divergence(), Divergence(-1)]
@@ -139,6 +139,29 @@ def test_the_best_offset_of_a_head(scopes):
     offset, weight = best_offset(site, 1)
     assert offset == -1
     assert weight == pytest.approx(6 / 7)
+
+
+def test_the_best_offset_of_a_cross_head_by_hand(scopes):
+    """A mean over queries, of which there are not as many as keys; of equal sums the nearest offset."""
+    scope = scopes["transformer"]
+    name = "decoder.layers.0.cross_attn"
+    site = scope.run(*fields(scope, "ab cd ef", "ba")).attention[name]
+    assert site.n_query != site.n_key
+    for head in range(site.n_heads):
+        weights, sums = site.weights(head).tolist(), {}
+        for query, row in enumerate(weights):
+            for key, weight in enumerate(row):
+                sums[key - query] = sums.get(key - query, 0.0) + weight
+        found = best_offset(site, head)
+        assert found.weight == pytest.approx(max(sums.values()) / site.n_query, abs=1e-6)
+        assert sums[found.offset] == pytest.approx(max(sums.values()), abs=1e-6)
+    edits = [
+        SetWeights(Where(site=name, heads=(0,), queries=(query,)), cells=((key, 1.0),))
+        for query, key in enumerate((1, 3, 0))  # offsets 1, 2 and −2
+    ]
+    site = scope.run(*fields(scope, "ab cd ef", "ba"), edits=edits).attention[name]
+    assert site.n_query == 3
+    assert best_offset(site, 0).offset == 1
 
 
 def test_metrics_by_hand():

@@ -20,6 +20,9 @@ def test_an_interval_of_differences():
     assert abs(found.mean - float(noise.mean()) - 0.5) < 1e-6
     assert abs((found.high - found.low) / (2 * 1.96 * error) - 1) < 0.05
     assert found.p < 1e-3
+    assert (
+        found.p == 2 / 10_001
+    )  # no resampled mean is on the other side: 2 · (0 + 1) / (10,000 + 1)
     turned = bootstrap(-noise - 0.5)
     assert abs(turned.mean + found.mean) < 1e-9
     assert abs(turned.low + found.high) < 0.01

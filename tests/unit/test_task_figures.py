@@ -14,6 +14,7 @@ import torch
 from drawn import letters
 from small import random_gpt, random_model
 
+from models.analysis.distributions import expectation
 from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
 from models.checkpoint import Checkpoint
@@ -510,3 +511,8 @@ def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> No
     rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(None, Focus())))))
     assert [row["token"] for row in rows] == ["0 [start]", "1 e", "2 d", "3 c"]
     assert [row["next token"] for row in rows] == ["1 e", "2 d", "3 c", "4 [end]"]
+
+
+def test_equal_probabilities_share_the_better_rank() -> None:
+    log_probs = torch.tensor([0.2, 0.4, 0.4]).log()
+    assert [expectation(log_probs, token).rank for token in range(3)] == [3, 1, 1]
