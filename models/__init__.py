@@ -1,9 +1,11 @@
 """Attention models of known internals: load, run, record, edit and generate.
 
-import models
-scope = models.load("eng-fra")
-trace = scope.run("We like him.", "Nous l'aimons bien.")
-trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
+    import models
+    scope = models.load("eng-fra")
+    trace = scope.run("We like him.", "Nous l'aimons bien.")
+    trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
+
+The running app shows this documentation under /reference.
 """
 
 from models.checkpoint import CheckpointError

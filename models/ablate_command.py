@@ -116,8 +116,10 @@ def _report(sweep: Sweep) -> None:
     print(
         "heads off in order of importance, the least important first (random orders: median, range)"
     )
-    for kind, curve in sweep.curves().items():
+    swept = sweep.swept()
+    for kind, curve in swept.curves.items():
         for share, (ordered, low, median, high) in curve.items():
+            off, n_heads = swept.n_off(kind, share)
             print(
-                f"{kind:<20} {float(share):>4.0%} {ordered:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
+                f"{kind:<20} {off:>3} of {n_heads:<3} {ordered:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
             )

@@ -14,12 +14,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class EntryPage:
-    """Middleware that answers for the paths of pages: one lower-case name below the base path."""
+    """Middleware that answers for the paths of pages: one lower-case name below the base path.
+
+    The reference has pages of its own (viz_app/reference).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         base = re.escape(_base())
-        self.pages = re.compile(f"{base}/[a-z][a-z-]*/?")
+        self.pages = re.compile(f"{base}/(?!reference/?$)[a-z][a-z-]*/?")
         self.content = entry_page()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,6 +18,7 @@ from models import CheckpointError
 from viz_app import bounds, checkpoints
 from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
+from viz_app.reference import route as reference
 from viz_app.response_headers import ResponseHeaders
 from viz_app.session import cache, class_route, downloads, live, opening_route
 
@@ -52,6 +53,7 @@ app = st.App(
         *downloads.routes(),
         *opening_route.routes(),
         *class_route.routes(),
+        *reference.routes(),
     ],
     middleware=[
         Middleware(ResponseHeaders),

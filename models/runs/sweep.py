@@ -21,7 +21,12 @@ from models.trace.edits import Edit, HeadOff, Where
 from models.trace.edits.watched import Nudged
 
 BATCH = 32  # texts in one pass
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of the heads of a kind that are off
+SHARES = (
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # of the heads of a kind that are off, as near as their number allows
 CURVE_TEXTS = 100  # of the reported half, for the curves
 OWN = "own"
 
@@ -44,6 +49,11 @@ class HeadResult:
     is_marked: bool
 
 
+def n_off(share: float, n_heads: int) -> int:
+    """Return how many of a kind's heads are off at a share of SHARES: at least one."""
+    return max(1, round(share * n_heads))
+
+
 @dataclass(frozen=True)
 class Swept:
     """The results of a sweep: the effect of each head, largest first, and of heads off together.
@@ -57,6 +67,11 @@ class Swept:
     n_orders: int
     heads: tuple[HeadResult, ...]
     curves: Mapping[str, Mapping[str, tuple[float, float, float, float]]]
+
+    def n_off(self, kind: str, share: str) -> tuple[int, int]:
+        """Return how many heads of a kind are off at a share of its curve, and how many it has."""
+        n_heads = sum(one.kind == kind for one in self.heads)
+        return n_off(float(share), n_heads), n_heads
 
     def record(self) -> dict[str, Any]:
         """Return the results as a training record stores them."""
@@ -124,7 +139,7 @@ class Sweep:
         for kind, orders in self.orders().items():
             for name, order in orders.items():
                 for share in SHARES if name == "importance" else SHARES[:-1]:
-                    off = order[: max(1, round(share * len(order)))]
+                    off = order[: n_off(share, len(order))]
                     edits = tuple(self._off([one]) for one in off)
                     yield f"{kind} {name} {share:g}", edits, reported
 

@@ -130,6 +130,13 @@ def test_rollout_and_flow_are_of_all_layers_and_no_decision() -> None:
     np.testing.assert_allclose(shown(text.FLOW, site=SELF, head="0"), flow(run, kind), atol=1e-5)
 
 
+@pytest.mark.parametrize("method", text.METHODS)
+def test_the_answer_speaks_of_a_chosen_token_only_where_one_is_followed(method: str) -> None:
+    """A title names the token of a method that follows one."""
+    follows = "“cat”" in text.title(method, "here", "cat", "dog")
+    assert ("the chosen token" in text.answer(method)) == follows
+
+
 def test_the_sentence_turns_with_the_sign() -> None:
     more = text.sentence(text.GRADIENT, "“a”", "“b”", 0.5, "cat")
     less = text.sentence(text.GRADIENT, "“a”", "“b”", -0.5, "cat")

@@ -229,11 +229,14 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
         "groups": [{"title": "RNN", "cards": [other, card]}],
         "none": "No attention",
         "more": "More",
+        "python": {"label": "<b>Python</b>", "href": "reference/index.html"},
     }
     stage.mount("cards", 700).show(pack(header, cells=cells))
     assert stage.texts(".name") == ["rnn", "a<b>"]
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a"] * 2
     assert stage.attrs("a.card", "target") == ["_self"] * 2
+    assert stage.texts(".python a") == ["<b>Python</b>"]
+    assert stage.attrs(".python a", "href") == ["reference/index.html"]
     assert stage.texts(".family") == ["GPT"]  # the other's is the group's
     assert stage.texts("details:not([open]) > .sizes") == ["7 parameters"] * 2
     assert stage.texts(".masks .none") == ["No attention"]

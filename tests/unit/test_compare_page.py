@@ -191,6 +191,12 @@ def test_another_tokenizer_is_said_to_be_compared_by_words() -> None:
     assert header["verdict"] == text.OTHER_TASK
 
 
+def test_answers_are_kept_apart_for_a_reason_that_is_known() -> None:
+    assert text.tasks_apart("mlm", "mlm") == text.tasks_apart("", "") == ""
+    assert text.tasks_apart("mlm", "language") == text.OTHER_TASK
+    assert text.tasks_apart("mlm", "") == text.tasks_apart("", "mlm") == text.UNKNOWN_TASK
+
+
 def test_one_head_of_the_pinned_run() -> None:
     run, other = run_of("eng-fra"), (SITE, 3)
     drawn = payloads(

@@ -22,13 +22,14 @@ def answered(path: str, method: str = "GET", kind: str = "http") -> str:
     return "app" if sent[-1].get("body") == b"app" else "page"
 
 
-@pytest.mark.parametrize("path", ["/task", "/from-rnn", "/from-rnn/", "/nosuch"])
+@pytest.mark.parametrize("path", ["/task", "/from-rnn", "/from-rnn/", "/nosuch", "/references"])
 def test_a_page_is_served_under_its_own_path(path: str) -> None:
     assert answered(path) == answered(path, "HEAD") == "page"
 
 
 @pytest.mark.parametrize("path", [
     "/", "/favicon.png", "/_stcore/health", "/task/_stcore/health", "/static/js/index.js", "/media/x.png", "/Task",
+    "/reference", "/reference/", "/reference/models.html",
 ])  # fmt: skip
 def test_everything_else_is_the_apps(path: str) -> None:
     assert answered(path) == "app"

@@ -83,8 +83,12 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
     values = many_texts.curves(run, swept).to_dict()["data"]["values"]
     for kind, curve in swept.curves.items():
         title = words.kind_title(dict(by_kind(run.trace))[kind][0])
-        for share, (order, low, median, high) in curve.items():
-            row = next(r for r in values if (r["kind"], r["share"]) == (title, share))
+        n_heads = sum(site.n_heads for site in dict(by_kind(run.trace))[kind])
+        rows = [r for r in values if r["kind"] == title][1:]
+        for row, (share, (order, low, median, high)) in zip(rows, curve.items(), strict=True):
+            off = max(1, round(float(share) * n_heads))
+            assert row["share"] == off / n_heads
+            assert row["off"] == f"{off} of {n_heads}"
             drawn = [
                 row[name] for name in ("in order of importance", "low", "random orders", "high")
             ]

@@ -10,7 +10,7 @@ from viz_app.notebook.places import place_of, range_text
 from viz_app.views.compare.compared import Compared, Head, check_size, of_two
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
-from viz_app.views.compare.text import NOTEBOOK
+from viz_app.views.compare.text import NOTEBOOK, tasks_apart
 
 MOST_WEIGHTS = 2**17  # weights of each run embedded in a picture so that a click opens a head
 HEIGHT = 560  # of a wide frame in CSS pixels
@@ -82,8 +82,8 @@ def _at(found: comparison.Comparison, focus: Head) -> Compared:
 
 def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
     first, second = (answer_line(run)[1].split(" ") for run in (run_a, run_b))
-    tasks = {run.model.training.get("task", "unknown") for run in (run_a, run_b)}
-    return difference(what, of_both(first, second, NOTEBOOK, len(tasks) == 1))
+    apart = tasks_apart(*(run.model.training.get("task", "") for run in (run_a, run_b)))
+    return difference(what, of_both(first, second, NOTEBOOK, apart))
 
 
 def _check_compared(found: comparison.Comparison, focus: Head) -> None:

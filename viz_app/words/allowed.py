@@ -1,6 +1,6 @@
 """Sentences on what the tokens of one attention may read, from the mask layers of the run."""
 
-from models.layers.masks import PADDING
+from models.layers.masks import LOOK_AHEAD, PADDING
 from models.trace import AttentionSite
 
 _WINDOW = "window of "  # how models.trace.edits.MaskChange names that layer
@@ -11,18 +11,32 @@ def blocking(site: AttentionSite) -> list[str]:
     return [layer.name for layer in site.mask.layers if layer.name != PADDING and layer.blocks]
 
 
+def _hides_all_later(site: AttentionSite) -> bool:
+    """Return True if a mask layer lets no query read a later key, and blocks any cell."""
+    layers = [layer for layer in site.mask.layers if layer.name == LOOK_AHEAD and layer.blocks]
+    ahead = 1 + site.n_key - site.n_query
+    return any(not bool(layer.allowed.triu(ahead).any()) for layer in layers)
+
+
 def may_read(site: AttentionSite, token: str) -> str:
     """Return what a token may read in self-attention, as the continuation of a clause.
 
     The clause ends by naming the text that the queries, keys and values come from.
     """
     names = blocking(site)
+    if site.n_query == site.n_key == 1:
+        return "."
     window = next((name.removeprefix(_WINDOW) for name in names if name.startswith(_WINDOW)), "")
-    if site.stack == "decoder":
+    if _hides_all_later(site):
+        why = ""
+        if site.stack == "decoder":
+            why = ", because a model that writes from left to right does not have that yet"
+        others = [name for name in names if name not in (LOOK_AHEAD, f"{_WINDOW}{window}")]
+        others_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
         window_note = f" Nor may it read what is more than {window} tokens back." if window else ""
         return (
-            ". Nothing may read what comes after it, because a model that writes from left to right does not have that yet: these "
-            f"cells are hatched and their weight is exactly 0.{window_note}"
+            f". Nothing may read what comes after it{why}: these cells are hatched and their weight is exactly "
+            f"0.{window_note}{others_note}"
         )
     if not names:
         return f": each {token} may read every other, in both directions."

@@ -3,6 +3,7 @@
 import re
 
 from models.analysis.joined_words import WordSite
+from models.layers.masks import ORDER
 from models.layers.similarity import TIMES
 from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
@@ -107,7 +108,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}; keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
-    if site.role == "content":
+    if site.role == "content" and any(layer.name == ORDER for layer in site.mask.layers):
         return f"{all_from_query}, its content stream: each {query.token} may read itself and what comes before it in the order."
     return all_from_query + may_read(site, query.token)
 

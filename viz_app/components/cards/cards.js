@@ -7,7 +7,7 @@ class Cards {
     this.root = root;
   }
 
-  show({ groups, none, more, arrays }, theme) {
+  show({ groups, none, more, python, arrays }, theme) {
     let from = 0;
     this.root.replaceChildren(...groups.map(({ title, cards }) => {
       const section = document.createElement("section");
@@ -16,7 +16,14 @@ class Cards {
       for (const card of cards) from = this.card(grid, card, { title, none, more }, arrays.cells, from, theme);
       return section;
     }));
+    if (python) this.root.prepend(this.reference(python));
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  reference({ label, href }) {
+    const line = Object.assign(document.createElement("p"), { className: "python" });
+    Object.assign(put(line, "a", "", label), { href, target: "_blank" });
+    return line;
   }
 
   // Returns where the next card's cells begin.

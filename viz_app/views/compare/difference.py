@@ -127,13 +127,12 @@ def _how(what: Compared) -> str:
 
 
 def of_both(
-    first: Sequence[str], second: Sequence[str], sides: Sides, is_same_task: bool
+    first: Sequence[str], second: Sequence[str], sides: Sides, apart: str = ""
 ) -> dict[str, Any]:
-    """Return the words of both answers and where they part."""
-    if is_same_task:
+    """Return the words of both answers and where they part, or why they are kept `apart`."""
+    parts, verdict = -1, apart
+    if not apart:
         parts, verdict = text.parting(first, second), text.verdict(first, second, sides)
-    else:
-        parts, verdict = -1, text.OTHER_TASK
     both = zip(sides.captions, (first, second), strict=True)
     return {
         "answers": [{"whose": name, "words": list(some), "from": parts} for name, some in both],

@@ -104,8 +104,8 @@ def _answers(run: CurrentRun, second: CurrentRun) -> dict[str, Any]:
     if run is second:
         only = {"whose": text.PAGE.captions[0], "words": _answer(run), "from": -1}
         return {"answers": [only], "verdict": ""}
-    is_same_task = run.scope.task == second.scope.task
-    return of_both(_answer(run), _answer(second), text.PAGE, is_same_task)
+    apart = text.tasks_apart(run.scope.task, second.scope.task)
+    return of_both(_answer(run), _answer(second), text.PAGE, apart)
 
 
 def _answer(run: CurrentRun) -> list[str]:

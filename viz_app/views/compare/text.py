@@ -35,6 +35,7 @@ HOW = {
     POSITIONS: "Other texts of as many tokens, so compared by position.",
 }
 OTHER_TASK = "Trained for other tasks, so the answers are not compared."
+UNKNOWN_TASK = "The task of one model is not recorded, so the answers are not compared."
 LONGEST_WORD = 24  # characters in a sentence
 REST = "[other tokens]"
 REST_NOTE = "all tokens outside the text together"
@@ -57,8 +58,8 @@ NOT_MEASURED = (
 KIND_LACKS = "{} has no attention that can be compared with this one on every text."
 NO_NULL = "No other seeds of this recipe are there to say how close matches usually are."
 ONE_HEAD = "The model has one head of this kind."
-MATCHING = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over held-out texts, none of them trained on. Both models
-read the same target. Edits and masks of a run take no part; its training step and similarity do.
+MATCHING = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over texts that this model holds out from its training. Both
+models read the same target. Edits and masks of a run take no part; its training step and similarity do.
 
 **Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
 how much further the nearest other head is; below 0, another head is nearer and matched elsewhere.
@@ -150,6 +151,13 @@ def verdict(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) ->
 
 def _quoted(word: str) -> str:
     return f"“{shortened(word, LONGEST_WORD)}”"
+
+
+def tasks_apart(first: str, second: str) -> str:
+    """Say why the answers of models with these tasks are not compared; "" if they are."""
+    if first == second:
+        return ""
+    return OTHER_TASK if first and second else UNKNOWN_TASK
 
 
 def parting(first: Sequence[str], second: Sequence[str]) -> int:

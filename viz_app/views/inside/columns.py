@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.head_walk import Walk
+from models.layers.similarity import TIMES
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
@@ -119,6 +120,7 @@ def _comparison(
         "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
         "cosine": (f"= t {_t(site):.4g} × q̂ ", q, " × k̂ ", k),
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
+        TIMES: (f"= {_constant(site):.4g} × q ", q, " × k ", k),
     }
     return {
         "k": Column("q (top), k", _sizes(values, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
@@ -213,6 +215,11 @@ def _t(site: AttentionSite) -> float:
     )
 
 
+def _constant(site: AttentionSite) -> float:
+    """Return the constant that q·k is multiplied by; 1 for other similarities."""
+    return float(site.similarity.learned.get("s", 1.0))
+
+
 def _score(site: AttentionSite) -> str:
     return "energy" if words.is_alignment(site) else "score"
 
@@ -226,9 +233,12 @@ def _sides(name: str) -> tuple[str, str]:
 
 def _term(name: str) -> str:
     left, right = _sides(name)
-    return {"scaled dot": "q ∘ k / √dₖ", "cosine": "t · q̂ ∘ k̂", "additive": "v ∘ tanh"}.get(
-        name, f"{left} ∘ {right}"
-    )
+    return {
+        "scaled dot": "q ∘ k / √dₖ",
+        "cosine": "t · q̂ ∘ k̂",
+        "additive": "v ∘ tanh",
+        TIMES: "s · q ∘ k",
+    }.get(name, f"{left} ∘ {right}")
 
 
 def _sizes(values: dict[str, Tensor], top: str, rows: str, scale: float) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models.analysis import head_walk
 from models.analysis.score_terms import sides
+from models.layers.similarity import TIMES
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import around, is_long
@@ -297,15 +298,16 @@ def _similarity_equations(
             _term("k", turned, transposed=True), scores, size="large",
         )]  # fmt: skip
     root = " / √d_{k}" if name == "scaled dot" else ""
+    factor = f" · {float(site.similarity.learned['s']):.4g}" if name == TIMES else ""
     return [
         write.product(
             title,
-            f"{a} = Q K^{{T}}{root}",
-            f"{a} = K^{{T}} Q{root}",
+            f"{a} = Q K^{{T}}{root}{factor}",
+            f"{a} = K^{{T}} Q{root}{factor}",
             _term("q", q),
             _term("k", turned, transposed=True),
             scores,
-            f"/ √{site.d_head}" if root else "",
+            f"/ √{site.d_head}" if root else factor.strip(),
             "large",
         )
     ]

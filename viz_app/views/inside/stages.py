@@ -1,7 +1,8 @@
 """The stages of the walk for any similarity, with sentences, formulas, columns (see scene.py)."""
 
 from models.analysis.head_sum import Heads
-from models.trace import AttentionSite
+from models.layers.masks import LOOK_AHEAD
+from models.layers.similarity import TIMES
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, term_stages
 from viz_app.views.inside.scene import Scene, Stage
@@ -56,7 +57,7 @@ def stages(s: Scene) -> list[Stage]:
 
 
 def _vectors(s: Scene) -> Stage:
-    where, d = _where(s.site, s.terms.of(s.site.key_stream).text), len(s.w.a)
+    where, d = _where(s), len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
         f"Each token comes as a list of {d} numbers, as it arrives at this attention. {s.q} (on top) is about to read; {where}",
@@ -64,28 +65,32 @@ def _vectors(s: Scene) -> Stage:
     )  # fmt: skip
 
 
-def _where(site: AttentionSite, read: str) -> str:
-    """Return what an attention can read, as a clause; `read` names the stream of its keys."""
+def _where(s: Scene) -> str:
+    """Return what this query can read, as a clause."""
+    site, read = s.site, s.terms.of(s.site.key_stream).text
     if site.role == "query":
         return (
             f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
             "which has never seen the token that stands there."
         )
-    if site.role == "content":
+    if site.role == "content" and not s.w.allowed.all():
         return f"below is {read}, of which a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
         return f"below is what it can read: {read}{left}."
-    if site.stack == "decoder":
+    if s.w.allowed.all():
+        return f"below is what it can read, all of {read}."
+    if LOOK_AHEAD in s.blocked:
         return f"below is {read}, of which a mask will hide what comes after it."
-    return f"below is what it can read, all of {read}."
+    n = int((~s.w.allowed).sum())
+    return f"below is {read}, of which a mask will hide {n} token{'s' * (n > 1)}."
 
 
 def _projections(s: Scene) -> Stage:
     d = s.site.d_head
     return Stage(
         "q k v", "Query, keys and values",
-        f"The head makes short vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that can "
+        f"The head makes {'shorter ' * (d < len(s.w.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that can "
         "be read gets a key: what it can be found by, and a value: what it hands over.",
         f"{_projected(s, 'q', 'i')},  {_projected(s, 'k', 'j')},  {_projected(s, 'v', 'j')}   (d_{{k}} = {d})",
         ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
@@ -140,8 +145,10 @@ def _softmax(s: Scene) -> str:
 def _sum(s: Scene, alignment: bool) -> str:
     n = len(s.w.weights)
     if alignment:
+        n_read = int(s.w.allowed.sum())
+        states = f"all {n} states" if n_read == n else f"the {n_read} of {n} states it may read"
         return (
-            f"The column added up is the context c(i), a mixture of all {n} states. The step that reads {s.q} gets it beside "
+            f"The column added up is the context c(i), a mixture of {states}. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
     n_allowed = int(s.w.allowed.sum())
@@ -184,16 +191,18 @@ def _with_bias(every: Heads) -> str:
     return "" if every.bias is None else " with the bias"
 
 
-def _scaled_dot(s: Scene) -> list[Stage]:
-    d = s.site.d_head
-    quantity, value, symbol, name = "the score", s.score, "α_{i,j}", "scores"
+def _result(s: Scene) -> tuple[str, str, str, str]:
+    """Return what query and key add up to: its name, value, symbol and column.
+
+    It is the score, or one term of it where the model adds others.
+    """
     if s.w.named_terms:
-        quantity, value, symbol, name = (
-            "the content term",
-            number(s.w.content[s.key]),
-            CONTENT,
-            CONTENT,
-        )
+        return "the content term", number(s.w.content[s.key]), CONTENT, CONTENT
+    return "the score", s.score, "α_{i,j}", "scores"
+
+
+def _scaled_dot(s: Scene) -> list[Stage]:
+    d, (quantity, value, symbol, name) = s.site.d_head, _result(s)
     return [
         Stage(
             "q∘k", "Does the key fit the query?",
@@ -211,12 +220,27 @@ def _scaled_dot(s: Scene) -> list[Stage]:
 
 
 def _dot(s: Scene) -> list[Stage]:
+    quantity, value, symbol, name = _result(s)
     return [
         Stage(
             "q∘k", "Does the key fit the query?",
-            "Multiply query and key number by number, then add up: that sum is the score, and nothing is divided by √dₖ. With "
-            f"{s.k} the {s.site.d_head} products add up to {s.score}.",
-            "α_{i,j} = q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "terms", "scores"), ("terms", "scores"), {"k": "q"},
+            f"Multiply query and key number by number, then add up: that sum is {quantity}, and nothing is divided by √dₖ. With "
+            f"{s.k} the {s.site.d_head} products add up to {value}.",
+            f"{symbol} = q^{{i}}·k^{{j}} = Σ_{{d}} q^{{i}}_{{d}} k^{{j}}_{{d}}", ("k", "terms", name), ("terms", name), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
+def _times(s: Scene) -> list[Stage]:
+    quantity, value, symbol, name = _result(s)
+    factor = float(s.site.similarity.learned["s"])
+    return [
+        Stage(
+            "s·q∘k", "Does the key fit the query?",
+            f"Multiply query and key number by number, and each product by a constant of the model, {factor:.4g}; then add up: "
+            f"that sum is {quantity}. With {s.k} the {s.site.d_head} products add up to {value}.",
+            f"{symbol} = s·q^{{i}}·k^{{j}} = s Σ_{{d}} q^{{i}}_{{d}} k^{{j}}_{{d}}   (s = {factor:.4g})",
+            ("k", "terms", name), ("terms", name), {"k": "q"},
         ),
     ]  # fmt: skip
 
@@ -294,6 +318,7 @@ def _additive(s: Scene) -> list[Stage]:
 COMPARED = {
     "scaled dot": _scaled_dot,
     "dot": _dot,
+    TIMES: _times,
     "cosine": _cosine,
     "general": _general,
     "additive": _additive,

@@ -12,7 +12,8 @@ METHOD_HELP = (
     "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head leads to the "
     "chosen token. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
 )
-ANSWER = "Blue leads to the chosen token, orange away from it; the check says how far to trust it."
+TOWARDS = "Blue leads to the chosen token, orange away from it; the check says how far to trust it."
+MIXED = "How much of each token is in each other after the last layer, whatever the answer is."
 UNITS = {DIRECT: "logits", GRADIENT: "nats", INTEGRATED: "nats", ROLLOUT: "share", FLOW: "flow"}
 TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
 AS_IT_IS = "Nothing is changed. Choose the token to follow."
@@ -38,6 +39,11 @@ add up to what the layer's attention adds to f (Sundararajan et al. 2017; Hao et
 
 **Rollout** multiplies ½ · mean over heads + ½ · identity over the layers; **flow** lets as much pass as the narrowest weight of
 each way allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
+
+
+def answer(method: str) -> str:
+    """Return what the picture of a method shows."""
+    return MIXED if method in (ROLLOUT, FLOW) else TOWARDS
 
 
 def row_label(layer: int, kind: str) -> str:

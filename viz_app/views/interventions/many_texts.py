@@ -167,7 +167,8 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     rows = [
         {
             "kind": titles[kind],
-            "share": share,
+            "share": off / n_heads,
+            "off": f"{off} of {n_heads}",
             "in order of importance": order,
             "low": low,
             "random orders": median,
@@ -175,11 +176,12 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
         }
         for kind, curve in swept.curves.items()
         for share, (order, low, median, high) in [("0", (0.0,) * 4), *curve.items()]
+        for off, n_heads in [swept.n_off(kind, share) if float(share) else (0, 1)]
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("share:Q", title="share of its heads off", axis=alt.Axis(format="%", tickCount=5))
     )
-    tip = [alt.Tooltip("share:Q", format=".0%")]
+    tip = [alt.Tooltip("off:N", title="heads off")]
     values = ("in order of importance", "low", "random orders", "high")
     tip += [alt.Tooltip(f"{name}:Q", format="+.3f") for name in values]
     loss = "+ nats"

@@ -26,17 +26,25 @@ SECTIONS: dict[str, Find] = {
     "Attribution": attribution.find,
     "Is attention explanation?": explanation.find,
 }
-ANSWERS = {  # of sections other than Heads
+ANSWERS = {  # of sections other than Heads and Attribution
     "Patch": patch_text.ANSWER,
     "Many texts": many_texts.ANSWER,
-    "Attribution": attribution_text.ANSWER,
     "Is attention explanation?": explanation_text.ANSWER,
 }
+
+
+def _answer() -> str:
+    section = url_state.get(SECTION)
+    if section == "Attribution":
+        return attribution_text.answer(url_state.get(attribution.METHOD))
+    return ANSWERS.get(section, text.ANSWER)
+
+
 SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))
 INTERVENTIONS = Page(
     "Interventions",
     text.QUESTION,
-    lambda run: ANSWERS.get(url_state.get(SECTION), text.ANSWER),
+    lambda run: _answer(),
     SECTIONS,
     lambda run, choices: onward.how_it_writes(run),
     SECTION,

@@ -25,6 +25,7 @@ from viz_app.views.models import text
 from viz_app.views.page import Cell, Checks, NextQuestion, Page, Shown, View
 
 OPENS = "task"  # the page that a card opens
+REFERENCE = "reference/index.html"  # viz_app/reference
 
 Card = tuple[
     tuple[int, str], dict[str, Any], list[np.ndarray]
@@ -69,7 +70,8 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
             {"title": min((said["family"] for said in together), key=len), "cards": together}
         )
     cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
-    header = {"groups": groups, "none": text.NO_MASK, "more": text.MORE}
+    python = {"label": text.PYTHON, "href": REFERENCE}
+    header = {"groups": groups, "none": text.NO_MASK, "more": text.MORE, "python": python}
     return pack(header, cells=cells.astype(np.uint8)), unreadable
 
 

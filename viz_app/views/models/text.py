@@ -16,6 +16,7 @@ NO_MASK = "No attention: a hidden state carries the text forward."
 OPEN = "Open now"
 MORE = "Training and size"
 UNOPENED = "Open it to see what it answers and what can be shown."
+PYTHON = "These models in Python: the reference"
 LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 

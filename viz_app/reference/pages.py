@@ -1,0 +1,63 @@
+"""The pages of the reference: a page for each module, by pdoc, and one of names."""
+
+import sys
+import threading
+import warnings
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from viz_app.reference import names
+
+MODULES = (
+    "models",
+    "models.trace",
+    "models.trace.edits",
+    "models.trace.outputs",
+    "models.analysis",
+    "models.analysis.cells",
+    "models.analysis.comparison",
+    "models.analysis.effects",
+    "models.analysis.head_measures",
+    "models.analysis.metrics",
+    "models.decoding",
+    "viz_app.notebook",
+)
+INDEX, NAMES = "index.html", "names.html"
+_lock = threading.Lock()
+
+
+def pages() -> dict[str, str]:
+    """Return all pages, HTML by path. They hold no script and load nothing."""
+    with _lock:  # who comes while they are made waits for them
+        return _pages()
+
+
+@cache
+def _pages() -> dict[str, str]:
+    from pdoc import doc, render  # on demand: few visitors read the reference
+
+    render.configure(
+        docformat="google",
+        search=False,
+        show_source=False,
+        template_directory=Path(__file__).with_name("templates"),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of annotations that only a type checker can read
+        modules = {name: doc.Module(_imported(name)) for name in MODULES}
+        made = {path_of(name): render.html_module(modules[name], modules) for name in MODULES}
+    made[INDEX] = render.html_index(modules)
+    template = render.env.get_template("names.html.jinja2")
+    made[NAMES] = template.render(models=names.listed(), site=names.SITE, all_modules=modules)
+    return made
+
+
+def path_of(module: str) -> str:
+    """Return the path of a module's page."""
+    return f"{module.replace('.', '/')}.html"
+
+
+def _imported(name: str) -> object:
+    import_module(name)
+    return sys.modules[name]
