@@ -7,19 +7,27 @@ import tempfile
 import threading
 from pathlib import Path
 
-_VARIABLE = "ATTNSCOPE_COMMON"  # environment variable, which the front process sets for its workers
+VARIABLE = "ATTNSCOPE_COMMON"  # environment variable, which the front process sets for its workers
 _lock = threading.Lock()
+_made: list[str] = []  # by this process
 
 
 def common_folder() -> Path:
     """Return the folder, made by the first process that asks."""
     with _lock:
-        if _VARIABLE not in os.environ:
-            os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="attnscope-common-")
-            atexit.register(remove)
-        return Path(os.environ[_VARIABLE])
+        if VARIABLE not in os.environ:
+            os.environ[VARIABLE] = tempfile.mkdtemp(prefix="attnscope-common-")
+            _made.append(os.environ[VARIABLE])
+            atexit.register(remove_own)
+        return Path(os.environ[VARIABLE])
+
+
+def remove_own() -> None:
+    """Remove the folder if this process made it."""
+    while _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)
 
 
 def remove() -> None:
-    """Remove the folder and what is in it."""
-    shutil.rmtree(os.environ[_VARIABLE], ignore_errors=True)
+    """Remove the folder, whoever made it: the process that did has ended."""
+    shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)

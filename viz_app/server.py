@@ -15,7 +15,7 @@ from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
 from models import CheckpointError
-from viz_app import bounds, checkpoints
+from viz_app import bounds, checkpoints, common_folder
 from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
 from viz_app.reference import route as reference
@@ -36,6 +36,7 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
         url = get_url(get_display_address(st.get_option("server.address") or "localhost"))
         asyncio.get_running_loop().call_later(0.2, open_browser, url)
     yield
+    common_folder.remove_own()  # a signal that ends the server runs no function of atexit
 
 
 def _open_first() -> None:

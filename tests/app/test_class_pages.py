@@ -23,7 +23,7 @@ STEP = {
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(common_folder._VARIABLE, str(tmp_path))
+    monkeypatch.setenv(common_folder.VARIABLE, str(tmp_path))
 
 
 @pytest.fixture
