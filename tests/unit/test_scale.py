@@ -16,7 +16,7 @@ from models.trace import Trace
 from viz_app.drawing import export
 from viz_app.drawing.head import head
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.scale import NAMES, Scale, sinks
+from viz_app.drawing.scale import NAMES, ROW, WEIGHT, Scale, automatic, sinks
 from viz_app.words import terms
 
 WEIGHTS = np.array(
@@ -109,3 +109,7 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
         drawing.said(f"{key}; rows read (query), columns are read (key); hatched = masked")
         is not None
     )
+
+
+def test_up_to_128_keys_a_row_is_drawn_by_its_weights() -> None:
+    assert [automatic(n) for n in (1, 128, 129)] == [WEIGHT, WEIGHT, ROW]
