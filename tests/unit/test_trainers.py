@@ -223,6 +223,14 @@ def test_the_oldest_ended_runs_make_room():
     assert folders.create("a").name == "a-1"
 
 
+def test_no_folder_is_made_before_a_run_begins(monkeypatch):
+    monkeypatch.delenv(folders.FOLDER)
+    folders._temporary.cache_clear()
+    assert folders.every() == {}
+    assert checkpoints.available()
+    assert folders._temporary.cache_info().currsize == 0
+
+
 def test_a_link_in_the_folder_is_neither_offered_nor_removed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -30,6 +30,8 @@ def root() -> Path:
 
 def every() -> dict[str, Path]:
     """Return name → folder of the runs that can be opened, the newest last."""
+    if not os.environ.get(FOLDER) and not _temporary.cache_info().currsize:
+        return {}  # nothing was trained here, and no folder is made for it
     opened = [path.parent for path in root().glob("*/config.json") if not path.parent.is_symlink()]
     return {PREFIX + folder.name: folder for folder in sorted(opened, key=_age)}
 
