@@ -17,6 +17,7 @@ from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
+from viz_app.views.inside import matrix_equations
 from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.inside import text as inside_text
 
@@ -107,7 +108,7 @@ def test_every_equation_against_a_table(
         if name == "alignment"
         else [*PROJECTIONS, *SCORES[name], softmax, *AFTER]
     )
-    found = inside_matrices.equations(at.site, convention)
+    found = matrix_equations.equations(at.site, convention)
     assert len(found) == len(expected)
     for equation, (title, by_rows, by_columns, terms) in zip(found, expected, strict=True):
         assert equation["title"] == title
@@ -129,7 +130,7 @@ def test_every_equation_against_a_table(
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_the_signs_between_the_factors(traces: dict[str, Trace], name: str) -> None:
     _, at = chosen(traces, name)
-    found = inside_matrices.equations(at.site, "rows")
+    found = matrix_equations.equations(at.site, "rows")
     signs = [[term for term in equation["terms"] if isinstance(term, str)] for equation in found]
     plain = ["·", "="]
     first = [["·", "+ bias ="]] * 3
@@ -151,7 +152,7 @@ def test_self_attention_makes_all_three_of_one_text(
     traces: dict[str, Trace], convention: str, x: str, memory: str
 ) -> None:
     def sources(site: str) -> list[tuple[str, str]]:
-        found = inside_matrices.equations(chosen(traces, "dot", site)[1].site, convention)[:3]
+        found = matrix_equations.equations(chosen(traces, "dot", site)[1].site, convention)[:3]
         terms = [
             [term for term in equation["terms"] if isinstance(term, dict)] for equation in found
         ]

@@ -1,4 +1,4 @@
-"""One head as matrix products: each matrix once, and equations in row or column convention.
+"""One head as matrix products: each matrix once, between its equations (matrix_equations.py).
 
 Rows: Q = X·W_Q, A = Q·Kᵀ/√d_k, B = Â·V.
 Columns, as in the lecture: Q = W^Q·I, A = Kᵀ·Q/√d_k, B = V·Â.
@@ -7,7 +7,6 @@ The numbers are the same; the component transposes. Another similarity has other
 RNN's alignment begins with its states.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from models.analysis import head_walk
 from models.analysis.score_terms import sides
-from models.layers.similarity import TIMES
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import around, is_long
@@ -26,6 +24,7 @@ from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts, saving
 from viz_app.drawing.weight_cell import Cell
+from viz_app.views.inside.matrix_equations import equations, has_bias, reads_itself
 from viz_app.views.inside.named_terms import CONTENT
 
 
@@ -45,7 +44,7 @@ def matrices(
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
     site, head, values = cell.site, cell.head, numbers(cell)
     rows, columns = part = around(site, (cell.query, cell.key))
-    if is_shared := _reads_itself(site) and rows == columns:
+    if is_shared := reads_itself(site) and rows == columns:
         del values["memory"]  # the same vectors as x, sent once
     extents = {name: float(v.abs().max()) for name, v in values.items()}
     query, key = (row[shown] for row, shown in zip(axes_labels(trace, site), part, strict=True))
@@ -126,216 +125,6 @@ def numbers(cell: Cell) -> dict[str, Tensor]:
     )
 
 
-def equations(
-    site: AttentionSite, convention: str, one: bool | None = None
-) -> list[dict[str, Any]]:
-    """Return the products in order, as terms: signs, and matrices with their names.
-
-    `transposed` is relative to the row convention. `one` is True if queries, keys and values are
-    made of the same matrix, as in self-attention.
-    """
-    write = _Writer(convention == "rows")
-    if words.is_alignment(site):
-        names = {"q": "S", "k": "H", "v": "H", "scores": "E", "b": "C"}
-        return [*_scores(site, write, names), _softmax(write, "E"), write.product(
-            "Mix the states:", "C = Â H", "C = H Â", _term("weights", "Â"), _term("k", "H"), _term("b", "C"), size="large",
-        )]  # fmt: skip
-    self_attention = _reads_itself(site)
-    x, memory = (
-        ("X", "X" if self_attention else "M")
-        if write.by_rows
-        else ("I", "I" if self_attention else "M")
-    )
-    key_array = "x" if (self_attention if one is None else one) else "memory"
-    return [
-        write.projection("q", "Q", "x", x, "Queries:", _has_bias(site, "Q")),
-        write.projection("k", "K", key_array, memory, "Keys:", _has_bias(site, "K")),
-        write.projection("v", "V", key_array, memory, "Values:", _has_bias(site, "V")),
-        *_scores(site, write, {"q": "Q", "k": "K", "scores": "A"}),
-        _softmax(write, "A"),
-        write.product(
-            "Mix the values:",
-            "B = Â V",
-            "B = V Â",
-            _term("weights", "Â"),
-            _term("v", "V"),
-            _term("b", "B"),
-            size="large",
-        ),
-        write.product(
-            "This head's part of the output:",
-            "B W^{O}_{h}",
-            "W^{O}_{h} B",
-            _term("b", "B"),
-            _term("W_O", "W^{O}_{h}"),
-            _term("added", "part"),
-        ),
-    ]
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """A writer of products in one of the two conventions.
-
-    With tokens as columns everything is transposed, so the factors change places.
-    """
-
-    by_rows: bool
-
-    def product(
-        self,
-        title: str,
-        rows: str,
-        columns: str,
-        left: dict,
-        right: dict,
-        result: dict,
-        after: str = "",
-        size: str = "small",
-    ) -> dict[str, Any]:
-        first, second = (left, right) if self.by_rows else (right, left)
-        formula = rows if self.by_rows else columns
-        return {
-            "title": title,
-            "formula": formula,
-            "size": size,
-            "terms": [first, "·", second, f"{after} =".strip(), result],
-        }
-
-    def projection(
-        self, array: str, name: str, vectors: str, source: str, title: str, has_bias: bool
-    ) -> dict[str, Any]:
-        weight, bias = f"W^{{{name}}}", f" + b^{{{name}}}" * has_bias
-        return self.product(
-            title,
-            f"{name} = {source} {weight}{bias}",
-            f"{name} = {weight} {source}{bias}",
-            _term(vectors, source),
-            _term(f"W_{name}", weight),
-            _term(array, name),
-            "+ bias" * has_bias,
-        )
-
-    def learned(
-        self, title: str, array: str, source: str, matrix: str, transposed: bool
-    ) -> dict[str, Any]:
-        """Return the product of queries or keys with a matrix of the similarity."""
-        turned = f"{matrix}^{{T}}" if transposed == self.by_rows else matrix
-        name = f"{source} {turned}" if self.by_rows else f"{turned} {source}"
-        return self.product(
-            title,
-            name,
-            name,
-            _term(array, source),
-            _term(f"learned_{matrix}", turned, transposed),
-            _term(f"compared_{array}", name),
-        )
-
-
-def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the equations from Q and K to the scores."""
-    if site.terms:
-        parts = [_term(name, name) for name in (CONTENT, *(term.name for term in site.terms))]
-        sums = [sign for part in parts for sign in (part, "+")][:-1]
-        result = names["scores"]
-        added = {
-            "title": "Add the other terms:",
-            "formula": f"{result} = {' + '.join(part['name'] for part in parts)}",
-            "size": "large",
-            "terms": [*sums, "=", _term("scores", result)],
-        }
-        return [*_similarity_equations(site, write, names | {"scores": CONTENT}, CONTENT), added]
-    return _similarity_equations(site, write, names, "scores")
-
-
-def _similarity_equations(
-    site: AttentionSite, write: _Writer, names: dict[str, str], result: str
-) -> list[dict[str, Any]]:
-    """Return the equations of the similarity, which end in the array `result`."""
-    q, k, a = names["q"], names["k"], names["scores"]
-    scores, name = _term(result, a), site.similarity.name
-    title, turned = "Every query with every key:", f"{k}^{{T}}"
-    if name == "additive":
-        left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
-        left["title"], right["title"] = (
-            ("States before each step:", "States of the encoder:")
-            if words.is_alignment(site)
-            else ("Queries, made comparable:", "Keys, made comparable:")
-        )
-        factors = [
-            _term("compared_q", left["formula"]),
-            _term("compared_k", f"({right['formula']})^{{T}}", transposed=True),
-        ]
-        first, second = factors if write.by_rows else reversed(factors)
-        formula = f"{a} = v·tanh({left['formula']} + {right['formula']}), each row with each"
-        terms = [first, "+", second, "→ tanh, · v =", scores]
-        return [left, right, {"title": title, "formula": formula, "size": "large", "terms": terms}]
-    if name == "cosine":
-        normalised = [
-            {"title": says, "formula": formula, "size": "small",
-             "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
-            for says, formula, array, whole, unit in (
-                ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
-            )
-        ]  # fmt: skip
-        return [
-            *normalised,
-            write.product(
-                title,
-                f"{a} = t Q̂ K̂^{{T}}",
-                f"{a} = t K̂^{{T}} Q̂",
-                _term("compared_q", "Q̂"),
-                _term("compared_k", "K̂^{T}", transposed=True),
-                scores,
-                "· t",
-                "large",
-            ),
-        ]
-    if name == "general":
-        through = write.learned("Queries through M:", "q", q, "M", False)
-        return [through, write.product(
-            title, f"{a} = Q M K^{{T}}", f"{a} = K^{{T}} M^{{T}} Q", _term("compared_q", through["formula"]),
-            _term("k", turned, transposed=True), scores, size="large",
-        )]  # fmt: skip
-    root = " / √d_{k}" if name == "scaled dot" else ""
-    factor = f" · {float(site.similarity.learned['s']):.4g}" if name == TIMES else ""
-    return [
-        write.product(
-            title,
-            f"{a} = Q K^{{T}}{root}{factor}",
-            f"{a} = K^{{T}} Q{root}{factor}",
-            _term("q", q),
-            _term("k", turned, transposed=True),
-            scores,
-            f"/ √{site.d_head}" if root else factor.strip(),
-            "large",
-        )
-    ]
-
-
-def _softmax(write: _Writer, scores: str) -> dict[str, Any]:
-    along = "each row" if write.by_rows else "each column"
-    return {
-        "title": f"Mask, then softmax over {along}:",
-        "formula": f"Â = softmax({scores} + mask)",
-        "size": "large",
-        "terms": [_term("scores", scores), "→", _term("weights", "Â")],
-    }
-
-
-def _term(array: str, name: str, transposed: bool = False) -> dict[str, Any]:
-    return {"matrix": array, "name": name, "transposed": transposed}
-
-
-def _reads_itself(site: AttentionSite) -> bool:
-    """Return True if queries, keys and values are made of the same vectors."""
-    return site.role in ("self", "content")
-
-
-def _has_bias(site: AttentionSite, name: str) -> bool:
-    return site.projections[f"W_{name}"][1] is not None
-
-
 def _matrices(
     site: AttentionSite, values: dict[str, Tensor], peak: Extent
 ) -> dict[str, dict[str, Any]]:
@@ -353,7 +142,7 @@ def _matrices(
         {"q": "", "k": ""}
         if alignment
         else {
-            n: f"row of the tokens · column of W_{n.upper()}{', + bias' * _has_bias(site, n.upper())}"
+            n: f"row of the tokens · column of W_{n.upper()}{', + bias' * has_bias(site, n.upper())}"
             for n in "qkv"
         }
     )
