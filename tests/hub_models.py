@@ -181,6 +181,13 @@ MORE = [
         | {"cls_token_id": 1, "sep_token_id": 2},
     ),
     Case("GPT2Model", "GPT2Config", _GPT2 | {"n_positions": 61}),
+    Case(  # leaves a part of each row to a sink, so that only weights are known
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        _WIDE
+        | {"hidden_size": 32, "intermediate_size": 48, "num_key_value_heads": 1, "head_dim": 16}
+        | {"num_local_experts": 4, "eos_token_id": None, "max_position_embeddings": 61},
+    ),
 ]
 BY_NAME = {case.model: case for case in (*CASES, *MORE)}
 WRITERS = [

@@ -141,15 +141,16 @@ def guessed_effects(
     """
     nudged, change = _nudged(scope, run, exact.metric)
     # of a recurrent decoder: a patch replaces all queries' outputs, none follows an earlier one
-    if recurrent := {name for name, zeros in nudged.head_zeros.items() if len(zeros) > 1}:
+    if recurrent := {name for name, parts in nudged.head_zeros.items() if parts.n_steps > 1}:
         nudged, change = _nudged(scope, run, exact.metric, frozenset(recurrent))
     guessed = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
     for kind, paths in exact.sites.items():
         for layer, path in enumerate(paths):
-            site, zeros = run.attention[path], nudged.head_zeros[path]
+            site, parts = run.attention[path], nudged.head_zeros[path]
+            zeros = parts.tensors
             grads = torch.autograd.grad(change, zeros, retain_graph=True, allow_unused=True)
             steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
-            gradient = torch.cat(steps, dim=2)[0].detach().float().cpu()
+            gradient = parts.whole(steps)[0].detach().float().cpu()
             pairs = paired(run, other, site.query_stream, (alignments or {}).get(site.query_stream))
             here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
             moved = other.attention[path].out[0][:, there] - site.out[0][:, here]

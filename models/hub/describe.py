@@ -50,7 +50,11 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     yield f"attention: {layers_and_heads(sites)}"
     yield from (f"not recorded: {name}: {reason}" for name, reason in trace.unrecorded.items())
     if not all(site.has_causes for site in sites):
-        yield "its library returns finished weights only: no queries, keys, scores or masks, and nothing can be painted"
+        weights_only = next(site for site in sites if not site.has_causes)
+        yield (
+            f"only weights, no queries, keys or scores, and nothing can be painted: {weights_only.name}: "
+            f"{weights_only.why_given}"
+        )
         return
     yield "shown are queries, keys, values, scores, and masks in named layers; masks can be painted"
     walked = all(site.projections for site in sites)

@@ -6,6 +6,7 @@ Each subclass (readers.py, writers.py) is one thing that such models do; none kn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -68,6 +69,7 @@ class HubModel(Architecture):
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
+        self.shows_causes = False  # of all that it attends with (probe.check_recorded)
         self.seen_order = UNSEEN  # by order.told_by
         self.record_layers(None)
         self.fields = (
@@ -134,7 +136,7 @@ class HubModel(Architecture):
 
     @property
     def masks_can_change(self) -> bool:
-        return not self.config.gives_weights
+        return not self.config.gives_weights or self.shows_causes
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -221,8 +223,11 @@ class HubModel(Architecture):
         `returned` maps the names under which the library returns finished weights to their kinds
         of attention.
         """
-        with watching(context) as forward_pass:
-            if not self.config.gives_weights:
+        gives = self.config.gives_weights
+        with watching(
+            replace(context, returns_weights=gives, misfits=self.misfits)
+        ) as forward_pass:
+            if not gives:
                 return module(**inputs)
             output = module(**inputs, output_attentions=True)
             weights = {
@@ -255,7 +260,8 @@ class HubModel(Architecture):
             {kind.key_stream: start + n},
             padding,
             self.groups,
-            self.token_table,
+            n_rows=len(text),
+            token_table=self.token_table,
         )
 
     @property

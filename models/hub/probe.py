@@ -202,6 +202,8 @@ def check_recorded(model: HubModel) -> None:
     """
     short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
     reasons = short.unrecorded | longer.unrecorded
+    sites = (*short.attention.values(), *longer.attention.values())
+    model.shows_causes = all(site.has_causes for site in sites)
     model.misfits = {
         name: reasons[name] for name in short.attention.keys() ^ longer.attention.keys()
     }

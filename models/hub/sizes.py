@@ -35,7 +35,7 @@ class HubConfig:
         "none"  # "learned" or "fixed": vectors of places that were seen to be looked up
     )
     gives_weights: bool = (
-        False  # its library returns finished weights, and calls no attention that can be recorded
+        False  # it runs with attention of its library's own, which can return finished weights
     )
 
     @property

@@ -15,6 +15,7 @@ from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SE
 from models.hub.model import BACKWARDS, NUMBERS, HubModel
 from models.hub.readers import CLASSES, Classifier
 from models.hub.recording.context import ModuleCall, PassContext
+from models.hub.recording.projections import same_memory
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
@@ -46,7 +47,8 @@ class TwoStacks(HubModel):
             {kind.key_stream: n},
             padding_masks,
             self.groups,
-            self.token_table,
+            n_rows=len(given),
+            token_table=self.token_table,
         )
         output = self._ask(self.reader, context, {"attentions": kind}, **self.row(given))
         return output.last_hidden_state
@@ -80,7 +82,8 @@ class TwoStacks(HubModel):
 
         def kind(frame: ModuleCall) -> SiteKind:
             """Return cross-attention for a module that was given the encoder's output."""
-            return cross if any(t is memory for t in frame.inputs) else self_attention
+            is_given = any(same_memory(t, memory) for t in frame.inputs)
+            return cross if is_given else self_attention
 
         read, written = self.streams
         padding = {} if start else {written: row != self.config.pad_id}
@@ -91,7 +94,8 @@ class TwoStacks(HubModel):
             {read: memory.shape[1], written: start + row.shape[1]},
             {read: is_token, **padding},
             self.groups,
-            self.token_table,
+            n_rows=len(row),
+            token_table=self.token_table,
         )
 
 

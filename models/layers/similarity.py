@@ -108,6 +108,17 @@ def times(
     return s * dot(q, k)
 
 
+def capped(
+    q: Float[Tensor, "*b query d"],
+    k: Float[Tensor, "*b key d"],
+    s: Float[Tensor, ""],
+    c: Float[Tensor, ""],
+) -> Scores:
+    """Return c·tanh(s·q·k/c), which stays between −c and c (Gemma 2)."""
+    return c * torch.tanh(times(q, k, s) / c)
+
+
+CAPPED = "capped dot"  # as TIMES
 TIMES = "dot times a constant"  # of third-party models only
 
 
@@ -127,13 +138,21 @@ class Similarity:
 
     @property
     def _kind(self) -> Kind:
-        return SIMILARITIES.get(self.name) or Kind(times, "s·q·k")
+        return SIMILARITIES.get(self.name) or _CONSTANTS[self.name]
 
     def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "Similarity":
         """Return the similarity with `transform` applied to its parameters."""
         return replace(
             self, learned={name: transform(number) for name, number in self.learned.items()}
         )
+
+
+_CONSTANTS = {TIMES: Kind(times, "s·q·k"), CAPPED: Kind(capped, "c·tanh(s·q·k/c)")}
+
+
+def capped_dot(scale: float, cap: float) -> Similarity:
+    """Return the dot product times a scale, kept below a cap."""
+    return Similarity(CAPPED, {"s": torch.tensor(scale), "c": torch.tensor(cap)})
 
 
 def of_scale(scale: float | None, d_head: int) -> Similarity:

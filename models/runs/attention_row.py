@@ -55,7 +55,9 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
         ValueError: no row of this attention belongs to that decision alone.
     """
     if not site.has_causes:
-        raise ValueError(f"{site.name}: its library returns finished weights, which cannot be set")
+        raise ValueError(
+            f"{site.name}: only weights are known, which cannot be set: {site.why_given}"
+        )
     output = next(
         (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
     )

@@ -24,7 +24,9 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
         if edit.where.activation is not None and not edit.changes("activation"):
             raise ValueError(f"{edit}: this changes attention, not {edit.where.activation!r}")
     if edits and not model.masks_can_change:
-        raise ValueError(f"{name} returns finished weights; its attention cannot be changed")
+        raise ValueError(
+            f"of {name} only finished weights are known; its attention cannot be changed"
+        )
 
 
 def check_activations(edits: Edits, offered: Collection[str]) -> None:

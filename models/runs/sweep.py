@@ -238,17 +238,13 @@ class Sweep:
             texts = [selecting[i] for i in part]
             outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
             loss = self._measure.losses(texts, outputs).sum()
-            for site, zeros in nudged.head_zeros.items():
+            for site, parts in nudged.head_zeros.items():
+                zeros = parts.tensors
                 grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
-                parts = [
-                    (grad * out).sum((-1, -2))
-                    for grad, out in zip(grads, nudged.head_outs[site], strict=True)
-                    if grad is not None
-                ]
-                of_heads = torch.zeros(self._example.attention[site].n_heads)
-                if parts:  # none: the answer does not depend on this attention
-                    of_heads += torch.stack(parts).sum(0).abs().sum(0).cpu()
-                sums[site] = sums.get(site, 0) + of_heads
+                # without a gradient the answer does not depend on this attention
+                steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
+                moved = parts.whole(steps) * nudged.head_outs[site].whole()
+                sums[site] = sums.get(site, 0) + moved.sum((-1, -2)).abs().sum(0).cpu()
         self._ranked = {
             (site, head): float(values[head] / values.norm().clamp(min=1e-12))
             for site, values in sums.items()

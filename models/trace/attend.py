@@ -38,7 +38,9 @@ class Attending:
         size: Size,
         device: torch.device,
         number: int | None = None,
+        heads: range | None = None,
     ) -> None:
+        self.heads = range(size[1]) if heads is None else heads
         self.path, self.mask, self.size, self.device = path, mask, size, device
         self.edits: Edits = ()
         if (in_force := active()) is not None:
@@ -81,11 +83,11 @@ class Attending:
         values: Callable[[], Tensor] | None = None,
         allowed: Tensor | None = None,
     ) -> AttentionPart:
-        batch, n_heads, n_query, n_key = self.size
+        batch, _, n_query, n_key = self.size
         positions = range(self.mask.start, self.mask.start + n_query)[queries]
         return AttentionPart(
             range(batch),
-            range(n_heads),
+            self.heads,
             positions,
             n_key,
             self.device,
@@ -108,12 +110,14 @@ def attend(
     weights: Callable[[Mask], Tensor],
     record: Callable[[Recording, Tensor, Mask, Edits], None],
     number: int | None = None,
+    heads: range | None = None,
 ) -> Float[Tensor, "batch head query d_v"]:
     """Compute the attention at `path` under the edits in force, and record it.
 
     `kernel` returns the head outputs under a mask, `weights` the weights by the readable route,
     which only edits need; `record` stores the finished attention. `number` is the layer number, if
-    the path does not contain it.
+    the path does not contain it; `heads` are those of the attention that are computed here, if not
+    all.
     """
     edits: Edits = ()
     if active() is None:
@@ -121,7 +125,7 @@ def attend(
     else:
         batch, n_heads, n_query, _ = q.shape
         size = (batch, n_heads, n_query, k.shape[2])
-        attending = Attending(kind, path, mask, size, q.device, number)
+        attending = Attending(kind, path, mask, size, q.device, number, heads)
         mask, edits = attending.mask, attending.edits
         head_out = attending.edited(kernel(mask), lambda: weights(mask), lambda: v)
     if (recording := current()) is not None:

@@ -55,8 +55,8 @@ class AttentionSite:
     heads than heads, a group of heads shares one. `out` is the result of the fused kernel, (batch,
     head, query, d_head).
 
-    Of a model whose library returns finished weights, (batch, head, query, key), only these are
-    known.
+    `given_weights` (batch, head, query, key) are those that the model computed itself, where they
+    are at hand. If nothing else is known, q, k and v have no features, and `why_given` says why.
     """
 
     name: str
@@ -76,6 +76,7 @@ class AttentionSite:
     number: int | None = None  # layer number, if the name does not contain it
     dtype: torch.dtype = torch.float32  # in which the model ran
     given_weights: Tensor | None = None
+    why_given: str = "its library returns finished weights only"
     edits: Edits = ()  # that apply here; the mask is already the edited one
 
     @property
@@ -93,7 +94,7 @@ class AttentionSite:
     @property
     def has_causes(self) -> bool:
         """True if q, k, v and scores are known, False if only weights are."""
-        return self.given_weights is None
+        return self.given_weights is None or self.lazy_q.shape[3] > 0
 
     @property
     def kind(self) -> str:
@@ -242,9 +243,7 @@ class AttentionSite:
 
     def _need_causes(self, wanted: str) -> None:
         if not self.has_causes:
-            raise ValueError(
-                f"{self.name} has no {wanted}: its library returns finished weights only"
-            )
+            raise ValueError(f"{self.name} has no {wanted}, only weights: {self.why_given}")
 
     def _head(self, part: LazyTensor, head: int | None, batch: int) -> Tensor:
         """Return one head, or (None) all, of q, k or v."""

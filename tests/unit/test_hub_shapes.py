@@ -45,9 +45,8 @@ def opened(folder: Path, case: Case) -> Scope:
     ("case", "reason"),
     [
         (LONGFORMER, "its library returns weights of 3 × 5 for 3 × 3 tokens"),
-        (SQUEEZEBERT, "its library returns numbers that are not weights"),
     ],
-    ids=["windows", "scores"],
+    ids=["windows"],
 )
 def test_a_model_with_no_weights_of_tokens_to_tokens_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case, reason: str
@@ -59,6 +58,22 @@ def test_a_model_with_no_weights_of_tokens_to_tokens_is_refused(
     capsys.readouterr()
     assert main(["inspect", str(tmp_path)]) != 0
     assert reason in "".join(capsys.readouterr())
+
+
+def test_where_a_library_returns_scores_the_weights_are_those_of_its_softmax(
+    tmp_path: Path,
+) -> None:
+    scope = opened(tmp_path, SQUEEZEBERT)
+    trace = scope.run(TEXT)
+    assert trace.unrecorded == {}
+    module = transformers.SqueezeBertForMaskedLM.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        ids = torch.tensor([trace.streams["text"].ids])
+        returned = module(input_ids=ids, output_attentions=True).attentions
+    for site, scores in zip(trace.attention.values(), returned, strict=True):
+        assert site.has_causes
+        assert site.weights().equal(scores[0].softmax(-1))
+        assert (site.scores() - scores[0]).abs().max() < 1e-5
 
 
 def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_an_opened_folder_of_ones_own_stands_first(
     ]),
     ("DebertaV2ForMaskedLM", [
         "It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention.",
-        "Its library returns finished weights only: no queries, keys, scores or masks, and nothing can be painted.",
+        "Shown are queries, keys, values, scores, and masks in named layers; masks can be painted.",
     ]),
 ])  # fmt: skip
 def test_somebody_elses_model_says_what_it_shows_once_it_is_open(

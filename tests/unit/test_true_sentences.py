@@ -110,6 +110,8 @@ def test_the_axis_of_the_scores_is_the_formula_they_are_worked_out_by(
             made = float(cosine[1]) * torch.nn.functional.cosine_similarity(
                 q[:, None], k[None], dim=-1
             )
+        elif times := re.search(r"([\d.]+) · q·k", axis):
+            made = float(times[1]) * q @ k.T
         elif re.match(r"score q·k(,| \+)", axis):
             made = q @ k.T
         else:

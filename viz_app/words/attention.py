@@ -1,10 +1,13 @@
 """Titles, axis names and explanations of attention, with layers and heads counted from 1."""
 
 import re
+from collections.abc import Mapping
+
+from torch import Tensor
 
 from models.analysis.joined_words import WordSite
 from models.layers.masks import ORDER
-from models.layers.similarity import TIMES
+from models.layers.similarity import CAPPED, TIMES
 from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
@@ -85,7 +88,10 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     if isinstance(site, WordSite):
         return where_from(site.of, t)
     if not site.has_causes:
-        return "The library of this model hands out these weights and not the queries, keys and values that they come from."
+        return (
+            "Only the weights of this attention are known, not the queries, keys and values that they come from: "
+            f"{site.why_given}."
+        )
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     if is_alignment(site):
         return (
@@ -122,8 +128,14 @@ def formula(site: AttentionSite) -> str:
         "scaled dot": f"q·k / √{site.d_head}",
         "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
         TIMES: f"{float(learned['s']):.3g} · q·k" if "s" in learned else "",
+        CAPPED: _capped(learned) if "c" in learned else "",
     }.get(site.similarity.name) or site.similarity.formula
     return " + ".join([content, *(term.name for term in site.terms)])
+
+
+def _capped(learned: Mapping[str, Tensor]) -> str:
+    scale, cap = float(learned["s"]), float(learned["c"])
+    return f"{cap:.3g} · tanh({scale:.3g} · q·k / {cap:.3g})"
 
 
 _SIGNS = {"·": r"\cdot ", "tanh": r"\tanh", "cos": r"\cos", "s(i−1)": "s_{i-1}", "h(j)": "h_j"}

@@ -17,17 +17,22 @@ from models.architectures.base import Answers, Architecture, Field
 from models.errors import InputError
 from models.hub.model import NUMBERS, HubModel
 from models.hub.own.tokenizer import START, OwnEncoding, TextsTokenizer, Typed, described
-from models.hub.recording.context import OneText, PassContext, Texts
+from models.hub.recording.context import HeadPlace, OneText, PassContext, Texts
 from models.hub.recording.watch import watching
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM, EncoderDecoderLM
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
+from models.trace import record
+from models.trace.edits.active import active, editing
 from models.trace.outputs import Numbers, Output
 
 Call = Callable[..., Any]
-NOTHING = "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, so that there is nothing to show"
+NOTHING = (
+    "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and takes no softmax by which it "
+    "weighs values in a product, so there is nothing to show"
+)
 
 
 class OwnModel(HubModel):
@@ -39,6 +44,7 @@ class OwnModel(HubModel):
         super().__init__(module, config)
         self.call = call
         self.fields = (Field(name, "text"),)
+        self.heads: dict[str, HeadPlace] | None = None  # of the last run without edits
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @property
@@ -93,13 +99,23 @@ class OwnModel(HubModel):
 
         Raises InputError if the module fails, or if a recorded run shows no attention.
         """
+        if active() is not None and self.heads is None:  # an edit is of heads that were seen before
+            with editing(()), record():
+                self.watched_call(context, inputs)
+        context = replace(context, heads=self.heads or {})
         with watching(context) as forward_pass:
             try:
                 output = self.call(self.module, *inputs)
             except Exception as error:  # the module is its owner's and may raise anything
                 raise self.refused(f"cannot read this text ({described(error)})") from error
+        for name, reason in forward_pass.unreached.items():
+            raise self.refused(
+                f"no change reaches {name}, of which only weights are known: {reason}"
+            )
         if forward_pass.recording is not None and not forward_pass.recording.attention:
             raise self.refused(next(iter(forward_pass.recording.unrecorded.values()), NOTHING))
+        if active() is None:
+            self.heads = forward_pass.heads.places()
         parts = output if isinstance(output, tuple | list) else (output,)
         return next((part for part in parts if isinstance(part, Tensor)), None)
 
@@ -225,6 +241,7 @@ class OwnTexts(OwnModel):
             lambda frame: self.kinds[1],
             second.n_tokens,
             n_key=lengths,
+            n_rows=len(second.tensors[0]),
             provenance=Texts(tensors, self.kinds, lengths),
         )
         return self.watched_call(context, (*first.tensors, *second.tensors))

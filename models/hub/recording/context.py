@@ -12,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from models.hub.recording.projections import Origin
 from models.layers.masks import SiteKind
+from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 
@@ -157,6 +158,16 @@ class ModuleCall:
 
 
 @dataclass(frozen=True)
+class HeadPlace:
+    """Where a head that is called by itself belongs: which of how many heads of which attention."""
+
+    site: str
+    head: int
+    n_heads: int
+    number: int  # of the layer
+
+
+@dataclass(frozen=True)
 class PassContext:
     """The caller's knowledge of a pass: the kind of each attention, and the streams' tokens.
 
@@ -170,6 +181,10 @@ class PassContext:
     n_key: Mapping[str, int] = field(default_factory=dict)
     padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
     groups: int = 1
+    n_rows: int = 1  # texts of the batch
+    returns_weights: bool = False  # its library returns the finished weights of every attention
+    heads: Mapping[str, HeadPlace] = field(default_factory=dict)  # by the name of a single head
+    misfits: Mapping[str, str] = field(default_factory=dict)  # name of an attention → the reason
     token_table: Tensor | None = None  # the embedding matrix
     provenance: Provenance | None = (
         None  # of a module whose attentions are told apart by where their rows come from
@@ -180,8 +195,9 @@ class PassContext:
 class Call:
     """A call of attention: q (batch, head, query, d_head), k and v (batch, key head, key, d_head).
 
-    `attn_mask` is as for scaled_dot_product_attention, `scale` None for 1/√d_head. `origins` of q,
-    k and v, and `output` (W_O and its bias), are given if the caller knows them.
+    `attn_mask` is as for scaled_dot_product_attention, `scale` None for 1/√d_head, `similarity`
+    what else makes scores of q and k. `origins` of q, k and v, and `output` (W_O and its bias), are
+    given if the caller knows them.
     """
 
     q: Tensor
@@ -190,8 +206,9 @@ class Call:
     attn_mask: Tensor | None
     is_causal: bool
     scale: float | None
-    origins: tuple[Origin, Origin, Origin] | None = None
+    origins: tuple[Origin | None, ...] | None = None
     output: tuple[Tensor, Tensor | None] | None = None
+    similarity: Similarity | None = None
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,14 @@ module takes or returns them (`watch.mark_modules`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from models.hub.recording.by_hand.heads import Head, Heads, attended, joined, name_of
+from models.hub.recording.by_hand.unshown import Unshown, UnshownSums
 from models.hub.recording.context import Attended, Call, ModuleCall, PassContext, Tap
 from models.hub.recording.masks import Explanation, as_attn_mask, explain, weights_of
 from models.hub.recording.projections import (
@@ -25,7 +28,6 @@ from models.hub.recording.projections import (
     undo_gqa_repeat,
     with_projections,
 )
-from models.hub.recording.softmaxes import WeightedSums
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import of_scale
 from models.trace import AttentionSite, Recording, current
@@ -34,8 +36,26 @@ from models.trace.edits import Edits
 from models.trace.edits.active import active
 from models.trace.lazy import LazyLinear
 from models.trace.recorder import LARGEST_KEPT, free_name
+from models.trace.site import layer_of
 
 WHOLE = "the module itself"  # the name of what happens outside all parts of a module
+
+
+@dataclass(frozen=True)
+class Place:
+    """The kind, layer number and name of one attention, and the module that it is called in."""
+
+    kind: SiteKind
+    number: int
+    name: str
+    frame: ModuleCall
+
+    @property
+    def is_edited(self) -> bool:
+        """True if an edit in force applies here."""
+        edits = active()
+        layer = layer_of(self.name, self.number)
+        return edits is not None and bool(edits.at(self.kind.name, self.name, layer))
 
 
 class ForwardPass:
@@ -51,31 +71,32 @@ class ForwardPass:
         self.names: set[str] = set()  # paths at which there was an attention
         self.last_attention: Attended | None = None  # until the next product, which may be its W_O
         self.edits = active()
+        self.is_followed = self.recording is not None or self.edits is not None
         self.edits_activations = self.edits is not None and bool(self.edits.activations)
         self.is_paused = False  # True while an edit computes, which is no part of the model's pass
         self.position_table: Tensor | None = (
             None  # position vectors, from the first position of a text on
         )
         self._makers: dict[int, tuple[Tensor, str]] = {}
-        self.weighted_sums = WeightedSums()
+        self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
+        self.unshown, self.heads = UnshownSums(), Heads()
+        self.unreached: dict[
+            str, str
+        ] = {}  # an attention that edits should change → why they do not
 
     def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """Compute and record one attention; `run` makes the call with a mask.
 
         The result is untouched unless an edit changes it.
         """
-        frame, q = self.frame, call.q
-        n_query, n_key = q.shape[2], call.k.shape[2]
-        kind = self._kind(frame, n_query, n_key)
-        if isinstance(kind, str):
-            self.skip(kind)
+        q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
+        place = self.place(n_query, n_key)
+        if isinstance(place, str):
+            self.skip(place)
             return run(call.attn_mask, call.is_causal)
-        if misfit := self._misfit(kind, n_query, n_key):
-            self.skip(misfit)
-            return run(call.attn_mask, call.is_causal)
-        number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
+        kind, number, name, frame = place.kind, place.number, place.name, place.frame
         explanation = self._explanation(call, kind)
-        terms, name = explanation.terms, self._name(frame.path)
+        terms = explanation.terms
 
         sites: list[AttentionSite] = []
 
@@ -86,7 +107,9 @@ class ForwardPass:
 
         def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
             explained = Explanation(mask, terms)
-            site = self._record(recording, call, explained, frame, kind, number, name, out, edits)
+            site = self.record_site(
+                recording, call, explained, frame, kind, number, name, out, edits
+            )
             sites.append(site)
 
         head_out = attend(
@@ -113,6 +136,27 @@ class ForwardPass:
         finally:
             self.is_paused = False
 
+    def place(
+        self, n_query: int, n_key: int, of: tuple[Tensor, Tensor] | None = None
+    ) -> Place | str:
+        """Return where the attention that is called now belongs, or why it is not recorded.
+
+        `of` are its queries and keys, unless the provenance has noted them.
+        """
+        frame = self.frame
+        if of is not None and self.context.provenance is not None:
+            self.context.provenance.note_call(*of)
+        kind = self._kind(frame, n_query, n_key)
+        if isinstance(kind, str):
+            return kind
+        if misfit := self._misfit(kind, n_query, n_key):
+            return misfit
+        name = self._name(frame.path)
+        if name in self.context.misfits:
+            return self.context.misfits[name]
+        number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
+        return Place(kind, number, name, frame)
+
     def _kind(self, frame: ModuleCall, n_query: int, n_key: int) -> SiteKind | str:
         """Return the kind of an attention, or the reason why it has none."""
         if self.context.provenance is None:
@@ -125,6 +169,19 @@ class ForwardPass:
         name = free_name(path, self.names.union(recorded))
         self.names.add(name)
         return name
+
+    def add_head(self, head: Head) -> None:
+        """Take what was attended by hand, with the heads before it if it is one of them."""
+        heads = self.heads.add(head)
+        site = head.site
+        if len(heads) > 1:
+            self.calls[head.kind.name] -= 1  # it is no layer of its own
+            site = joined(heads)
+        if self.recording is not None and site is not None and len(heads) > 1:
+            for name in (*(each.name for each in heads), name_of(heads)):
+                self.recording.attention.pop(name, None)
+            self.recording.attention[site.name] = site
+        self.last_attention = attended(heads, site)
 
     @property
     def frame(self) -> ModuleCall:
@@ -140,20 +197,17 @@ class ForwardPass:
         """Name each module whose own softmax was not recorded, unless it is named already."""
         if self.recording is None:
             return
-        for path, shapes in self.weighted_sums.by_module().items():
+        for path, sums in self.unshown.by_module().items():
             path = path or WHOLE
             if path not in self.recording.unrecorded:
                 name = free_name(path, self.recording.attention)
-                self.recording.unrecorded[name] = self._by_hand(shapes)
+                self.recording.unrecorded[name] = self._reason(sums)
 
-    def _by_hand(self, shapes: Sequence[tuple[int, ...]]) -> str:
-        """Return why weights of these shapes are not recorded."""
-        n_query, n_keys = self.context.n_query, {*self.context.n_key.values(), self.context.n_query}
-        if all(shape[-2:] in {(n_query, n_key) for n_key in n_keys} for shape in shapes):
-            return (
-                "its softmax is taken by its own code, not by scaled_dot_product_attention or "
-                "multi_head_attention_forward"
-            )
+    def _reason(self, sums: Sequence[Unshown]) -> str:
+        """Return why these sums are not recorded: their sizes, or else what the first one lacks."""
+        shapes = list(dict.fromkeys(tuple(each.weights.shape) for each in sums))
+        if all(set(shape[-2:]) <= self.lengths for shape in shapes):
+            return sums[0].reason
         sizes = " and ".join(" × ".join(map(str, shape)) for shape in shapes)
         return f"it takes a softmax of {sizes} weights, not of one for each pair of tokens"
 
@@ -289,7 +343,7 @@ class ForwardPass:
             )  # the tensor too, so that no other gets its memory
         return self.masks[key][1]
 
-    def _record(
+    def record_site(
         self,
         recording: Recording,
         call: Call,
@@ -320,7 +374,7 @@ class ForwardPass:
             deferred(of_v, v),
             out.detach(),
             explanation.mask,
-            of_scale(call.scale, q.shape[-1]),
+            call.similarity or of_scale(call.scale, q.shape[-1]),
             projections if len(projections) == 3 else {},
             terms=explanation.terms,
             number=number,

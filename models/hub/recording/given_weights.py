@@ -6,20 +6,23 @@ The sites have the path of the module that made the weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.analysis.checks import rounding_in
-from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.masks import OWN, layers
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, Recording
 from models.trace.recorder import free_name
+
+if TYPE_CHECKING:
+    from models.hub.recording.forward_pass import ForwardPass
 
 
 def record(
@@ -59,13 +62,16 @@ def _record_one(
     misfits: Mapping[str, str],
 ) -> None:
     maker = forward_pass.maker(weights)
-    forward_pass.weighted_sums.account_for(weights, maker)
+    if forward_pass.unshown.is_recorded(weights):
+        return
+    reason = forward_pass.unshown.account_for(weights, maker)
     path = maker or f"{kind.name} layer {number}"
     name = free_name(path, recording.attention.keys() | recording.unrecorded.keys())
     if misfit := misfits.get(name) or _misfit(forward_pass, kind, weights):
         recording.unrecorded[name] = misfit
     else:
-        recording.attention[name] = _site(name, kind, number, weights, forward_pass)
+        site = as_site(name, kind, number, weights, forward_pass)
+        recording.attention[name] = replace(site, why_given=reason) if reason else site
 
 
 def _misfit(forward_pass: ForwardPass, kind: SiteKind, weights: Tensor) -> str:
@@ -78,15 +84,26 @@ def _misfit(forward_pass: ForwardPass, kind: SiteKind, weights: Tensor) -> str:
     if weights.dim() != 4 or tuple(weights.shape[-2:]) != tokens:
         shape = " × ".join(map(str, weights.shape[2:] if weights.dim() == 4 else weights.shape))
         return f"its library returns weights of {shape} for {n_query} × {n_key} tokens"
+    against = unlike_weights(weights)
+    return f"its library returns {against}" if against else ""
+
+
+def unlike_weights(weights: Float[Tensor, "batch head query key"]) -> str:
+    """Return why these numbers are not weights; empty if they are."""
     least, most = float(weights.min()), float(weights.float().sum(-1).max())
     if least >= 0 and most <= 1 + rounding_in(weights.dtype):
         return ""
-    return f"its library returns numbers that are not weights: the least is {least:.3g}, and a row sums to {most:.3g}"
+    return f"numbers that are not weights: the least is {least:.3g}, and a row sums to {most:.3g}"
 
 
-def _site(
-    name: str, kind: SiteKind, number: int, weights: Tensor, forward_pass: ForwardPass
+def as_site(
+    name: str,
+    kind: SiteKind,
+    number: int,
+    weights: Float[Tensor, "batch head query key"],
+    forward_pass: ForwardPass,
 ) -> AttentionSite:
+    """Return a site of weights alone."""
     batch, n_heads, n_query, n_key = weights.shape
     padding = forward_pass.context.padding.get(kind.key_stream)
     named = [

@@ -34,7 +34,10 @@ class BiasTerm(ScoreTerm):
         self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         values = self.values[min(batch, len(self.values) - 1)]  # (head or 1, query or 1, key)
-        rows = values if values.shape[1] == 1 else values[:, queries - (n_key - values.shape[1])]
+        if values.shape[1] == 1:
+            rows = values.expand(-1, len(queries), -1)
+        else:
+            rows = values[:, queries - (n_key - values.shape[1])]
         return rows if head is None else rows[min(head, len(rows) - 1)]
 
     def map_tensors(
@@ -89,7 +92,7 @@ def explain(
     added = attn_mask.float().masked_fill(~allowed, 0.0)
     return Explanation(
         Mask(layers(allowed, padding, n_query), start),
-        (_term(added, allowed),) if added.any() else (),
+        (term_of(added, allowed),) if added.any() else (),
     )
 
 
@@ -151,7 +154,7 @@ def _window(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None
     )
 
 
-def _term(
+def term_of(
     added: Float[Tensor, "#batch #head #query key"],
     allowed: Bool[Tensor, "#batch #head #query key"],
 ) -> ScoreTerm:

@@ -5,8 +5,9 @@ They are compared by memory with the products computed just before; names decide
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,15 @@ class Origin:
     x: Tensor
     weight: Tensor
     bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """q, k or v as `factor` times `part`, which are the heads of a product."""
+
+    origin: Origin
+    part: Tensor
+    factor: float
 
 
 def linear_of(
@@ -77,6 +87,13 @@ class Linears:
             None,
         )
 
+    def scaled_copy(self, t: Float[Tensor, "batch head n d_head"]) -> Copy | None:
+        """Return the product that q, k or v is a copy of, perhaps times a number."""
+        if (origin := self.origin(t)) is not None:
+            return Copy(origin, t, 1.0)
+        copies = (copy for linear in reversed(self._last) for copy in _copies(linear, t))
+        return next(copies, None)
+
 
 def _origin(linear: Linear, t: Tensor) -> Origin | None:
     y, (batch, n_heads, n, d_head) = linear.y, t.shape
@@ -89,8 +106,36 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
         size > 1 and stride != step for size, stride, step in wanted
     ):
         return None
-    rows = slice(first, first + n_heads * d_head)
-    x = linear.x.reshape(batch, n, -1)
+    return _of_rows(linear, slice(first, first + n_heads * d_head), batch, n)
+
+
+def _copies(linear: Linear, t: Tensor) -> Iterator[Copy]:
+    """Yield t as a copy of the heads of a product, side by side, times a number."""
+    y, (batch, n_heads, n, d_head) = linear.y, t.shape
+    width, size = y.shape[-1], n_heads * d_head
+    if y.numel() != batch * n * width or width % size or y.dtype != t.dtype:
+        return
+    tokens_first = batch > 1 and tuple(y.shape[:2]) == (n, batch)
+    rows = y.transpose(0, 1) if tokens_first else y.reshape(batch, n, width)
+    for first in range(0, width, size):
+        at = slice(first, first + size)
+        part = rows[..., at].unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        if (factor := _factor(part, t)) is not None:
+            yield Copy(_of_rows(linear, at, batch, n, tokens_first), part, factor)
+
+
+def _factor(one: Tensor, other: Tensor) -> float | None:
+    """Return the number that one tensor is multiplied by in the other; None if there is none."""
+    at = int(one.abs().argmax())
+    factor = float(other.flatten()[at]) / (float(one.flatten()[at]) or 1.0)
+    if factor == 0 or not math.isfinite(factor):
+        return None
+    limit = 4 * torch.finfo(one.dtype).eps * float(other.abs().max())
+    return factor if bool(((one * factor - other).abs() <= limit).all()) else None
+
+
+def _of_rows(linear: Linear, rows: slice, batch: int, n: int, tokens_first: bool = False) -> Origin:
+    x = linear.x.transpose(0, 1) if tokens_first else linear.x.reshape(batch, n, -1)
     return Origin(
         x.detach(),
         linear.weight[rows].detach(),

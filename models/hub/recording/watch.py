@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from models.hub.recording import multi_head as multi_head
+from models.hub.recording.by_hand.watched import ByHand
 from models.hub.recording.context import Call, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.projections import linear_of
@@ -27,7 +28,7 @@ class Watch(TorchFunctionMode):
 
     def __init__(self, forward_pass: ForwardPass) -> None:
         super().__init__()
-        self.forward_pass = forward_pass
+        self.forward_pass, self.by_hand = forward_pass, ByHand(forward_pass)
 
     def __torch_function__(
         self,
@@ -47,10 +48,15 @@ class Watch(TorchFunctionMode):
             result = _ATTENTION[func](self.forward_pass, func, *args, **kwargs)
             provenance.note(result, query)
             return result
+        by_hand = self.by_hand if self.forward_pass.is_followed else None
+        if by_hand is not None and (weighted := by_hand.called(func, args, kwargs)) is not None:
+            result, queries = weighted
+            if provenance is not None:
+                provenance.note(result, queries)
+            return result
         result, target = func(*args, **kwargs), args[0] if func is Tensor.__setitem__ else None
-        if self.forward_pass.recording is not None:
-            path = self.forward_pass.frame.path
-            self.forward_pass.weighted_sums.note(func, (*args, *kwargs.values()), result, path)
+        if by_hand is not None:
+            by_hand.steps.note(func, args, kwargs, result)
         if self.forward_pass.recording is not None or self.forward_pass.edits_activations:
             if func is F.embedding and len(args) > 1:
                 ids, table = args[:2]

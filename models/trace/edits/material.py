@@ -67,13 +67,43 @@ def put_in(
     return torch.where(part.chosen(edit.where) & applies, vectors, t)
 
 
+class PartsOfHeads:
+    """Tensors (row, head, query, x) of one attention, in the order in which they are computed.
+
+    Heads come at once, or one after the other; the queries of a recurrent decoder come by steps.
+    """
+
+    def __init__(self) -> None:
+        self._by_head: dict[int, list[Tensor]] = {}
+
+    def add(self, part: AttentionPart, t: Float[Tensor, "row head query x"]) -> None:
+        """Add the tensor of a part of the attention."""
+        self._by_head.setdefault(part.heads[0], []).append(t)
+
+    @property
+    def n_steps(self) -> int:
+        """The number of tensors of one head, above 1 if its queries come by steps."""
+        return max(map(len, self._by_head.values()), default=0)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors as they were added, head by head."""
+        return [t for _, parts in sorted(self._by_head.items()) for t in parts]
+
+    def whole(self, of: Sequence[Tensor] | None = None) -> Float[Tensor, "row head query x"]:
+        """Return one tensor of all heads and queries; `of` stand in place of the `tensors`."""
+        rest = iter(self.tensors if of is None else of)
+        steps = [[next(rest) for _ in parts] for _, parts in sorted(self._by_head.items())]
+        return torch.cat([torch.cat(parts, dim=2) for parts in steps], dim=1)
+
+
 @dataclass(frozen=True)
 class Kept(Edit, stored=False):
     """Change nothing, and keep weights and intermediates exactly as later edits meet them."""
 
     wants_weights: bool = False
     wants_activations: bool = False
-    site_weights: dict[str, list[Tensor]] = field(default_factory=dict, compare=False)
+    site_weights: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False)
     activations: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
     def changes(self, what: str) -> bool:
@@ -84,8 +114,9 @@ class Kept(Edit, stored=False):
     def weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
-        """Keep the weights; those of a recurrent decoder come one step at a time."""
-        self.site_weights.setdefault(part.site, []).append(weights[0].float().cpu())
+        """Keep the weights; they may come head by head, those of a recurrent decoder by steps."""
+        parts = self.site_weights.setdefault(part.site, PartsOfHeads())
+        parts.add(part, weights[:1].float().cpu())
         return weights
 
     def activation(
@@ -97,4 +128,4 @@ class Kept(Edit, stored=False):
 
     def weights_of(self, site: str) -> Float[Tensor, "head query key"]:
         """Return the weights of an attention."""
-        return torch.cat(self.site_weights[site], dim=1)
+        return self.site_weights[site].whole()[0]

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit
+from models.trace.edits.material import PartsOfHeads
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Gated(Edit, stored=False):
         """Multiply by the gates of these queries."""
         if part.site not in self.gates:
             return weights
-        return weights * self.gates[part.site][:, :, part.queries[0] : part.queries[-1] + 1]
+        gates = _of_heads(self.gates[part.site], part)
+        return weights * gates[:, :, part.queries[0] : part.queries[-1] + 1]
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Nudged(Edit, stored=False):
     """
 
     held: frozenset[str] = frozenset()
-    head_zeros: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
-    head_outs: dict[str, list[Tensor]] = field(default_factory=dict, compare=False, repr=False)
+    head_zeros: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
+    head_outs: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
     activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def head_out(
@@ -53,8 +55,8 @@ class Nudged(Edit, stored=False):
     ) -> Float[Tensor, "row head query d_head"]:
         """Add zeros; a recurrent decoder asks for those of one query after the other."""
         zeros = torch.zeros_like(head_out, requires_grad=True)
-        self.head_zeros.setdefault(part.site, []).append(zeros)
-        self.head_outs.setdefault(part.site, []).append(head_out.detach())
+        self.head_zeros.setdefault(part.site, PartsOfHeads()).add(part, zeros)
+        self.head_outs.setdefault(part.site, PartsOfHeads()).add(part, head_out.detach())
         return (head_out.detach() if part.site in self.held else head_out) + zeros
 
     def activation(
@@ -86,7 +88,12 @@ class GivenWeights(Edit, stored=False):
         """Put in the rows of these queries, as far as their keys exist yet."""
         if part.site not in self.tensors:
             return weights
-        given = self.tensors[part.site].to(weights)[..., : part.n_key]
+        given = _of_heads(self.tensors[part.site], part).to(weights)[..., : part.n_key]
         if given.shape[2] > 1:
             given = given[:, :, part.queries[0] : part.queries[-1] + 1]
         return torch.where(part.chosen(self.where), given, weights)
+
+
+def _of_heads(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:
+    """Return the heads that a part covers, of a tensor of all heads or of one for all."""
+    return t if t.shape[1] in (1, len(part.heads)) else t[:, list(part.heads)]

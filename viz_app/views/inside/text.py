@@ -17,14 +17,17 @@ VIEWS = {
 
 
 GIVEN = (
-    "**The library of this model returns finished weights** and not what they come from: no queries, keys, values or scores. "
+    "**Only finished weights are known here** and not what they come from, no queries, keys, values or scores: {}. "
     "The page Attention shows the weights; how one of them comes about cannot be shown."
 )
 
 
 def not_walked(trace: Trace) -> str:
     """Return why no head of this run can be explained; "" if one can."""
-    return "" if any(site.has_causes for site in trace.attention.values()) else GIVEN
+    sites = list(trace.attention.values())
+    if any(site.has_causes for site in sites):
+        return ""
+    return GIVEN.format(sites[0].why_given if sites else "there is no attention")
 
 
 def views(site: AttentionSite, n_heads: int) -> dict[str, str]:

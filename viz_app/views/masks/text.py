@@ -25,8 +25,8 @@ if it grows again; new cells follow the other layers.
 """
 
 GIVEN = (
-    "**The masks of this model cannot be painted.** Its library returns finished weights, computed where this app cannot "
-    "step in. The page Attention shows them."
+    "**The masks of this model cannot be painted.** Only finished weights are known of some of its attentions, computed where "
+    "this app cannot step in. The page Attention shows them."
 )
 LONG_TEXT = (
     "Of so long a text there is no drawing, which would have a cell for every weight; of the weights the files have those of the "

@@ -1,0 +1,286 @@
+"""Attention written by hand, computed under the edits in force and recorded by its causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.hub.recording.by_hand.axes import arranged, placed, resolved
+from models.hub.recording.by_hand.explained import Measured
+from models.hub.recording.by_hand.heads import Head
+from models.hub.recording.by_hand.roles import WeightedSum
+from models.hub.recording.by_hand.steps import Scores
+from models.hub.recording.context import Call
+from models.hub.recording.masks import Explanation, layers, sum_of_terms, term_of
+from models.hub.recording.projections import Copy, Linears, Origin, source
+from models.layers.masks import Mask
+from models.layers.similarity import Similarity, capped_dot, of_scale
+from models.trace import AttentionSite, Recording
+from models.trace.attend import attend
+from models.trace.edits import Edits
+from models.trace.terms import ScoreTerm
+
+if TYPE_CHECKING:
+    from models.hub.recording.forward_pass import ForwardPass, Place
+
+LARGEST_GIVEN = 2**20  # weights of one attention that are kept as the module computed them (4 MB)
+By4 = Float[Tensor, "batch head query key"]
+
+
+@dataclass(frozen=True)
+class Causes:
+    """q, k and v by head, with what makes scores of them; `values` times `v_factor` is v."""
+
+    q: Float[Tensor, "batch head query d_head"]
+    k: Float[Tensor, "batch key_head key d_head"]
+    v: Float[Tensor, "batch key_head key d_v"]
+    similarity: Similarity
+    measured: Measured
+    softmaxed: By4
+    origins: tuple[Origin | None, ...]  # of q, k and v
+    queries: Tensor  # as the module's product takes them
+    keys: Tensor
+
+
+def causes_of(found: WeightedSum, measured: Measured, linears: Linears) -> Causes | str:
+    """Return what the weights are made of, or the reason why it cannot be told."""
+    scores = found.softmax.scores
+    if scores is None or not isinstance(root := scores.root, Scores):
+        return "its scores are not followed"
+    key_atoms = set(found.roles.key)
+    has_key = [
+        any(a in key_atoms for axis in side for a in resolved(axis))
+        for side in (root.of_a, root.of_b)
+    ]
+    product = root.product
+    sides = [(product.a, root.of_a, product.of_a), (product.b, root.of_b, product.of_b)]
+    if has_key == [False, False]:  # of a single key
+        has_key = [False, True]
+    if has_key == [True, True]:
+        return "its product is not of queries and keys: both sides have the axis of the keys"
+    keys, queries = (sides[has_key.index(side)] for side in (True, False))
+    inner = tuple(a for label in product.summed for a in resolved(_axis(keys, label)))
+    roles = found.roles
+    q = arranged(queries[0], queries[1], (roles.batch, roles.head, roles.query, inner))
+    k = arranged(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
+    v, softmaxed = found.values_by_head(), found.by_head(found.softmax.value, found.softmax.layout)
+    if q is None or k is None or v is None or softmaxed is None:
+        return "its queries, keys or values have an axis besides texts, heads, tokens and features"
+    n_rows, n_heads = softmaxed.shape[:2]
+    q = q.expand(n_rows, n_heads, *q.shape[2:])
+    k, v = (t.expand(n_rows, *t.shape[1:]) for t in (k, v))
+    copies = [linears.scaled_copy(t) for t in (q, k, v)]
+    if roles.is_assumed and copies[0] is None and copies[2] is None:
+        return "nothing tells the order of texts and heads on an axis of its weights"
+    varies = measured.factor.numel() > 1, measured.factor.shape[3] > 1
+    q, k, similarity = _scaled(q, k, measured, copies)
+    is_no_product = (varies == (True, False), varies == (True, True), False)
+    origins = tuple(
+        None if copy is None or changed else copy.origin
+        for copy, changed in zip(copies, is_no_product, strict=True)
+    )
+    if (factor := _head_factor(found, softmaxed)) is None:
+        return "its weights are changed between the softmax and the values"
+    v = v if factor.numel() == 1 and float(factor) == 1 else v.expand(-1, n_heads, -1, -1) * factor
+    return Causes(q, k, v, similarity, measured, softmaxed, origins, queries[0], keys[0])
+
+
+def _axis(side: tuple, label: int) -> Any:
+    _, layout, labels = side
+    return layout[labels.index(label)]
+
+
+def _scaled(
+    q: Tensor, k: Tensor, measured: Measured, copies: list[Copy | None]
+) -> tuple[Tensor, Tensor, Similarity]:
+    """Return q, k and their similarity.
+
+    What q and k as products of the model were multiplied by goes into the similarity's scale; a
+    factor that varies goes into the side that it varies on.
+    """
+    factor = measured.factor
+    if factor.numel() == 1:
+        q, k, factor = _unscaled(q, k, factor, copies)
+    if factor.numel() > 1 and factor.shape[3] == 1:
+        q, factor = q * factor, None
+    elif factor.numel() > 1:
+        k, factor = k.expand(-1, factor.shape[1], -1, -1) * factor.transpose(2, 3), None
+    scale = 1.0 if factor is None else float(factor)
+    if measured.cap is not None:
+        return q, k, capped_dot(scale, measured.cap)
+    return q, k, of_scale(scale, q.shape[-1])
+
+
+def _unscaled(
+    q: Tensor, k: Tensor, factor: Tensor, copies: list[Copy | None]
+) -> tuple[Tensor, Tensor, Tensor]:
+    for i, copy in enumerate(copies[:2]):
+        if copy is not None and copy.factor != 1:
+            q, k = (copy.part, k) if i == 0 else (q, copy.part)
+            factor = factor * copy.factor
+    return q, k, factor
+
+
+def _head_factor(found: WeightedSum, softmaxed: By4) -> Tensor | None:
+    """Return what heads are multiplied by after the softmax (batch, head, 1, 1); None for else."""
+    one = torch.ones(1, 1, 1, 1, dtype=softmaxed.dtype, device=softmaxed.device)
+    if found.weights.value is found.softmax.value:
+        return one
+    used = found.by_head(found.weights.value, found.weights.layout)
+    if used is None:
+        return None
+    if torch.equal(used, softmaxed.to(used.dtype)):
+        return one
+    total = softmaxed.float().sum((2, 3), keepdim=True)
+    factor = used.float().sum((2, 3), keepdim=True) / total
+    close = torch.allclose(used.float(), softmaxed.float() * factor, rtol=1e-5, atol=1e-7)
+    return factor.to(softmaxed.dtype) if close else None
+
+
+def attend_by_hand(
+    forward_pass: ForwardPass,
+    place: Place,
+    found: WeightedSum,
+    causes: Causes,
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Tensor:
+    """Compute the weighted sum and record it; the result is untouched unless an edit changes it."""
+    own, roles, results = _explanation(forward_pass, place, causes), found.roles, []
+    frame = place.frame
+
+    def softmaxed(mask: Mask) -> tuple[By4, Tensor]:
+        return _softmaxed(found, causes.measured.scores(_summed(own.terms, causes)), mask)
+
+    def by_head(product: Tensor) -> Tensor:
+        head_out = arranged(product, found.out, roles.of_out)
+        if head_out is None:
+            raise RuntimeError("a weighted sum has an axis that its weights and values have not")
+        results.append((head_out, product))
+        return head_out
+
+    def kernel(mask: Mask) -> Tensor:
+        if mask is own.mask:
+            return by_head(func(*args, **kwargs))
+        changed = found.weights.again(softmaxed(mask)[1])
+        old = found.weights.value
+        taken = [_replaced(arg, old, changed) for arg in args]
+        return by_head(func(*taken, **{k: _replaced(a, old, changed) for k, a in kwargs.items()}))
+
+    sites: list[AttentionSite] = []
+
+    def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
+        q, k, v = causes.q, causes.k, causes.v
+        similarity = causes.similarity
+        call = Call(q, k, v, None, False, None, causes.origins, similarity=similarity)
+        at = place.kind, place.number, place.name, out, edits
+        site = forward_pass.record_site(recording, call, Explanation(mask, own.terms), frame, *at)
+        if mask is own.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
+            site = recording.attention[site.name] = replace(site, given_weights=given)
+        sites.append(site)
+
+    at = forward_pass.context.heads.get(place.name)
+    head_out = attend(
+        place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, own.mask,
+        kernel=kernel,
+        weights=lambda mask: softmaxed(mask)[0],
+        record=record,
+        number=place.number,
+        heads=None if at is None else range(at.head, at.head + 1),
+    )  # fmt: skip
+    x, memory = (
+        source(origin, t, frame.inputs)
+        for origin, t in ((causes.origins[0], causes.q), (causes.origins[2], causes.v))
+    )
+    site = sites[0] if sites else None
+    one = place.name, frame.path, place.kind, place.number, x, memory
+    forward_pass.add_head(Head(*one, head_out.detach(), site))
+    unedited, product = results[0]
+    if head_out is unedited:
+        return product
+    return placed(head_out.to(product.dtype), roles.of_out, found.out, product.shape)
+
+
+def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
+    if isinstance(arg, tuple | list):
+        return type(arg)(_replaced(part, old, new) for part in arg)
+    return new if arg is old else arg
+
+
+def _summed(terms: tuple[ScoreTerm, ...], causes: Causes) -> By4 | None:
+    """Return what the terms add to all scores; None without terms."""
+    n_rows, _, n_query, n_key = causes.softmaxed.shape
+    queries = torch.arange(n_query) + (n_key - n_query)
+    return sum_of_terms(terms, queries, n_key, n_rows).to(causes.q.device) if terms else None
+
+
+def _softmaxed(found: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor]:
+    """Return the weights under another mask, by head and as the module's softmax lays them out."""
+    softmax = found.softmax
+    if (allowed := mask.allowed) is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    own = placed(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
+    weights = softmax.of(own)
+    if allowed is not None:  # of a row without an open key softmax makes no number
+        closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
+        own_closed = placed(closed, found.roles.of_weights, softmax.layout, softmax.value.shape)
+        weights = weights.masked_fill(own_closed, 0.0)
+    by_head = found.by_head(weights, softmax.layout)
+    if by_head is None:
+        raise RuntimeError("weights have lost an axis")
+    return by_head, weights
+
+
+def _explanation(forward_pass: ForwardPass, place: Place, causes: Causes) -> Explanation:
+    """Return the named layers of the module's mask, and what it adds to open scores.
+
+    A row that is blocked everywhere by finite numbers is not blocked: its weights are not 0.
+    """
+    measured, n_query = causes.measured, causes.q.shape[2]
+    allowed = measured.open | (causes.softmaxed > 0)
+    added = measured.added
+    if not torch.equal(allowed, measured.open):
+        free = measured.factor * measured.raw
+        added = torch.where(allowed & ~measured.open, measured.masked - free, added)
+    kind, context = place.kind, forward_pass.context
+    padding = context.padding.get(kind.key_stream)
+    between = kind.query_stream != kind.key_stream
+    start = context.start if between else max(0, causes.k.shape[2] - n_query)
+    mask = Mask(layers(_narrowed(allowed), padding, n_query), start)
+    return Explanation(mask, _terms(added.float(), allowed))
+
+
+def _narrowed(t: Tensor) -> Tensor:
+    """Return a tensor with an axis of size 1 for texts and heads that are all alike."""
+    for axis in (0, 1):
+        first = t.narrow(axis, 0, 1)
+        t = first if torch.equal(t, first.expand_as(t)) else t
+    return t
+
+
+def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tuple:
+    """Return what is added to the open scores, but for what a softmax leaves out: row constants."""
+    least = added.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
+    most = added.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
+    if bool((least >= most).all()):
+        return ()
+    added = added.masked_fill(~allowed, 0.0)
+    by_key = added.masked_fill(~allowed, -torch.inf).amax(2, keepdim=True)
+    if bool(((added == by_key) | ~allowed).all()):
+        by_key = by_key.masked_fill(by_key == -torch.inf, 0.0)
+        return (term_of(_narrowed(by_key), _narrowed(allowed.any(2, keepdim=True))),)
+    return (term_of(_narrowed(added), _narrowed(allowed)),)
+
+
+def _kept(weights: By4) -> By4 | None:
+    """Return the module's own weights if they are not too many, and exact."""
+    exact = weights.dtype in (torch.float32, torch.float64)
+    if not exact or weights.numel() > LARGEST_GIVEN or not bool(weights.isfinite().all()):
+        return None
+    return weights.detach()

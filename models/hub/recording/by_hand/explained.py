@@ -1,0 +1,154 @@
+"""Measure what lies between q·k and the softmax: scale, added terms, mask.
+
+The steps in between are taken again with 0 in place of q·k, which leaves what is added and what is
+blocked; their derivative is the scale. That this is all they do is then held against the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from models.hub.recording.by_hand.roles import WeightedSum
+from models.hub.recording.by_hand.steps import Scores, Step
+from models.hub.recording.masks import LOWEST
+
+_ROUNDINGS = 64  # of the largest score, by another order of scale, bias and mask
+By4 = Float[Tensor, "batch head query key"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores as cap(factor · q·k) + added where open; `cap` is None without a soft cap.
+
+    `raw` is q·k, `masked` what the softmax was taken of. `factor` has an axis of size 1 wherever it
+    is the same.
+    """
+
+    raw: By4
+    masked: By4
+    factor: Float[Tensor, "#batch #head #query #key"]
+    added: By4
+    open: Bool[Tensor, "batch head query key"]
+    cap: float | None = None
+
+    def scores(self, terms: By4 | None) -> By4:
+        """Return the scores before the mask, the module's own numbers where it leaves them open.
+
+        `terms` are added to the others; without any, what is the same for all keys of a row.
+        """
+        free = self.factor * self.raw
+        if self.cap is not None:
+            free = self.cap * torch.tanh(free / self.cap)
+        added = self.row_constant if terms is None else terms
+        return torch.where(self.open, self.masked, free + added)
+
+    @property
+    def row_constant(self) -> Float[Tensor, "batch head query 1"]:
+        """What is added to every open key of a row, 0 if it is not one number."""
+        least = self.added.masked_fill(~self.open, torch.inf).amin(-1, keepdim=True)
+        most = self.added.masked_fill(~self.open, -torch.inf).amax(-1, keepdim=True)
+        return torch.where(least == most, least, torch.zeros_like(least))
+
+
+def measured(found: WeightedSum) -> Measured | str:
+    """Return what a softmax's scores are made of, or the reason why it cannot be told."""
+    step = found.softmax.scores
+    if step is None or not isinstance(root := step.root, Scores):
+        return "its scores do not come from a product of queries and keys that could be followed"
+    raw, masked = (
+        found.by_head(t, layout)
+        for t, layout in ((root.raw(), root.layout), (step.value, step.layout))
+    )
+    if raw is None or masked is None:
+        return "its scores have an axis besides texts, heads, queries and keys"
+    if (whole := _taken_apart(found, root, step, raw, masked)) is not None:
+        return whole
+    capped = step.before(_TANH)
+    if capped is not None and (whole := _capped(found, root, step, capped, raw, masked)):
+        return whole
+    return "what it does to q·k before the softmax is not a scale, an added term and a mask"
+
+
+_TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
+
+
+def _taken_apart(
+    found: WeightedSum, root: Scores, step: Step, raw: By4, masked: By4
+) -> Measured | None:
+    at_zero, slope = _probed(step.again, root.value)
+    slope = found.by_head(slope, root.layout)
+    at_zero = found.by_head(at_zero, step.layout)
+    if slope is None or at_zero is None:
+        return None
+    is_open = at_zero > LOWEST
+    factor = _shared(slope, is_open)
+    if factor is None:
+        return None
+    added = at_zero.masked_fill(~is_open, 0.0)
+    result = Measured(raw, masked, factor, added, is_open)
+    return result if _holds(factor * raw + added, masked, is_open) else None
+
+
+def _capped(
+    found: WeightedSum, root: Scores, step: Step, inner: Step, raw: By4, masked: By4
+) -> Measured | None:
+    """Return scores that tanh keeps below a cap: cap · tanh(s · q·k / cap)."""
+    before, slope = (found.by_head(t, root.layout) for t in _probed(inner.again, root.value))
+    if before is None or slope is None or before.any():
+        return None
+    everywhere = torch.ones_like(raw, dtype=torch.bool)
+    inside = _shared(slope, everywhere)
+    if inside is None or inside.numel() != 1:
+        return None
+    # far from 0 tanh is 1, which leaves the cap; at 0 the rest
+    far = step.again(torch.full_like(root.value, 1e9) * inside.sign().to(root.value.dtype))
+    at_zero = step.again(torch.zeros_like(root.value))
+    far, at_zero = (found.by_head(t, step.layout) for t in (far, at_zero))
+    if far is None or at_zero is None:
+        return None
+    is_open = at_zero > LOWEST
+    caps = (far - at_zero)[is_open]
+    added = at_zero.masked_fill(~is_open, 0.0)
+    if not caps.numel() or not bool((caps == caps[0]).all()) or bool(added.any()):
+        return None
+    cap = float(caps[0])
+    result = Measured(raw, masked, inside * cap, added, is_open, cap)
+    return result if _holds(cap * torch.tanh(inside * raw), masked, is_open) else None
+
+
+def _probed(taken: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the steps' result at 0 and their derivative there."""
+    with torch.inference_mode(False), torch.enable_grad():
+        zeros = torch.zeros_like(value.detach()).requires_grad_()
+        result = taken(zeros)
+        total = result.float().masked_fill(~(result > LOWEST), 0.0).sum()
+        slope = (
+            torch.autograd.grad(total, zeros, allow_unused=True)[0] if total.requires_grad else None
+        )
+    return result.detach(), torch.zeros_like(value) if slope is None else slope.detach()
+
+
+def _shared(slope: By4, is_open: Bool[Tensor, "batch head query key"]) -> Tensor | None:
+    """Return one factor for all open cells, or for each head, query or key; None if it varies."""
+    for axes in ((0, 1, 2, 3), (0, 2, 3), (3,), (2,)):
+        least = slope.masked_fill(~is_open, torch.inf).amin(axes, keepdim=True)
+        most = slope.masked_fill(~is_open, -torch.inf).amax(axes, keepdim=True)
+        if bool(
+            (least >= most).all()
+        ):  # of a row without an open cell, infinity is above −infinity
+            return torch.where(least == most, least, torch.ones_like(least))
+    return None
+
+
+def _holds(scores: By4, masked: By4, is_open: Bool[Tensor, "batch head query key"]) -> bool:
+    """Return True if the scores are those that were softmaxed, and the blocked cells blocked."""
+    if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
+        return False
+    given = masked[is_open].float()
+    limit = _ROUNDINGS * torch.finfo(masked.dtype).eps * max(1.0, float(given.abs().max()))
+    return bool(((scores[is_open].float() - given).abs() <= limit).all())

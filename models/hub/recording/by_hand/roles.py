@@ -1,0 +1,126 @@
+"""Tell batch rows, heads, queries and keys apart by where each axis occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from models.hub.recording.by_hand.axes import Atom, Axis, Layout, arranged, resolved, size_of
+from models.hub.recording.by_hand.products import Product
+from models.hub.recording.by_hand.steps import Scores, Softmax, Step, axes_of, layout_of
+
+WRONG_AXIS = "its softmax does not run over the axis that its values are summed over"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The axes of the weights by what they stand for, and that of the values' features."""
+
+    batch: Axis
+    head: Axis
+    query: Axis
+    key: Axis
+    feature: Axis
+    is_assumed: bool = False  # which axis is of the texts and which of the heads is to be verified
+
+    @property
+    def of_weights(self) -> tuple[Axis, ...]:
+        return self.batch, self.head, self.query, self.key
+
+    @property
+    def of_out(self) -> tuple[Axis, ...]:
+        return self.batch, self.head, self.query, self.feature
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """A product of followed weights with values: who is which, and the axes of the result."""
+
+    product: Product
+    weights: Step
+    softmax: Softmax
+    values: Tensor
+    of_values: Layout
+    out: Layout
+    roles: Roles
+
+    def values_by_head(self) -> Float[Tensor, "batch key_head key d_v"] | None:
+        """Return the values; None if they have an axis besides."""
+        roles = self.roles
+        groups = roles.batch, roles.head, roles.key, roles.feature
+        return arranged(self.values, self.of_values, groups)
+
+    def by_head(self, t: Tensor, layout: Layout) -> Float[Tensor, "batch head query key"] | None:
+        """Return scores or weights, over all rows and heads."""
+        t4 = arranged(t, layout, self.roles.of_weights)
+        if t4 is None:
+            return None
+        return t4.expand([size_of(axis) for axis in self.roles.of_weights])
+
+
+def roles_of(
+    product: Product, step: Step, is_a: bool, n_rows: int, lengths: Collection[int]
+) -> WeightedSum | str:
+    """Return a weighted sum with its axes named, or the reason why they cannot be told.
+
+    `is_a` says that the weights are the product's first operand; `n_rows` is the batch, `lengths`
+    are the numbers of tokens that the run has.
+    """
+    softmax = step.root
+    if not isinstance(softmax, Softmax):
+        raise TypeError(f"weights come from a softmax, not from {type(softmax).__name__}")
+    labels, others = (product.of_a, product.of_b) if is_a else (product.of_b, product.of_a)
+    values = product.b if is_a else product.a
+    known = {label: resolved(axis) for label, axis in zip(labels, step.layout, strict=True)}
+    axes = axes_of(product, known)
+    of_values = layout_of(values, others, axes)
+    key = resolved(softmax.layout[softmax.dim])
+    summed = [atom for label in product.summed for atom in resolved(axes[label])]
+    if set(summed) != set(key) or product.added is not None:
+        return WRONG_AXIS
+    shared = [atom for axis in of_values for atom in axis]
+    weights = [a for axis in softmax.layout for a in resolved(axis) if a not in key]
+    feature = tuple(atom for atom in shared if atom not in key and atom not in weights)
+    own = [atom for atom in weights if atom not in shared]
+    told = _told(weights, own, _key_heads(softmax), n_rows, lengths)
+    if isinstance(told, str):
+        return told
+    out = tuple(resolved(axes[label]) for label in product.out)
+    roles = Roles(*told[:3], key, feature, is_assumed=told[3])
+    return WeightedSum(product, step, softmax, values, of_values, out, roles)
+
+
+def _key_heads(softmax: Softmax) -> list[object]:
+    """Return the atoms that queries and keys share; none if their product is not known."""
+    if softmax.scores is None or not isinstance(scores := softmax.scores.root, Scores):
+        return []
+    a, b = ({x for axis in side for x in resolved(axis)} for side in (scores.of_a, scores.of_b))
+    return list(a & b)
+
+
+def _told(
+    weights: list, own: list, shared_by_keys: list, n_rows: int, lengths: Collection[int]
+) -> tuple[Axis, Axis, Axis, bool] | str:
+    """Return the axes of batch rows, heads and queries among those of the weights.
+
+    The last says that more than one axis may be that of the batch, of which the first is taken.
+    """
+    queries = [atom for atom in own if atom not in shared_by_keys]
+    if len(queries) > 1:
+        queries = [atom for atom in queries if atom.size in lengths]
+    if len(queries) > 1:
+        return "two of its axes are as long as the text, and nothing tells which is of the queries"
+    rest = [atom for atom in weights if atom not in queries]
+    if n_rows == 1:
+        return (), tuple(rest), tuple(queries), False
+    if len(rest) == 1 and rest[0].size > n_rows and not rest[0].size % n_rows:
+        rest[0].parts = Atom(n_rows), Atom(rest[0].size // n_rows)
+        return rest[0].parts[:1], rest[0].parts[1:], tuple(queries), True
+    batch = [atom for atom in rest if atom.size == n_rows]
+    if not batch:
+        return f"nothing tells which axis of its weights is that of the {n_rows} texts"
+    heads = tuple(atom for atom in rest if atom is not batch[0])
+    return (batch[0],), heads, tuple(queries), len(batch) > 1

@@ -1,0 +1,290 @@
+"""Follow scores from the product of queries and keys to the softmax, and weights on to the values.
+
+What is done to them in between is kept as steps that can be taken again with other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Shaped
+from torch import Tensor
+
+from models.hub.recording.by_hand.axes import Atom, Axis, Layout, after, fresh, resolved
+from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
+from models.hub.recording.projections import same_memory
+
+SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
+EXP = frozenset({torch.exp, Tensor.exp, Tensor.exp_})
+_MOST = 32  # tensors that are followed at a time, each alive only until then
+
+
+@dataclass(eq=False)
+class Scores:
+    """A product of what may be queries and keys, with the axes of all three tensors."""
+
+    product: Product
+    of_a: Layout
+    of_b: Layout
+    layout: Layout
+    value: Tensor
+    is_overwritten: bool = False  # by a function that changed it in place
+
+    def raw(self) -> Tensor:
+        """Return the product as it was."""
+        return self.product.computed() if self.is_overwritten else self.value
+
+
+@dataclass(eq=False)
+class Softmax:
+    """A softmax over the axis `dim`, of followed scores if `scores` is given."""
+
+    scores: Step | None
+    dim: int
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    value: Tensor
+    layout: Layout
+
+    def of(self, z: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
+        """Return the softmax of other numbers, taken as this one was."""
+        return self.func(
+            z, *self.args[1:], **{k: v for k, v in self.kwargs.items() if k != "input"}
+        )
+
+
+Root = Scores | Softmax
+
+
+@dataclass(eq=False)
+class Step:
+    """What a function made of scores or weights; arguments that were followed are steps, too."""
+
+    root: Root
+    func: Callable[..., Any] | None  # None: the root's own value
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    value: Tensor
+    layout: Layout
+
+    def again(self, root_value: Tensor, done: dict[int, Any] | None = None) -> Tensor:
+        """Return what this step makes of another value of its root."""
+        done = {} if done is None else done
+        if self.func is None:
+            return root_value
+        if id(self) not in done:
+            args = [self._again(arg, root_value, done) for arg in self.args]
+            kwargs = {k: self._again(arg, root_value, done) for k, arg in self.kwargs.items()}
+            if _changes_in_place(self.func, self.kwargs):
+                args[0] = args[0].clone()
+            result = self.func(*args, **kwargs)
+            done[id(self)] = args[0] if self.func is Tensor.__setitem__ else result
+        return done[id(self)]
+
+    def before(self, funcs: Collection[Callable[..., Any]]) -> Step | None:
+        """Return the argument of the last of these functions on the way here; None without one."""
+        step: Any = self
+        while isinstance(step, Step) and step.func is not None:
+            inner = next((arg for arg in step.args if isinstance(arg, Step)), None)
+            if step.func in funcs:
+                return inner
+            step = inner
+        return None
+
+    def _again(self, arg: Any, root_value: Tensor, done: dict[int, Any]) -> Any:
+        if isinstance(arg, Step):
+            return arg.again(root_value, done)
+        if isinstance(arg, tuple | list):
+            return type(arg)(self._again(part, root_value, done) for part in arg)
+        if isinstance(arg, Tensor) and arg.is_inference() and not torch.is_inference_mode_enabled():
+            return arg.clone()  # of which a derivative can be taken
+        return arg
+
+
+class Steps:
+    """The scores and weights of a pass that are on their way, by the identity of their tensors."""
+
+    def __init__(self, lengths: Collection[int]) -> None:
+        self._lengths = lengths
+        self._steps: dict[int, Step] = {}
+        self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
+
+    def __bool__(self) -> bool:
+        return bool(self._steps or self._cut)
+
+    def of(self, t: Any) -> Step | None:
+        """Return how a tensor came about, if it is followed."""
+        step = self._steps.get(id(t))
+        return step if step is not None and step.value is t else None
+
+    def cut(self, args: Sequence[Any]) -> list[Softmax]:
+        """Return what weights these arguments are a part of, to which each is named once."""
+        parts = [self._cut.get(id(t)) for t in _flat(args)]
+        whole = list({id(part[1]): part[1] for part in parts if part is not None}.values())
+        gone = {id(softmax) for softmax in whole}
+        self._cut = {key: part for key, part in self._cut.items() if id(part[1]) not in gone}
+        return whole
+
+    def forget(self, root: Root) -> None:
+        """Follow no longer what comes from this product or softmax."""
+        self._steps = {key: step for key, step in self._steps.items() if step.root is not root}
+
+    def note(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Follow one torch function; `result` is its result."""
+        if func in SOFTMAX:
+            self._softmax(func, args, kwargs, result)
+        elif func in PRODUCTS:
+            self._product(func, args, kwargs, result)
+        elif self:
+            self._step(func, args, kwargs, result)
+
+    def _softmax(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        z = args[0] if args else kwargs.get("input")
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if not isinstance(result, Tensor) or not 2 <= result.dim() <= 6:
+            return
+        if dim is None:  # what torch then takes, with a warning
+            dim = 0 if result.dim() == 3 else 1
+        scores = self.of(z)
+        if scores is not None and not isinstance(scores.root, Scores):
+            scores = None
+        layout = fresh(result.shape) if scores is None else scores.layout
+        args = (z, *args[1:])
+        root = Softmax(scores, dim % result.dim(), func, args, kwargs, result, layout)
+        self._add(Step(root, None, (), {}, result, layout))
+
+    def _product(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        product = product_of(func, args, kwargs)
+        if product is None or not isinstance(result, Tensor):
+            return
+        free = [
+            product.of_a[i] for i, label in enumerate(product.of_a) if label not in product.of_b
+        ] + [label for label in product.of_b if label not in product.of_a]
+        sizes = {result.shape[product.out.index(label)] for label in free if label in product.out}
+        if not sizes & set(self._lengths):
+            return
+        axes = axes_of(product)
+        of_a, of_b = (layout_of(t, labels, axes) for t, labels in _operands(product))
+        layout = tuple(axes[label] for label in product.out)
+        value = result if product.added is None else product.computed()
+        root = Scores(product, of_a, of_b, layout, value)
+        if product.added is None:
+            self._add(Step(root, None, (), {}, result, layout))
+            return
+        added, beta, alpha = product.added
+        begun = Step(root, None, (), {}, value, layout)
+        self._add(Step(root, lambda s: beta * added + alpha * s, (begun,), {}, result, layout))
+
+    def _step(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        first = next((s for arg in _flat((*args, *kwargs.values())) if (s := self.of(arg))), None)
+        if first is None:
+            self._copy_of_cut(args, result)
+            return
+        value = args[0] if func is Tensor.__setitem__ else result
+        if not isinstance(value, Tensor) or "out" in kwargs:
+            return
+        if _changes_in_place(func, kwargs):
+            if self.of(args[0]) is None:
+                return
+            if isinstance(first.root, Scores):
+                first.root.is_overwritten = True
+        layout = after(func, args, value, first.layout)
+        if layout is None or (func is Tensor.__getitem__ and not _keeps_all(args)):
+            if isinstance(first.root, Softmax) and same_memory(value, first.value):
+                self._cut[id(value)] = value, first.root
+            return
+        taken = [self._taken(arg, first.root) for arg in args]
+        named = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
+        self._add(Step(first.root, func, taken, named, value, layout))
+
+    def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
+        """Follow a part of weights to a tensor of as many numbers."""
+        part = self._cut.get(id(args[0])) if args else None
+        if part is not None and isinstance(result, Tensor) and result.numel() == part[0].numel():
+            self._cut[id(result)] = result, part[1]
+        if len(self._cut) > _MOST:
+            del self._cut[next(iter(self._cut))]
+
+    def _taken(self, arg: Any, root: Root) -> Any:
+        """Return an argument with the tensors that come from this root as steps."""
+        if isinstance(arg, Tensor):
+            step = self.of(arg)
+            return step if step is not None and step.root is root else arg
+        if isinstance(arg, tuple | list) and any(isinstance(part, Tensor) for part in arg):
+            return type(arg)(self._taken(part, root) for part in arg)
+        return arg
+
+    def _add(self, step: Step) -> None:
+        self._steps.pop(id(step.value), None)
+        self._steps[id(step.value)] = step
+        if len(self._steps) > _MOST:
+            del self._steps[next(iter(self._steps))]
+
+
+def softmax_of(step: Step, dim: int) -> Step | None:
+    """Return weights that exp and a division made as a softmax over an axis, if they are one."""
+    z = step.before(EXP)
+    if z is None or not isinstance(step.root, Scores) or z.value.shape != step.value.shape:
+        return None
+    wanted = torch.softmax(z.value, dim)
+    if not torch.allclose(wanted, step.value, rtol=1e-5, atol=1e-7):
+        return None
+    root = Softmax(z, dim, torch.softmax, (z.value, dim), {}, step.value, step.layout)
+    return replace(step, root=root, func=None, args=(), kwargs={})
+
+
+def axes_of(product: Product, known: Mapping[int, Axis] | None = None) -> dict[int, Axis]:
+    """Return the axis of each label of a product; those of `known` labels are given."""
+    axes: dict[int, Axis] = dict(known or {})
+    for t, labels in _operands(product):
+        for label, size in zip(labels, t.shape, strict=True):
+            if size > 1 and not axes.get(label):
+                axes[label] = (Atom(size),)
+            axes.setdefault(label, ())
+    return axes
+
+
+def layout_of(t: Tensor, labels: Sequence[int], axes: Mapping[int, Axis]) -> Layout:
+    """Return the axes of an operand, without those that it is broadcast along."""
+    return tuple(
+        resolved(axes[label]) if size > 1 else ()
+        for label, size in zip(labels, t.shape, strict=True)
+    )
+
+
+def _operands(product: Product) -> tuple[tuple[Tensor, tuple[int, ...]], ...]:
+    return (product.a, product.of_a), (product.b, product.of_b)
+
+
+def _flat(args: Sequence[Any]) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, tuple | list):
+            yield from arg
+        else:
+            yield arg
+
+
+def _keeps_all(args: Sequence[Any]) -> bool:
+    """Return True if an index only adds axes."""
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return all(i is None or i is Ellipsis or i == slice(None) for i in index)
+
+
+def _changes_in_place(func: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    name = getattr(func, "__name__", "")
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    is_assigned = name.startswith("__i") and name not in ("__invert__", "__index__", "__int__")
+    return is_in_place or is_assigned or name == "__setitem__" or bool(kwargs.get("inplace"))

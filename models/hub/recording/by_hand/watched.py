@@ -1,0 +1,109 @@
+"""See in each torch function whether it weighs values with a softmax, and record it if it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from models.hub.recording.by_hand.attention import attend_by_hand, causes_of
+from models.hub.recording.by_hand.explained import measured
+from models.hub.recording.by_hand.given import record_given
+from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
+from models.hub.recording.by_hand.roles import WeightedSum, roles_of
+from models.hub.recording.by_hand.steps import EXP, Scores, Step, Steps, softmax_of
+
+if TYPE_CHECKING:
+    from models.hub.recording.forward_pass import ForwardPass
+
+CUT = "its weights are cut or put in another order between the softmax and the values"
+NO_SOFTMAX = "its scores weigh the values without a softmax"
+
+
+class ByHand:
+    """Attention that a watched module writes out itself."""
+
+    def __init__(self, forward_pass: ForwardPass) -> None:
+        self.forward_pass, self.steps = forward_pass, Steps(forward_pass.lengths)
+
+    def called(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, Tensor] | None:
+        """Return the result of a weighted sum and its queries; None if the call is none."""
+        if func not in PRODUCTS or not self.steps:
+            return None
+        product = product_of(func, args, kwargs)
+        for softmax in self.steps.cut(args):
+            self.forward_pass.unshown.add(self.forward_pass.frame.path, CUT, softmax.value)
+        weights = None if product is None else self._weights(product)
+        if product is None or weights is None:
+            return None
+        step, is_a = weights
+        found = self._found(product, step, is_a)
+        if isinstance(found, str):
+            self._leave(step, found)
+            return None
+        self.steps.forget(found.softmax)
+        if found.softmax.scores is not None:
+            self.steps.forget(found.softmax.scores.root)
+        return self._attended(found, func, args, kwargs)
+
+    def _weights(self, product: Product) -> tuple[Step, bool] | None:
+        """Return the operand that is weights, and whether it is the first."""
+        for t, is_a in ((product.a, True), (product.b, False)):
+            step = self.steps.of(t)
+            if step is None:
+                continue
+            if isinstance(step.root, Scores):
+                return self._without_softmax(product, step, is_a)
+            return step, is_a
+        return None
+
+    def _without_softmax(
+        self, product: Product, step: Step, is_a: bool
+    ) -> tuple[Step, bool] | None:
+        """Return scores that exp and a division have made weights of; name those that are none."""
+        labels = product.of_a if is_a else product.of_b
+        if len(product.summed) != 1:
+            return None
+        dim = labels.index(product.summed[0])
+        if (weights := softmax_of(step, dim)) is not None:
+            return weights, is_a
+        if self.forward_pass.context.provenance is not None or step.before(EXP) is not None:
+            self._leave(step, NO_SOFTMAX)
+        return None
+
+    def _found(self, product: Product, step: Step, is_a: bool) -> WeightedSum | str:
+        n_rows = self.forward_pass.context.n_rows
+        return roles_of(product, step, is_a, n_rows, self.forward_pass.lengths)
+
+    def _leave(self, step: Step, reason: str) -> None:
+        self.forward_pass.unshown.add(self.forward_pass.frame.path, reason, step.value)
+        self.steps.forget(step.root)
+
+    def _attended(
+        self,
+        found: WeightedSum,
+        func: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> tuple[Any, Tensor]:
+        """Return the weighted sum, recorded by its causes, its weights alone, or named."""
+        forward_pass, used = self.forward_pass, found.weights.value
+        made = measured(found)
+        causes = made if isinstance(made, str) else causes_of(found, made, forward_pass.linears)
+        queries = found.softmax.args[0] if isinstance(causes, str) else causes.queries
+        if isinstance(causes, str):
+            result = func(*args, **kwargs)
+            if reason := record_given(forward_pass, found, causes):
+                self._leave(found.weights, reason)
+            return result, queries
+        n_query, n_key = causes.softmaxed.shape[2:]
+        place = forward_pass.place(n_query, n_key, (causes.queries, causes.keys))
+        if isinstance(place, str):
+            self._leave(found.weights, place)
+            return func(*args, **kwargs), queries
+        if forward_pass.context.returns_weights:
+            forward_pass.unshown.add_recorded(found.softmax, used)
+        return attend_by_hand(forward_pass, place, found, causes, func, args, kwargs), queries
