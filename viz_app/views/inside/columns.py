@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.head_walk import Walk
-from models.layers.similarity import TIMES
+from models.layers.similarity import CAPPED, TIMES
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
@@ -121,6 +121,13 @@ def _comparison(
         "cosine": (f"= t {_t(site):.4g} × q̂ ", q, " × k̂ ", k),
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
         TIMES: (f"= {_constant(site):.4g} × q ", q, " × k ", k),
+        CAPPED: (
+            f"= {_constant(site):.4g} × q ",
+            q,
+            " × k ",
+            k,
+            ", made smaller as tanh makes their sum",
+        ),
     }
     return {
         "k": Column("q (top), k", _sizes(values, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
@@ -238,6 +245,7 @@ def _term(name: str) -> str:
         "cosine": "t · q̂ ∘ k̂",
         "additive": "v ∘ tanh",
         TIMES: "s · q ∘ k",
+        CAPPED: "s · q ∘ k, capped",
     }.get(name, f"{left} ∘ {right}")
 
 

@@ -6,7 +6,7 @@ The symbols are those of viz_app/views/inside/matrices.py.
 from dataclasses import dataclass
 from typing import Any
 
-from models.layers.similarity import TIMES
+from models.layers.similarity import CAPPED, TIMES
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT
@@ -183,20 +183,32 @@ def _similarity_equations(
             title, f"{a} = Q M K^{{T}}", f"{a} = K^{{T}} M^{{T}} Q", _term("compared_q", through["formula"]),
             _term("k", turned, transposed=True), scores, size="large",
         )]  # fmt: skip
-    root = " / √d_{k}" if name == "scaled dot" else ""
-    factor = f" · {float(site.similarity.learned['s']):.4g}" if name == TIMES else ""
+    before, behind, scaled = _constants(site)
     return [
         write.product(
             title,
-            f"{a} = Q K^{{T}}{root}{factor}",
-            f"{a} = K^{{T}} Q{root}{factor}",
+            f"{a} = {before}Q K^{{T}}{behind}",
+            f"{a} = {before}K^{{T}} Q{behind}",
             _term("q", q),
             _term("k", turned, transposed=True),
             scores,
-            f"/ √{site.d_head}" if root else factor.strip(),
+            scaled,
             "large",
         )
     ]
+
+
+def _constants(site: AttentionSite) -> tuple[str, str, str]:
+    """Return what stands before and behind the product Q Kᵀ, and what is done to it."""
+    name, learned = site.similarity.name, site.similarity.learned
+    if name == "scaled dot":
+        return "", " / √d_{k}", f"/ √{site.d_head}"
+    if name == TIMES:
+        return "", f" · {float(learned['s']):.4g}", f"· {float(learned['s']):.4g}"
+    if name == CAPPED:
+        scale, cap = float(learned["s"]), float(learned["c"])
+        return f"{cap:.4g} tanh({scale:.4g} ", f" / {cap:.4g})", "→ tanh →"
+    return "", "", ""
 
 
 def _softmax(write: _Writer, scores: str) -> dict[str, Any]:

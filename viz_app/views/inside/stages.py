@@ -2,7 +2,7 @@
 
 from models.analysis.head_sum import Heads
 from models.layers.masks import LOOK_AHEAD
-from models.layers.similarity import TIMES
+from models.layers.similarity import CAPPED, TIMES
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT, term_stages
 from viz_app.views.inside.scene import Scene, Stage
@@ -245,6 +245,21 @@ def _times(s: Scene) -> list[Stage]:
     ]  # fmt: skip
 
 
+def _capped(s: Scene) -> list[Stage]:
+    quantity, value, symbol, name = _result(s)
+    scale, cap = (float(s.site.similarity.learned[one]) for one in ("s", "c"))
+    return [
+        Stage(
+            "c·tanh", "Does the key fit the query?",
+            f"Multiply query and key number by number and by {scale:.4g}, then add up. tanh keeps that sum between −{cap:.4g} and "
+            f"{cap:.4g}, which makes all products of a key smaller by one factor: what they then add up to is {quantity}. With "
+            f"{s.k} it is {value}.",
+            f"{symbol} = c·tanh(s·q^{{i}}·k^{{j}} / c)   (s = {scale:.4g}, c = {cap:.4g})",
+            ("k", "terms", name), ("terms", name), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
 def _cosine(s: Scene) -> list[Stage]:
     t = float(s.site.similarity.learned["log_t"].exp())
     sides = {"sides": "compared_q"}
@@ -319,6 +334,7 @@ COMPARED = {
     "scaled dot": _scaled_dot,
     "dot": _dot,
     TIMES: _times,
+    CAPPED: _capped,
     "cosine": _cosine,
     "general": _general,
     "additive": _additive,
