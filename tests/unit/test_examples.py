@@ -1,0 +1,76 @@
+"""The modules in assets/examples: each opens by the command in its first line, shows every attention, and writes what it would alone."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import models
+from models.analysis.checks import check_site
+from models.hub.own.module import scope_of
+from models.trace.edits import MaskChange, for_kinds
+
+ROOT = Path(models.__file__).parents[1]
+FILES = sorted((ROOT / "assets/examples").glob("*.py"))
+SITES = {  # by kind of attention: layers and heads
+    "decoder_by_hand": {"self": (3, 4)},
+    "one_head_per_module": {"self": (2, 4)},
+    "encoder_decoder_by_hand": {"encoder_self": (2, 4), "decoder_self": (2, 4), "cross": (2, 4)},
+    "torch_transformer": {"encoder_self": (2, 4), "decoder_self": (2, 4), "cross": (2, 4)},
+}
+
+
+def opened(file: Path) -> tuple[models.Scope, models.Trace]:
+    first = file.read_text("utf-8").splitlines()[0]
+    named = re.fullmatch(r"# attnscope --module (\S+)", first)[1]
+    assert named == f"{file.relative_to(ROOT)}:make_scope"
+    scope = scope_of(f"{file}:make_scope")
+    example = scope.examples[0]
+    return scope, scope.run(*([example] if isinstance(example, str) else example))
+
+
+def test_there_is_a_case_for_each_file() -> None:
+    assert {file.stem for file in FILES} == set(SITES)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_attention_of_an_example_is_shown_from_its_tokens_on(file: Path) -> None:
+    scope, trace = opened(file)
+    assert "untrained" in scope.name
+    assert "Untrained" in scope.config.family.name
+    assert trace.unrecorded == {}
+    sizes = {
+        kind: (len(of_kind), of_kind[0].n_heads)
+        for kind in {site.kind for site in trace.attention.values()}
+        if (of_kind := [site for site in trace.attention.values() if site.kind == kind])
+    }
+    assert sizes == SITES[file.stem]
+    for site in trace.attention.values():
+        assert set(site.projections) == {"W_Q", "W_K", "W_V", "W_O"}
+        assert [check for check in check_site(site) if not check.passed] == []
+        looks_ahead = site.kind in ("self", "decoder_self")
+        assert ([layer.name for layer in site.mask.layers] == ["look-ahead"]) is looks_ahead
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@torch.no_grad()
+def test_an_example_writes_what_its_module_would_alone_and_a_mask_reaches_it(file: Path) -> None:
+    scope, trace = opened(file)
+    kind = next(iter(trace.attention.values()))
+    edits = for_kinds(**{kind.kind: MaskChange(block=((5, 1),))})
+    texts = list(trace.streams.values())
+    changed = scope.run_batch([texts], edits=edits)[0]
+    for site in changed.attention.values():
+        if site.kind == kind.kind:
+            assert site.weights()[:, 5, 1].eq(0).all()
+    assert not torch.equal(changed.next_token.logits, trace.next_token.logits)
+    module = scope.model.module
+    rows = [torch.tensor([stream.ids]) for stream in texts]
+    alone = module(*rows)[0]
+    if (
+        file.stem == "torch_transformer"
+    ):  # alone its encoder takes a fused path, by another order of sums
+        assert (alone - trace.next_token.logits).abs().max() < 1e-5
+    else:
+        assert torch.equal(alone, trace.next_token.logits)
