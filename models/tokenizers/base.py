@@ -9,7 +9,7 @@ used; everything else in it must equal what this module creates.
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import tokenizers
@@ -71,9 +71,15 @@ class Tokenizer:
         self._of_bytes = byte_level.is_byte_level(backend)
 
     @classmethod
-    def characters(cls, alphabet: Iterable[str]) -> "Tokenizer":
-        """Create a tokenizer of characters; those outside the alphabet become <unk>."""
-        return cls(by_character({token: i for i, token in enumerate([*PLAIN.values(), *alphabet])}))
+    def characters(
+        cls, alphabet: Iterable[str], specials: Mapping[str, str] = PLAIN
+    ) -> "Tokenizer":
+        """Create a tokenizer of characters; those outside the alphabet become <unk>.
+
+        `specials` is one of special_tokens.SETS.
+        """
+        tokens = [*specials.values(), *alphabet]
+        return cls(by_character({token: i for i, token in enumerate(tokens)}))
 
     @classmethod
     def bpe(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":

@@ -8,7 +8,7 @@ import tokenizers
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers import models as algorithms
 
-from models.tokenizers.special_tokens import PLAIN
+from models.tokenizers.special_tokens import PLAIN, UNKNOWN_TOKENS
 
 # a word with its apostrophe (l', don'), one digit, or one other sign, each after a ▁ for a space
 _PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
@@ -17,8 +17,9 @@ LONGEST_TOKEN = 1000  # characters
 
 
 def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-    """Return a tokenizer of single characters."""
-    backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=PLAIN["unknown"]))
+    """Return a tokenizer of single characters, after special tokens of one of SETS."""
+    unknown = next(token for token in vocabulary if token in UNKNOWN_TOKENS)
+    backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=unknown))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     backend.decoder = decoders.Fuse()
     return backend

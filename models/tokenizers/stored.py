@@ -27,8 +27,11 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
         map(repr, range(len(vocabulary)))
     ):
         raise ValueError(f"{_FOREIGN}: its tokens must have the ids 0, 1, 2 …")
-    specials = BERT if model.get("type") == "WordPiece" else PLAIN
     tokens = _by_id(vocabulary)
+    masks = model.get("type") == "WordPiece" or (
+        model.get("type") == "WordLevel" and tokens[:1] == [BERT["pad"]]
+    )
+    specials = BERT if masks else PLAIN
     if tokens[: len(specials)] != list(specials.values()):
         raise ValueError(
             f"{_FOREIGN}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}"
