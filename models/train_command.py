@@ -56,6 +56,8 @@ def _settings() -> dict[str, dict[str, Any]]:
         "fold": int,
         "predict_last": int,
         "order": str,
+        "digits": str,
+        "period": str,
     }
     sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
     return {"model": sizes, "data": data, "recipe": recipe}

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 8
-NOT_PERCENT = ("perplexity", "bits per byte", "nats per character")  # ≥ 0
+NOT_PERCENT = ("perplexity", "bits per byte", "nats per character", "nats per letter")  # ≥ 0
 
 
 def check_record(record: dict[str, Any]) -> None:

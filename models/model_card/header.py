@@ -8,6 +8,7 @@ from typing import Any
 from models.architectures import name_of
 from models.runs.scope import Scope
 from models.tasks import TASKS
+from models.tasks.forms import FORMS
 
 LIBRARY = "attnscope"
 # ending of a measure's name → the hub's name for the metric; others are named as they are
@@ -26,8 +27,9 @@ def metadata(scope: Scope) -> dict[str, Any]:
     baselines.
     """
     record, task = scope.training, TASKS.get(scope.task)
-    tag = task.pipeline_tag if task else "other"
     data = record.get("data", {})
+    form = FORMS.get(data.get("form", ""))  # of a generated task, which several families learn
+    tag = form.pipeline_tag if form else task.pipeline_tag if task else "other"
     results = {
         "task": {"type": tag, "name": scope.task},
         "dataset": {

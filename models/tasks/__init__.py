@@ -38,6 +38,8 @@ TASKS: dict[str, type[Any]] = {
 # tasks whose texts are made by a rule and are no sentences
 GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 NAMES = tuple(TASKS)
+# settings that `data` stores under their own names
+STORED = ("lm_weight", "fold", "form", "digits", "period")
 
 
 def reopen_task(
@@ -47,7 +49,7 @@ def reopen_task(
 
     `trained_on` is what the task's `data` described then; `model_settings` are the model's own.
     """
-    stored = {"lm_weight": trained_on.get("lm_weight"), "fold": trained_on.get("fold")}
+    stored = {name: trained_on.get(name) for name in STORED}
     if (documents := trained_on.get("documents are")) in DOCUMENTS:
         stored["documents"] = documents
     settings = {key: value for key, value in stored.items() if value is not None} | model_settings

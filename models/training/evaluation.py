@@ -6,6 +6,7 @@ figure 2: a fixed vector loses more of longer sentences.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import sacrebleu
@@ -20,20 +21,34 @@ from models.training.task import Case, Evaluation, Progress, no_progress
 def generate_texts(
     model: Model, tokenizer: Tokenizer, sources: Sequence[str], batch_size: int = 64
 ) -> Iterator[tuple[int, str]]:
-    """Yield (index of the source, generated text), in batches of similar length, shortest first."""
-    if tokenizer.end_id is None:
-        raise ValueError("generating needs a vocabulary with </s>")
-    ids = [(*i, tokenizer.end_id) for i in tokenizer.encode_many(sources)]
+    """Yield (index of the source, generated text), in batches of similar length, shortest first.
+
+    A source ends with </s>; a prompt that the model continues begins with <s>, and those of a batch
+    are equally long, since the text goes on right after them.
+    """
+    start_id, end_id = tokenizer.start_id, tokenizer.end_id
+    if start_id is None or end_id is None:
+        raise ValueError("generating needs a vocabulary with <s> and </s>")
+    every = tokenizer.encode_many(sources)
+    ids = [(start_id, *i) if model.continues else (*i, end_id) for i in every]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     device = model.embedding.weight.device
-    for start in range(0, len(order), batch_size):
-        part = order[start : start + batch_size]
+    for part in _batches(order, ids, batch_size, alike=model.continues):
         rows = [torch.tensor(ids[i]) for i in part]
         padded = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=tokenizer.pad_id
         )
         for i, row in zip(part, greedy_batch(model, padded.to(device)), strict=True):
             yield i, tokenizer.decode(row)
+
+
+def _batches(
+    order: Sequence[int], ids: Sequence[Sequence[int]], size: int, *, alike: bool
+) -> Iterator[list[int]]:
+    """Yield this order in batches of at most `size`, each of one length if `alike`."""
+    for _, group in groupby(order, lambda i: len(ids[i]) if alike else 0):
+        part = list(group)
+        yield from (part[start : start + size] for start in range(0, len(part), size))
 
 
 def hypotheses(

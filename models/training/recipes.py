@@ -3,34 +3,15 @@
 `attnscope train` starts from them; flags override them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
-
-from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.bert import BERTConfig
 from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 from models.architectures.xlnet import XLNetConfig
+from models.training.plan import Plan
 from models.training.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Default model sizes, data settings and training recipe of one model on one task."""
-
-    config: Callable[..., Config]  # the class; a protocol with fields does not allow issubclass
-    sizes: dict[str, Any]
-    recipe: Recipe
-    data: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def size_names(self) -> tuple[str, ...]:
-        """Names of the sizes in the model's configuration."""
-        return tuple(f.name for f in fields(cast(type[Config], self.config)))
-
+from models.training.small_recipes import SMALL_PLANS
 
 _DATES = Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True)
 _DATES_DATA = {"batch_size": 128}
@@ -55,33 +36,6 @@ _CLASSIFY = Recipe(
     steps=160, warmup=40, learning_rate=0.2, label_smoothing=0.0, validate_every=40, score_cases=0
 )
 _CLASSIFY_DATA = {"vocab_size": 4000, "max_tokens": 1024, "n_ctx": 128, "fold": 0, "licence": None}
-
-# short enough to train while one watches
-_SMALL_TASK = Recipe(
-    steps=1200,
-    warmup=200,
-    learning_rate=0.8,
-    label_smoothing=0.0,
-    validate_every=200,
-    snapshots=True,
-)
-_SMALL_TASK_DATA = {"batch_size": 64}
-_SMALL_TASK_PLANS = {
-    "transformer": Plan(
-        TransformerConfig,
-        {
-            "d_model": 64,
-            "n_heads": 4,
-            "d_ff": 128,
-            "n_encoder_layers": 1,
-            "n_decoder_layers": 1,
-            "n_ctx": 32,
-            "dropout": 0.0,
-        },
-        _SMALL_TASK,
-        _SMALL_TASK_DATA,
-    ),
-}
 
 # task → model → plan
 PLANS: dict[str, dict[str, Plan]] = {
@@ -211,10 +165,7 @@ PLANS: dict[str, dict[str, Plan]] = {
             _CLASSIFY_DATA | {"tokens": "word pieces"},
         ),
     },
-    "copy": _SMALL_TASK_PLANS,
-    "reverse": _SMALL_TASK_PLANS,
-    "sort": _SMALL_TASK_PLANS,
-}
+} | SMALL_PLANS
 
 FEW_PAIRS = 60_000
 # Transformer-Tiny, best on 29,000 caption pairs in Wu et al. 2021

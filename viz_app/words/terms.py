@@ -49,6 +49,16 @@ def _pair(source: Stream, target: Stream, labels: tuple[str, str], **fields: str
     )
 
 
+def _one_text(text: Stream, label: str, continuation: str) -> Terms:
+    return Terms({"text": text}, {"text": label, "continuation": continuation})
+
+
+def _either(pair: Terms, text: Stream, label: str) -> Terms:
+    """Return names for a task that is read as two texts by some models and as one by others."""
+    one = _one_text(text, label, "Answer")
+    return Terms({**pair.streams, **one.streams}, {**pair.labels, **one.labels})
+
+
 _TRANSLATION = _pair(
     Stream("the source sentence", "source token"),
     Stream("the translation so far", "translated token"),
@@ -60,10 +70,29 @@ _DATES = _pair(
     ("Date, in any format", "ISO date"),
     aligned="dates-bahdanau",
 )
-_LETTERS = _pair(
-    Stream("the letters", "letter"),
-    Stream("the answer so far", "letter of the answer"),
-    ("Letters a to j", "Answer"),
+_LETTERS = _either(
+    _pair(
+        Stream("the letters", "letter"),
+        Stream("the answer so far", "letter of the answer"),
+        ("Letters a to j", "Answer"),
+    ),
+    Stream("the letters and the answer", "letter"),
+    "Letters a to j, =, and their answer",
+)
+_SUMS = _either(
+    _pair(
+        Stream("the two numbers", "digit"),
+        Stream("the sum so far", "digit of the sum"),
+        ("Two numbers of three digits", "Sum"),
+    ),
+    Stream("the two numbers and their sum", "digit"),
+    "Two numbers of three digits and =",
+)
+_REPEATED = _one_text(
+    Stream("the letters", "letter"), "Letters a to l, some repeated", "What follows"
+)
+_CHAIN = _one_text(
+    Stream("the letters so far", "letter"), "Letters a to c of a chain", "What follows"
 )
 _LANGUAGE = Terms(
     {"text": Stream("the text", "token")},
@@ -90,6 +119,9 @@ _BY_TASK = {
     "copy": _LETTERS,
     "reverse": _LETTERS,
     "sort": _LETTERS,
+    "addition": _SUMS,
+    "repeat": _REPEATED,
+    "markov": _CHAIN,
     "language": _LANGUAGE,
     "mlm": _MASKED,
     "permutation": _PERMUTATION,

@@ -56,9 +56,9 @@ can be enough and not needed, when another part does the same work; it can be ne
 what is measured: attribution patching (Nanda 2023), one gradient for all heads. It is exact where the model is linear on the
 way from one run to the other.
 
-A translation reads the same target in both runs, so that only the source differs. The numbers are those of the two runs without
-other edits; masks and switched-off heads change the answer beside the grids only. One pair of texts is one pair: the same part
-may do something else elsewhere."""
+A model that writes another text reads the same target in both runs, so that only the source differs. The numbers are those
+of the two runs without other edits; masks and switched-off heads change the answer beside the grids only. One pair of texts
+is one pair: the same part may do something else elsewhere."""
 
 
 def layer(number: int) -> str:

@@ -1,0 +1,111 @@
+"""The `repeat` task: a block of letters comes again and again, each time after another distance.
+
+A model must look for the last occurrence of a letter and copy what followed it (induction, Olsson
+et al. 2022). Were the block always to return after the same number of letters, a fixed offset would
+do, and nothing else would be learned: that is what `period` "fixed" shows.
+"""
+
+from random import Random
+from typing import Any
+
+from jaxtyping import Int
+from torch import Tensor
+
+from models.analysis.induction import induction, is_measurable, repeated
+from models.architectures import Model
+from models.tasks.forms import CONTINUED, Strings, accuracy
+from models.tasks.generated import GeneratedTask
+from models.training.task import MARKS, Case, DataError, Evaluation, Progress, no_progress
+
+LETTERS = "abcdefghijkl"
+LENGTH = 30  # letters of a text; with <s> they fill a model's context
+FITTING = LENGTH + 1 - MARKS  # letters of a text that a record stores
+VARIED, FIXED = "varied", "fixed"
+BLOCK, GAP = (3, 5), (0, 3)  # letters of a block, and between two: from, to
+PERIOD = 8  # letters of a block that returns at once
+OTHER, OTHER_PERIODS = "accuracy on other periods", (3, 4, 5, 6, 7, 9, 10)
+INDUCTION = "induction score"
+
+
+class RepeatTask(GeneratedTask):
+    """Texts of one block of distinct letters; those that follow what was there are predicted."""
+
+    name, purpose = "repeat", "repeats what followed a letter before"
+    alphabet, joint = LETTERS, ""
+    forms = (CONTINUED,)
+    model_settings = ("form", "period")
+
+    def __init__(self, *, period: str = VARIED, form: str = CONTINUED, **settings: Any) -> None:
+        if period not in (VARIED, FIXED):
+            raise DataError(f"period must be {VARIED} or {FIXED}, not {period!r}")
+        self.period = period
+        super().__init__(form=form, **settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"period": self.period}
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def draw(self, rng: Random) -> str:
+        return periodic(rng, PERIOD) if self.period == FIXED else with_gaps(rng)
+
+    def strings(self, source: str) -> Strings:
+        return Strings(source[0], source[1:], self.joint, tuple(known(source)), ends=False)
+
+    def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
+        """Return each held-out text up to the first letter that can be known, and the rest."""
+        texts = [(text, known(text)[0]) for text in self._held_out_sources(validation)[:n]]
+        return [Case(text[:i], (text[i:],), (text[:FITTING],)) for text, i in texts]
+
+    def evaluate(
+        self, model: Model, n: int | None = None, *, validation: bool = False,
+        progress: Progress = no_progress,
+    ) -> Evaluation:  # fmt: skip
+        """Return the accuracy on held-out texts and on blocks that return after other periods.
+
+        A model that it can be measured on also gets its induction score (models.analysis).
+        """
+        sources, rng = self._held_out_sources(validation)[:n], Random("other periods")
+        others = [periodic(rng, rng.choice(OTHER_PERIODS)) for _ in sources]
+        measures = {}
+        for name, texts in ((self.metric, sources), (OTHER, others)):
+            report = progress if texts is sources else no_progress
+            examples = self.examples(texts, Random("evaluation"))
+            measures[name] = accuracy(self.read, model, examples, self.tokenizer, report)
+        if is_measurable(model):
+            measures[INDUCTION] = induction(model, self.induction_texts(model)).score
+        return Evaluation(measures, len(sources))
+
+    def induction_texts(self, model: Model) -> Int[Tensor, "text n"]:
+        """Return the texts of random letters that induction is measured on."""
+        ids = self.tokenizer.encode(LETTERS).ids
+        return repeated(ids, model.config.n_ctx, self.tokenizer.special_ids["start"])
+
+
+def periodic(rng: Random, period: int) -> str:
+    """Return a block of so many distinct letters again and again."""
+    return ("".join(rng.sample(LETTERS, period)) * LENGTH)[:LENGTH]
+
+
+def with_gaps(rng: Random) -> str:
+    """Return a block of distinct letters again and again, with other letters in between."""
+    block = rng.sample(LETTERS, rng.randint(*BLOCK))
+    others = [letter for letter in LETTERS if letter not in block]
+    letters = rng.choices(others, k=rng.randint(*GAP))
+    while len(letters) < LENGTH:
+        letters += block + rng.choices(others, k=rng.randint(*GAP))
+    return "".join(letters[:LENGTH])
+
+
+def known(text: str) -> list[int]:
+    """Return the places whose letter followed the letter before it the last time, too."""
+    last: dict[str, int] = {}
+    places = []
+    for i in range(1, len(text)):
+        if (before := last.get(text[i - 1])) is not None and text[before + 1] == text[i]:
+            places.append(i)
+        last[text[i - 1]] = i - 1
+    return places
