@@ -15,7 +15,8 @@ from models.checkpoint_files import FILES
 from models.hub.files import config
 from models.hub.own.module import scope_of
 from models.printable import printable
-from viz_app.trainers import folders, owners
+from viz_app.session import run_owners
+from viz_app.trainers import folders
 
 # environment variables, set by command.py
 MODELS, SHARED, MODULE, DTYPE = (
@@ -44,7 +45,7 @@ def module() -> str | None:
 
 def available() -> list[str]:
     """Return the names of the menu."""
-    return [*filter(None, [module()]), *models.shipped(), *_own(), *owners.offered(is_shared())]
+    return [*filter(None, [module()]), *models.shipped(), *_own(), *run_owners.offered(is_shared())]
 
 
 def open_scope(named: str) -> Scope:
@@ -71,7 +72,7 @@ def folder(name: str) -> str:
         return name
     if name in (offered := _own()):
         return str(offered[name])
-    if name in (trained := owners.offered(is_shared())):
+    if name in (trained := run_owners.offered(is_shared())):
         return str(trained[name])
     if is_shared():
         raise CheckpointError(NOT_OFFERED)

@@ -1,6 +1,6 @@
 """Plans of the small generated tasks, short enough to train while one watches.
 
-tests/long/test_small_recipes.py trains each from five seeds and holds its score and its time.
+tests/recipes/test_small_recipes.py trains each from five seeds and holds its score and its time.
 """
 
 from typing import Any

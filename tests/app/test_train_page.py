@@ -14,9 +14,10 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.tasks import open_task
 from viz_app import checkpoints
-from viz_app.trainers import folders, owners, pool
-from viz_app.views.train import text
-from viz_app.views.train.training import Training
+from viz_app.controls.train import text
+from viz_app.session import run_owners
+from viz_app.session.training import Training
+from viz_app.trainers import folders, pool
 
 SIZES = {"train-d-model": "8", "train-n-heads": "2"}
 SITE = "decoder.layers.0.cross_attn"
@@ -25,9 +26,9 @@ SITE = "decoder.layers.0.cross_attn"
 @pytest.fixture(autouse=True)
 def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
-    owners.pool.cache_clear()
+    run_owners.pool.cache_clear()
     yield
-    owners.pool.cache_clear()
+    run_owners.pool.cache_clear()
 
 
 def trained(app: AppTest) -> Training:

@@ -17,7 +17,8 @@ from models import cli
 from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
 from viz_app import checkpoints
-from viz_app.trainers import folders, owners, pool, tickets
+from viz_app.session import run_owners
+from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
 from viz_app.trainers.process import weights_of
@@ -246,8 +247,8 @@ def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
     mine, theirs = a_run("copy-1", 9, 2), a_run("copy-2", 9, 1)
     assert checkpoints.folder("trained/copy-2") == str(theirs)
     monkeypatch.setenv(checkpoints.SHARED, "1")
-    monkeypatch.setattr(owners, "_owned", {"me": {mine}, "them": {theirs}})
-    monkeypatch.setattr(owners, "session", lambda: "me")
+    monkeypatch.setattr(run_owners, "_owned", {"me": {mine}, "them": {theirs}})
+    monkeypatch.setattr(run_owners, "session", lambda: "me")
     assert checkpoints.folder("trained/copy-1") == str(mine)
     assert "trained/copy-2" not in checkpoints.available()
     for name in ("trained/copy-2", "trained/../runs/copy-1", str(mine), "trained/nowhere"):

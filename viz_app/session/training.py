@@ -6,9 +6,8 @@ import streamlit as st
 
 from models.trace import AttentionSite
 from viz_app.drawing.sites import by_kind
-from viz_app.session import url_state
+from viz_app.session import run_owners, url_state
 from viz_app.session.parameters import Choice
-from viz_app.trainers import owners
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.run import STOPPED, TrainingRun
 from viz_app.trainers.settings import RunSettings
@@ -46,7 +45,7 @@ class Training:
         """Train a new run; the one before stays beside it."""
         self.error = ""
         try:
-            run = owners.pool().begin(settings, owners.session(), url_state.get(SITE) or "")
+            run = run_owners.pool().begin(settings, run_owners.session(), url_state.get(SITE) or "")
         except ValueError as error:
             self.error = str(error)
             return
@@ -83,7 +82,7 @@ class Training:
         self.error = ""
         if run.state == STOPPED:
             try:
-                owners.pool().submit(run)
+                run_owners.pool().submit(run)
             except ValueError as error:
                 self.error = str(error)
 
@@ -110,7 +109,7 @@ def chosen_site(now: Trained) -> AttentionSite | None:
     if (trace := now.pictures.first()) is None or not trace.attention:
         return None
     if now.run.folder is not None:
-        owners.own(now.run.folder)
+        run_owners.own(now.run.folder)
     groups = by_kind(trace)
     usual = groups[-1][1][-1].name
     name = url_state.get(SITE)

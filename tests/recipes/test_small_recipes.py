@@ -19,6 +19,8 @@ from models.training.recipes import PLANS
 from models.training.small_recipes import SMALL_PLANS
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.timeout(1800)
+
 SEEDS = (1, 2, 3, 4, 5)
 GOAL = 99.0  # % held out, of the median seed
 MEDIAN_SECONDS, WORST_SECONDS = 60, 90

@@ -12,22 +12,21 @@ from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import MAPS, PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls import pick
+from viz_app.controls.train import text
+from viz_app.controls.train.form import in_words
 from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.learning_chart import Curve, learning_chart
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
-from viz_app.session import url_state
+from viz_app.session import run_owners, url_state
 from viz_app.session.focus import HEAD
 from viz_app.session.focus import SITE as SHOWN_SITE
 from viz_app.session.live import session
 from viz_app.session.run_changes import SHOWS_STEP, STEP
+from viz_app.session.training import AT, SITE, Trained, Training, chosen_site, training
 from viz_app.session.url_state import CHECKPOINT, parameter_of
-from viz_app.trainers import owners
 from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
-from viz_app.views.train import text
-from viz_app.views.train.form import in_words
-from viz_app.views.train.training import AT, SITE, Trained, Training, chosen_site, training
 
 REDRAWN, LOOKS = 0.2, 0.5  # s between two redraws: of a run under way, of one that waits
 CHARTED = 1.0  # s between two new charts
@@ -63,7 +62,7 @@ def _draw(state: str) -> None:
         return
     bad = run.state == "failed"
     slot = st.container(key="train-status")
-    ui.note(slot, text.status(run, owners.pool().place(run)), bad=bad, key="train-status-line")
+    ui.note(slot, text.status(run, run_owners.pool().place(run)), bad=bad, key="train-status-line")
     site = chosen_site(now.now)
     moment = _moment(now.now, site)
     left, right = st.columns([1, 3.2], gap="medium")
