@@ -21,6 +21,7 @@ CUT = """(names) => names.filter((name) => {
 
 
 SMALL, LARGE, PRESENTED = (1280, 720, ""), (1920, 1080, ""), (1280, 720, "1")
+ON_A_WALL = (1920, 1080, "1")
 # every picture on the small screen, and each model and each page on the others
 SCREENS = [
     *(("masks", model, SMALL) for model in ("eng-fra", "gpt", "xlnet", "eng-fra-bahdanau")),
@@ -29,6 +30,7 @@ SCREENS = [
     *(("decoding", model, LARGE) for model in ("gpt", "eng-fra-bahdanau")),
     *(("masks", model, PRESENTED) for model in ("gpt", "eng-fra-bahdanau")),
     *(("decoding", model, PRESENTED) for model in ("eng-fra",)),
+    *((page, "eng-fra", ON_A_WALL) for page in ("masks", "decoding")),
 ]
 
 
@@ -110,3 +112,28 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(shared_page: Page, nam
     }"""
     assert shared_page.evaluate(scrolls) <= 0
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+# the least size of a letter on the page, in canvases too; powers and indices are smaller
+LEAST_LETTERS = """() => {
+  const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
+  const sizes = all(document.querySelector("[data-testid=stMain]")).map((e) => {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.checkVisibility() || e.closest("sub, sup, textarea, .behind") || e.getBoundingClientRect().width < 2) return Infinity;
+    const drawing = e.ownerSVGElement, box = drawing?.viewBox.baseVal;
+    const scale = box?.width ? drawing.getBoundingClientRect().width / box.width : 1;
+    return parseFloat(getComputedStyle(e).fontSize) * scale;
+  });
+  return Math.min(...sizes);
+}"""
+
+
+@pytest.mark.parametrize(("size", "least"), [((1280, 720), 16), ((1920, 1080), 20)])
+@pytest.mark.parametrize("path", ["", "task", "layer", "positions", "masks", "decoding"])
+def test_letters_grow_with_the_wall(
+    shared_page: Page, path: str, size: tuple[int, int], least: int
+) -> None:
+    resized(shared_page, *size)
+    go(shared_page, path, "h1", checkpoint="eng-fra", present="1")
+    rested(shared_page)
+    assert shared_page.evaluate(LEAST_LETTERS) >= least - 0.1

@@ -101,9 +101,10 @@ class Checks:
 
 @dataclass(frozen=True)
 class Foot:
-    """The explanation beside the checks, in columns of these widths."""
+    """The drawer below the pictures: `cells`, then the explanation beside the checks."""
 
     widths: tuple[float, float] = (1.2, 1)
+    cells: Sequence["Cell"] = ()
 
 
 @dataclass(frozen=True)

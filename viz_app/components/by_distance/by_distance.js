@@ -1,5 +1,5 @@
 // A number at each distance as a line; a band from the least to the largest where there are several, one distance marked. The picture
-// has one height whatever the text, so that nothing moves while someone types.
+// has one height whatever the text, so that nothing moves while someone types; presented, its letters are larger and it is a little higher.
 const ROOM = { left: 62, right: 12, top: 8, bottom: 42 }, HEIGHT = 280, POINT = 3, PLACE = 5.5; // px
 const MARKED = HEAD_COLOURS[5];
 
@@ -25,15 +25,17 @@ class ByDistance extends Fitted {
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
-  draw(width) {
+  draw(whole) {
+    const scale = this.scale = scaleOf(), width = whole / scale, height = this.height = HEIGHT / Math.sqrt(scale);
     const { svg, theme, picture: { arrays: { distance, value, least, largest }, domain, marked } } = this, last = distance.length - 1;
     const ticks = rounds(...domain, 5),
       [low, high] = [ticks[0], ticks.at(-1)],
       wide = width - ROOM.left - ROOM.right,
-      floor = HEIGHT - ROOM.bottom;
+      floor = height - ROOM.bottom;
     this.x = (i) => ROOM.left + (last ? i / last : 0.5) * wide;
     this.y = (v) => floor - ((v - low) / (high - low)) * (floor - ROOM.top);
-    svg.setAttribute("height", HEIGHT);
+    svg.setAttribute("height", height * scale);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren();
     this.axes(ticks, wide, floor);
     const along = (values, order) => order.map((i) => `${this.x(i)} ${this.y(values[i])}`), forwards = [...distance.keys()];
@@ -66,15 +68,16 @@ class ByDistance extends Fitted {
       write(String(tick), this.x(tick - near), floor + 17, { "text-anchor": "middle", fill: theme.quiet });
     }
     const room = widthIn(`12px ${theme.font}`);
-    write(fit(axes[0], wide + ROOM.right, room), ROOM.left + wide / 2, HEIGHT - 6, { "text-anchor": "middle" });
+    write(fit(axes[0], wide + ROOM.right, room), ROOM.left + wide / 2, this.height - 6, { "text-anchor": "middle" });
     write(axes[1], 0, 0, { "text-anchor": "middle", transform: `translate(12 ${(ROOM.top + floor) / 2}) rotate(-90)` });
   }
 
   point({ clientX, clientY }) {
     const { tip, picture: { arrays: { distance } } } = this,
       box = this.root.getBoundingClientRect(),
-      wide = this.width - ROOM.left - ROOM.right;
-    const share = (clientX - box.left - ROOM.left) / wide, i = Math.round(Math.min(1, Math.max(0, share)) * (distance.length - 1));
+      wide = this.width / this.scale - ROOM.left - ROOM.right;
+    const share = ((clientX - box.left) / this.scale - ROOM.left) / wide,
+      i = Math.round(Math.min(1, Math.max(0, share)) * (distance.length - 1));
     this.rule.setAttribute("x1", this.x(i));
     this.rule.setAttribute("x2", this.x(i));
     this.rule.setAttribute("stroke-opacity", 0.35);
@@ -86,7 +89,7 @@ class ByDistance extends Fitted {
 
   sentence(i) {
     const { marked, arrays: { distance, value, least, largest, pairs } } = this.picture, at = `distance ${distance[i]}: `;
-    if (!least) return `${at}score ${exact(value[i])}${distance[i] === marked ? ", where they stand in the text" : ""}`;
+    if (!least) return `${at}score ${exact(value[i])}${distance[i] === marked ? ", their distance in the text" : ""}`;
     return `${at}mean ${exact(value[i])}, least ${exact(least[i])}, largest ${exact(largest[i])} of ${pairs[i]} ${
       pairs[i] === 1 ? "pair" : "pairs"
     }`;

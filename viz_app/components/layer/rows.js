@@ -4,7 +4,7 @@ const WIDE = [950, 1600], LARGER = 1.35; // px of both panels together, and how 
 
 const EXPLAINED = {
   adds: "Length of the vector that the part adds to the stream",
-  makes: "Length of the vector that takes the stream's place",
+  makes: "Length of the vector that replaces the stream",
   cosine: "Direction of that vector: cosine with the stream the part read. 1: more of what is there, 0: something new, −1: takes it away",
   stream: "Length of the token's vector after the part",
   length: "Euclidean length of the vector",
@@ -33,6 +33,7 @@ class Rows extends Fitted {
 
   begin(width, rows) {
     this.grown = this.scale;
+    this.letters = 12.5 * Math.max(this.grown, scaleOf() > 1 ? scaleOf() * 0.965 : 1); // presented, larger in rows of the same height
     this.line = Math.max(Math.round(LINE * this.grown), this.least);
     const height = TOP_ROOM + rows * this.line + 2;
     this.svg.replaceChildren();
@@ -45,7 +46,7 @@ class Rows extends Fitted {
     return putSvg(parent, tag, attributes, text);
   }
 
-  write(x, y, text, room, { anchor = "start", bold = false, quiet = false, size = 12.5 * this.grown, parent = this.svg, ink } = {}) {
+  write(x, y, text, room, { anchor = "start", bold = false, quiet = false, size = this.letters, parent = this.svg, ink } = {}) {
     const shown = fit(text, room, (t) => ((this.measure(t) * size) / 12.5) * (bold ? 1.06 : 1));
     return this.put(
       "text",
@@ -67,7 +68,11 @@ class Rows extends Fitted {
 
   // The heading of a column, explained on hover.
   head(x, text, room, anchor = "start") {
-    const heading = this.write(x, TOP_ROOM - 11, text, room, { size: SMALL * Math.min(1.17, this.grown), quiet: true, anchor });
+    const heading = this.write(x, TOP_ROOM - 11, text, room, {
+      size: SMALL * Math.max(Math.min(1.17, this.grown), scaleOf()),
+      quiet: true,
+      anchor,
+    });
     heading.style.pointerEvents = "auto";
     if (EXPLAINED[text]) this.put("title", {}, EXPLAINED[text], heading);
   }

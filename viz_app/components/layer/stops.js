@@ -22,7 +22,7 @@ class Stops extends Rows {
   // Where the columns stand: names, then four of one width, then the tokens; on a narrow page without the less telling ones.
   columns(width) {
     const { picture } = this, says = Boolean(picture.answer), narrow = width < 420;
-    const name = 24 + Math.min(134, Math.max(88, width * 0.2)), cell = Math.max(46, Math.min(92, width * 0.085));
+    const name = 24 + Math.min(100 * scaleOf() + 34, Math.max(88, width * 0.2)), cell = Math.max(46, Math.min(92, width * 0.085));
     const wanted = ["added", "direction", "length", ...(says && !narrow ? ["answer"] : [])];
     let x = name + GAP;
     const placed = Object.fromEntries(wanted.map((id) => {
@@ -45,7 +45,7 @@ class Stops extends Rows {
     };
     this.head(0, "layer", name);
     for (const [id, { x, wide }] of Object.entries(placed)) this.head(x, heads[id], wide + GAP - 2);
-    if (tokens) this.head(tokens.x, tokens.wide < 140 ? "it says" : "stopping here, it says", tokens.wide);
+    if (tokens) this.head(tokens.x, tokens.wide < 140 ? "top" : "top predictions here", tokens.wide);
     stops.forEach((stop, line) => this.stop(stop, line, { name, placed, tokens, largest, width }));
     if (held !== undefined) this.svg.querySelector(`[data-line="${held}"]`)?.focus();
   }
@@ -101,9 +101,12 @@ class Stops extends Rows {
 
   // The most probable tokens, as many as there is room for, each shaded by its probability.
   predictions(stop, line, y, { x, wide }, where, row) {
-    const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (80 * this.grown)))), each = wide / n - 4;
+    const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (6.4 * this.letters)))), each = wide / n - 4;
     stop.best.slice(0, n).forEach(([label, p], i) => {
-      const left = x + i * (each + 4), code = 1 + Math.round(254 * p), number = tight(p), room = this.measure(number) * this.grown + 6;
+      const left = x + i * (each + 4),
+        code = 1 + Math.round(254 * p),
+        number = tight(p),
+        room = this.measure(number) * (this.letters / 12.5) + 6;
       this.put(
         "rect",
         { x: left, y: y + 3, width: each, height: this.line - 6, rx: 3, fill: css(this.theme.ramp[code]), stroke: this.theme.line },
@@ -117,7 +120,7 @@ class Stops extends Rows {
         left,
         y,
         each,
-        () => [`${where}: the model would say ${label[0]}${label[1] ? ` (${label[1]})` : ""} with p`, p, `best${i}`, line],
+        () => [`${where}: the model would predict ${label[0]}${label[1] ? ` (${label[1]})` : ""} with p`, p, `best${i}`, line],
         row,
       );
     });

@@ -72,7 +72,8 @@ class Overview extends Fitted {
   rowHeight(stacked) {
     if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    return Math.floor(Math.max(180, window.innerHeight - 300 - 64 * stacked) / (stacked * most));
+    const around = ((300 + 64 * stacked) * (1 + scaleOf())) / 2; // presented, the letters above and below are larger
+    return Math.floor(Math.max(180, window.innerHeight - around) / (stacked * most));
   }
 
   mark() {

@@ -27,7 +27,8 @@ class Picker {
     Object.assign(this, { value, groups, takesPaths, send });
     this.models = groups.flatMap(({ options }) => options);
     const chosen = this.models.find(({ name }) => name === value);
-    this.detail.textContent = this.detail.title = chosen?.detail ?? "";
+    this.detail.title = chosen?.detail ?? "";
+    this.detail.textContent = this.detail.title.split(" · ")[0]; // what it does; all of it on hover and in the menu
     this.box.placeholder = takesPaths ? "Search, or type a folder" : "Search";
     if (!isTyping) this.close();
   }

@@ -3,7 +3,7 @@
 // with the highest `drop` first.
 const ROW = { own: 22, finger: 30, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
 // px: a phone's window, a projector's, and what that has for all rows, presented and not
-const NARROW = 700, PROJECTOR = { tall: 720, rows: 150, beside: 222 };
+const NARROW = 700, PROJECTOR = { tall: 720, rows: 116, beside: 188 };
 
 class Table {
   constructor(stage, on) {
@@ -63,7 +63,7 @@ class Table {
     const keys = [["strip", signedKey(this.theme, "every column on its own scale: ± the number at its head")], [
       "weight",
       weightKey(this.theme, "weight; hatched = masked"),
-    ], ["length", { ...weightKey(this.theme, "the lengths' scale, whose end stands at its head"), most: "" }]];
+    ], ["length", { ...weightKey(this.theme, "the lengths' scale, with its end above it"), most: "" }]];
     const drawn = keys.filter(([kind]) => kinds.has(kind) || (kind === "strip" && kinds.has("number"))).map(([, key]) => key);
     const { table, theme } = this, whole = { ...table, lines: undefined }; // no room is kept free in a file
     sharply(() => this.show(making ? whole : table, theme), () => saveCanvas(this.cells, title, picture, theme, drawn));

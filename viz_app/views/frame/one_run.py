@@ -134,9 +134,8 @@ class OneRun:
             if SUMMARY in drawn:
                 show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
             with st.expander(CHECKS_ONLY if self.prefix else DETAILS):
-                self._place(
-                    [Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))], run, drawn
-                )
+                below = Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))
+                self._place([*foot.cells, below], run, drawn)
             self._ask(drawn)
 
     def _ask(self, drawn: Pictures) -> None:

@@ -164,15 +164,19 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[page
         Shown(MATRICES, choose=weight),
         Shown(SEVERAL, choose=several),
         Shown(HEADS, choose={"on_pick": lambda head: pick_head(choices.site, head)}),
-        *(_scaling(selection(run, choices)) if choices.view == DRAWN_BY_STREAMLIT else []),
-        Foot((1, 1)),
+        *(
+            _scaling(selection(run, choices))
+            if choices.view == DRAWN_BY_STREAMLIT
+            else [Foot((1, 1))]
+        ),
     ]
 
 
 def _scaling(cell: Cell) -> list[page.Cell]:
-    bars = [Plot("inside-bars"), Prose(scaling.table(cell))]
-    curves = [Plot(f"inside-{field}") for field in scaling.CURVES]
-    return [Prose(scaling.sentence(cell)), Columns((1.25, 1), (bars, curves))]
+    curves = ([Plot(f"inside-{field}")] for field in scaling.CURVES)
+    numbers = [Prose(scaling.consequence(cell)), Prose(scaling.table(cell))]
+    charts = Columns((1.25, 1, 1), ([Plot("inside-bars")], *curves))
+    return [Prose(scaling.lead(cell)), charts, Foot((1, 1), cells=numbers)]
 
 
 def _text(run: CurrentRun, choices: Choices) -> str:
@@ -235,8 +239,8 @@ ONE_WEIGHT = View(
 )
 INSIDE = Page(
     "Inside a head",
-    "Inside a head: how does this one weight come about?",
-    lambda run: "From two tokens' vectors to the number, with this model's own values.",
+    "Inside a head: how is one attention weight computed?",
+    lambda run: "Step by step from two token vectors to one weight, with the real numbers.",
     {"": _find},
     _leads_to,
 )

@@ -143,7 +143,7 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
             x=alt.X(
                 "key:N",
                 sort=alt.SortField("place"),
-                title="what is read (key)",
+                title="key",
                 axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False, titlePadding=2),
             ),
             xOffset=alt.XOffset("softmax:N", sort=[_with(cell.site), "without"]),
@@ -198,25 +198,34 @@ def curve_chart(
     return titled(line + rules, title, 270)
 
 
-def sentence(cell: Cell) -> str:
-    """Describe the effect of the division on this query and head."""
+def lead(cell: Cell) -> str:
+    """Describe what the division does to the weights of this query."""
     comparison = compare(cell)
     if comparison.n_open <= 1:
-        return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
+        return "This query may attend to at most one token, so softmax has nothing to choose, whatever the divisor."
     with_root, without = comparison.with_root, comparison.without_root
     divided = [term.name for term in cell.site.terms if term.divisor]
     means = (
-        f"Here q·k stands for all that is divided: content, {words.listed(divided)}. "
-        if divided
-        else ""
+        f"Here q·k means all that is divided: content, {words.listed(divided)}. " if divided else ""
     )
     return means + (
-        f"Without the division the scores would lie {comparison.root:.3g} times as far apart, and the strongest weight here would be "
-        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
-        f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "
-        "1/√dₖ would stand between (chain rule): when q·k moves, the weights would answer "
+        f"Without ÷√dₖ the scores would be {comparison.root:.3g} times as far apart. The strongest weight here would be "
+        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}."
+    )
+
+
+def consequence(cell: Cell) -> str:
+    """Describe what the division does to the gradients of this query and head."""
+    comparison = compare(cell)
+    if comparison.n_open <= 1:
+        return ""
+    with_root, without = comparison.with_root, comparison.without_root
+    return (
+        f"When a score moves, the weights would "
+        f"change {_answer(with_root.gradient, without.gradient)}. But the score would then be q·k itself, without the factor "
+        "1/√dₖ of the chain rule. When q·k moves, the weights would change "
         f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(comparison)} "
-        "(These are the trained vectors; training without the division would have made others.)"
+        "(These are the trained vectors; training without the division would give others.)"
     )
 
 
@@ -234,15 +243,13 @@ def _moral(c: ScalingComparison) -> str:
     """Compare the head's mean gradients with the paper's reason for dividing."""
     softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
     if now == then == 0:
-        return "Every query of this head is so settled that no gradient is left to measure, with the division or without."
+        return "Softmax is saturated at every query of this head: no gradient is left to measure, with the division or without."
     mean = f"Over all queries of this head the mean gradient by q·k would be {then:.2g} instead of {now:.2g}"
     if then < now:
-        return (
-            f"{mean}: less would reach q and k, which is what the paper divides against (§3.2.1)."
-        )
+        return f"{mean}: less would reach q and k, so the head could hardly learn (§3.2.1 of the paper)."
     if softmax[1] < softmax[0]:
         return (
-            f"{mean}. The paper divides because a settled softmax has small gradients (§3.2.1): its own mean here would be "
+            f"{mean}. The paper divides because a saturated softmax has small gradients (§3.2.1). Its own mean here would be "
             f"{softmax[1]:.2g} instead of {softmax[0]:.2g}, but the missing 1/√dₖ makes up for that."
         )
     return f"{mean}, and softmax's own {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller on this head."

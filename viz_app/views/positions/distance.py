@@ -34,7 +34,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Whole
-from viz_app.views.page import Cell, Checks, Columns, Explanation, File, Prose, Shown, View
+from viz_app.views.page import Cell, Columns, File, Foot, Prose, Shown, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions.rotation import no_rotation
 from viz_app.views.run_difference import Quantity
@@ -42,11 +42,14 @@ from viz_app.views.run_difference import Quantity
 QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
 DISTANCE = "distance: position of the query − position of the key"
 NO_SCORES = (
-    "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and keys that the "
-    "run lays open."
+    "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and "
+    "keys known to the app."
 )
-BAND = "Line: mean over all pairs of the text at this distance. Band: least to largest."
-CARRIED = "This query and this key as they were before they were turned, turned to each distance. Orange: where they stand in the text."
+BAND = "Line: mean over all pairs of the text at this distance. Band: min–max."
+CARRIED = (
+    "This query and this key before they were turned, turned to each distance. Orange: their distance in the "
+    "text."
+)
 
 
 @dataclass(frozen=True)
@@ -257,19 +260,15 @@ def _pack(
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place the tokens to choose above the two pictures, the sentences and the checks below."""
-    carried: list[Cell] = [Prose(no_rotation(run.scope.model))]
+    """Place the tokens to choose above the pictures, and the sentences in the drawer."""
+    pairs: Cell = Shown(BY_DISTANCE, "positions-distance", caption=BAND)
+    sentences: list[Cell] = [Shown(PLAIN, "positions-explained")]
     if "positions-carried" in drawn:
-        carried = [Shown(BY_DISTANCE, "positions-carried", caption=CARRIED)]
-    return [
-        Shown(CHOICE, choose={"on_choose": _choose_pair}),
-        Columns(
-            (1, 1), ([Shown(BY_DISTANCE, "positions-distance", caption=BAND)], carried), stack=True
-        ),
-        Columns(
-            (1, 1), ([Shown(PLAIN, "positions-explained"), Explanation()], [Checks()]), stack=True
-        ),
-    ]
+        carried = Shown(BY_DISTANCE, "positions-carried", caption=CARRIED)
+        pairs = Columns((1, 1), ([pairs], [carried]), stack=True)
+    else:
+        sentences.append(Prose(no_rotation(run.scope.model)))
+    return [Shown(CHOICE, choose={"on_choose": _choose_pair}), pairs, Foot(cells=sentences)]
 
 
 def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
@@ -283,14 +282,14 @@ def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tup
         ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
         (
             "line",
-            f"By how far apart they stand. Content and position are both in these scores.{behind}",
+            f"Content and position are both in these scores.{behind}",
         ),
     ]
     alone = [
         ("lead", "Only turned: one query and one key"),
         (
             "line",
-            "The tokens stay the same, only the positions change: what the line does is the rotation and nothing else.",
+            "The tokens stay the same and only their distance changes, so the line shows the rotation alone.",
         ),
     ]
     return rows + alone * turns

@@ -32,7 +32,7 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch, Whole
-from viz_app.views.page import Cell, Columns, File, Foot, Shown, View
+from viz_app.views.page import Cell, File, Foot, Shown, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions import text as say
 from viz_app.views.run_difference import Quantity
@@ -71,13 +71,13 @@ def find(run: CurrentRun) -> View[Choices] | str:
 def _choose(run: CurrentRun) -> Choices:
     model = run.scope.model
     with pick.row():
-        how = pick.one("New order of the tokens", ORDER, list(ORDERS), help=say.order_help(model))
-        seed = pick.typed("Which shuffle", SEED, width=150, disabled=how != "shuffled")
+        how = pick.one("Reorder tokens", ORDER, list(ORDERS), help=say.order_help(model))
+        seed = pick.typed("Shuffle seed", SEED, width=150, disabled=how != "shuffled")
         writes = model.can_write and pick.switched(
-            "Let the model write from each",
+            "Also translate the shuffled text",
             WRITING,
-            help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
-            "as well.",
+            help="Greedy decoding of both orders. Where positions can be switched off, also without them, in the "
+            "decoder as well.",
         )
     return Choices(how, seed, writes)
 
@@ -180,10 +180,10 @@ def _texts(run: CurrentRun, choices: Choices) -> Pictures:
 
 def _titles(tests: Mapping[str, ShuffleTest]) -> list[str]:
     if len(tests) == 1:
-        return ["The encoder's states: how far each moved"]
+        return ["The encoder's states: relative change of each"]
     return [
-        "With positions: how far each vector moved",
-        "Positions switched off: how far each moved",
+        "With positions: relative change of each vector",
+        "Positions switched off: relative change",
     ]
 
 
@@ -212,7 +212,7 @@ def shuffle(source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[st
     Of each test, by its title, it holds how far each token's vector moved at each stage, from 0
     (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` returns.
     """
-    parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens change places"}]
+    parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens in their new order"}]
     parts += [
         {"kind": "map", "title": title, "stages": test.stages, "array": f"map{i}"}
         for i, (title, test) in enumerate(maps.items())
@@ -252,16 +252,10 @@ def _pack(
 
 
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    """Place what happens to the tokens, below it the means of several models and the writing."""
-    several = "positions-stages" in drawn
+    """Place what happens to the tokens and the writing; the drawer has the means of each stage."""
     texts = [Shown(PLAIN, key) for key in drawn if key.startswith("note ")]
-    left = [Shown(SHUFFLE, "positions-stages") if several else EXPLAINED, *texts]
-    right = [EXPLAINED] * several
-    return [
-        Shown(SHUFFLE, "positions-shuffle"),
-        Columns((1.3, 1), (left, right), stack=True),
-        Foot(),
-    ]
+    means = [Shown(SHUFFLE, "positions-stages")]
+    return [Shown(SHUFFLE, "positions-shuffle"), EXPLAINED, *texts, Foot(cells=means)]
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
