@@ -346,10 +346,10 @@ def test_the_tip_names_both_tokens_the_weight_and_why(stage: Stage) -> None:
     at = shown(stage, weights, blocked)
     for q, k, why in (
         (2, 3, ""), (1, 3, "said of q1"), (2, 2, "said of k2"), (1, 2, "said of q1; said of k2"), (0, COLS - 2, ""),
-        (3, 1, "masked (look-ahead): it may not be read"), (3, 4, "masked (padding, drawn): it may not be read"),
+        (3, 1, "masked (look-ahead)"), (3, 4, "masked (padding, drawn)"),
     ):  # fmt: skip
         to(stage, at, q, k)
-        assert stage.text(".tip > div") == f"q{q} reads k{k}"
+        assert stage.text(".tip > div") == f"q{q} → k{k}"
         value = stage.text(".tip .value")
         assert value.startswith("weight ")
         assert np.float32(value[7:]) == weights[q, k]
@@ -415,9 +415,9 @@ def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
 def test_a_token_is_pointed_at_up_to_the_edge_of_its_cells(stage: Stage) -> None:
     at = shown(stage)
     stage.move(CELLS, at["left"] - 2, middle(at, 2, 0)[1])
-    assert stage.text(".reading").startswith("q2 reads most from")
+    assert stage.text(".reading").startswith("q2 attends most to")
     stage.move(CELLS, middle(at, 0, 3)[0], at["top"] - 2)
-    assert stage.text(".reading").startswith("k3 is read most by")
+    assert stage.text(".reading").startswith("k3 is attended to most by")
     to(stage, at, 1, 1)
     stage.show(payload(weights_of()))  # a new picture has no tip of the old one
     assert stage.hidden(".tip")
@@ -470,7 +470,7 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
 def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
     shown(stage)
     heads = [(text, float(x)) for text, x in stage.elements("svg > text", "x")[:2]]
-    assert [text for text, _ in heads] == ["reads (query)", "is read (key)"]
+    assert [text for text, _ in heads] == ["query", "key"]
     assert heads[0][1] < heads[1][1]
     for side, n, (_, x) in (("query", ROWS, heads[0]), ("key", COLS, heads[1])):
         here = f"svg text.token[data-side={side}]"
@@ -568,23 +568,26 @@ def test_the_sentence_names_the_strongest_three_and_their_weights(stage: Stage) 
     weights = weights_of()
     weights[2] = [0.05, 0.3, 0.1, 0.002, 0.4, 0.008, 0.14]
     shown(stage, weights)
-    assert stage.text(".reading") == "Point at a token to see only its lines; click to keep it."
+    assert (
+        stage.text(".reading")
+        == "Hover a token to isolate its lines; click or press an arrow key to pin it."
+    )
     stage.move("svg rect[data-side=query]", 20, 5, n=2)
-    assert stage.text(".reading") == "q2 reads most from k4 0.40, k1 0.30, k6 0.14."
+    assert stage.text(".reading") == "q2 attends most to k4 0.40, k1 0.30, k6 0.14."
     stage.move("svg rect[data-side=key]", 40, 5, n=2)
     column = sorted(
         ((float(w), i) for i, w in enumerate(weights[:, 2]) if w >= 0.01), reverse=True
     )[:3]
     assert (
         stage.text(".reading")
-        == f"k2 is read most by {', '.join(f'q{i} {w:.2f}' for w, i in column)}. (said of k2)"
+        == f"k2 is attended to most by {', '.join(f'q{i} {w:.2f}' for w, i in column)}. (said of k2)"
     )
     stage.move("svg rect[data-side=query]", 20, 5, n=0)
-    assert stage.text(".reading") == f"q0 reads most from k{COLS - 2} 1.00."
+    assert stage.text(".reading") == f"q0 attends most to k{COLS - 2} 1.00."
     stage.click("svg rect[data-side=query]", n=0)
     assert (
         stage.text(".reading")
-        == f"q0 reads most from k{COLS - 2} 1.00. Locked: click it again, or press Escape, to let go."
+        == f"q0 attends most to k{COLS - 2} 1.00. Pinned. Click again or press Esc to release."
     )
     assert stage.texts(".reading .token") == ["q0", f"k{COLS - 2}"]
 
@@ -594,11 +597,11 @@ def test_the_sentence_says_so_where_nothing_is_read(stage: Stage) -> None:
     weights[0, 1] = 1
     shown(stage, weights)
     stage.move("svg rect[data-side=query]", 20, 5, n=1)
-    assert stage.text(".reading") == "q1 reads most from nothing. (said of q1)"
+    assert stage.text(".reading") == "q1 attends most to nothing. (said of q1)"
     stage.move("svg rect[data-side=key]", 40, 5, n=0)
-    assert stage.text(".reading") == "k0 is read most by nobody."
+    assert stage.text(".reading") == "k0 is attended to most by no token."
     stage.move("svg rect[data-side=key]", 40, 5, n=1)
-    assert stage.text(".reading") == "k1 is read most by q0 1.00."
+    assert stage.text(".reading") == "k1 is attended to most by q0 1.00."
 
 
 # --- locking
@@ -644,7 +647,7 @@ def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     ]
     stage.away()
     assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
-    assert stage.text(".reading").startswith("k3 is read most by ")
+    assert stage.text(".reading").startswith("k3 is attended to most by ")
     stage.js("(root) => root.querySelector('canvas.cells').focus()")
     stage.press("a")
     assert stage.sent == []
@@ -784,3 +787,15 @@ def test_the_lines_as_a_file(stage: Stage) -> None:
     assert len(list(svg.iter(f"{SVG}path"))) == len(
         stage.js("(root) => [...root.querySelectorAll('svg path')].map(String)")
     )
+
+
+def test_the_arrow_keys_pin_a_row_or_a_column(stage: Stage) -> None:
+    """What a click does, by key: down and up go through the queries, right and left through the keys."""
+    shown(stage)
+    stage.js("(root) => root.querySelector('.map canvas.cells').focus()")
+    for key, token in (
+        ("ArrowDown", "q0"), ("ArrowDown", "q1"), ("ArrowUp", "q0"), ("ArrowUp", "q0"), ("ArrowRight", "k0"),
+        ("ArrowRight", "k1"), ("ArrowLeft", "k0"), ("Escape", ""),
+    ):  # fmt: skip
+        stage.press(key)
+        assert stage.sent[-1] == ["lock", {"token": token}]

@@ -70,7 +70,7 @@ def test_the_measure_is_named_with_its_formula(stage: Stage) -> None:
     stage.show(payload("entropy"), (2, 1))
     assert stage.attrs("th", "aria-sort")[1] == "ascending"
     stage.show(payload("same", None, text="abc"), (3, 1))
-    assert stage.text(".says").endswith(" This text gives nothing to take it of.")
+    assert stage.text(".says").endswith(" This text has nothing to measure.")
     assert set(stage.texts(".ranking tbody td:last-child")) == {"–"}
 
 
@@ -113,7 +113,7 @@ def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weig
 def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
     header, arrays = shown(stage)
     stage.move(".strands rect[data-side=query]", 20, 6, 5)
-    assert stage.text(".tip .what") == f"{header['queries'][5][0]} reads"
+    assert stage.text(".tip .what") == f"{header['queries'][5][0]} attends to"
     rows = stage.js(
         "(root) => [...root.querySelectorAll('.tip tr')].map((tr) => [...tr.children].map((td) => td.textContent))"
     )
@@ -124,7 +124,7 @@ def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
             *(f"{header['keys'][k][0]} {arrays['weights'][n][5][k]:.2f}" for k in best),
         ]
     stage.move(".strands rect[data-side=key]", 20, 6, 1)
-    assert stage.text(".tip .what") == f"{header['keys'][1][0]} is read by"
+    assert stage.text(".tip .what") == f"{header['keys'][1][0]} is attended to by"
     assert np.float32(stage.attr(".tip tr", "data-value")) == arrays["weights"][0][:, 1].max()
     stage.away()
     assert stage.hidden(".tip")
@@ -205,3 +205,12 @@ def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> 
     )
     assert wide > 1400
     assert 8 + wide <= float(root.get("width")) <= wide + 40
+
+
+def test_the_arrow_keys_hold_the_lines_of_a_query(stage: Stage) -> None:
+    shown(stage)
+    stage.js("(root) => root.querySelector('.strands > svg').focus()")
+    stage.press("ArrowDown")
+    assert stage.sent[-1][1] == {"query": 0}
+    stage.press("Escape")
+    assert stage.sent[-1][1] == {"query": -1}

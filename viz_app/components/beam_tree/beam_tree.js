@@ -6,7 +6,7 @@ class Beam {
     const detail = root.querySelector(".detail");
     this.lead = detail.querySelector(".lead");
     const [expected, read] = [put(detail, "div"), put(detail, "div")];
-    put(expected, "div", "what", "What the model expected at this node, and the token it stands for:");
+    put(expected, "div", "what", "What the model predicted at this node, and the token of the node:");
     this.bars = new Bars(expected, null);
     this.cross = new Chips(read, "cross");
     this.self = new Chips(read, "self");
@@ -30,7 +30,7 @@ class Beam {
     this.tree.show(picture, theme);
     const [step, rank] = picture.node, node = picture.steps[step][rank];
     this.root.querySelector(".note").textContent =
-      `The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the path of the best. Click a node.`;
+      `The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the path of the best. Click a node, or use the arrow keys.`;
     this.say(node, step, rank);
     this.follow(step);
     const { ids, p, cross, self } = picture.arrays;
@@ -39,8 +39,10 @@ class Beam {
     );
     this.cross.hide(!cross);
     this.self.hide(!self);
-    if (cross) this.cross.show(`${picture.cross}: what it read from ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
-    if (self) this.self.show(`Self-attention: what it read from its own text (${picture.reading})`, picture.read, self, theme);
+    if (cross) {
+      this.cross.show(`${picture.cross}: what it attended to in ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
+    }
+    if (self) this.self.show(`Self-attention: what it attended to in its own text (${picture.reading})`, picture.read, self, theme);
     Object.assign(this.root.dataset, { step: step + 1, rank: rank + 1, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
@@ -54,7 +56,7 @@ class Beam {
   say(node, step, rank) {
     this.lead.replaceChildren();
     const say = (text, className) => put(this.lead, "span", className, text);
-    say(`Step ${step + 1}, place ${rank + 1}: `);
+    say(`Step ${step + 1}, rank ${rank + 1}: `);
     say(node.text || "(no text yet)", "token");
     say(node.ended ? " [end]. " : " … ");
     say(

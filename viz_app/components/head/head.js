@@ -11,6 +11,7 @@ class Head extends Fitted {
     this.tip = root.querySelector(".tip");
     this.reading = root.querySelector(".reading");
     useKeys(root, { Escape: () => (this.lock ? this.hold(null) : false) });
+    useKeys(this.map.cells, { ...arrows((down, right) => this.step(down, right)), Enter: () => this.into() });
     this.switches = new Switches(root, (look) => {
       this.send("look", look);
       this.show({ ...this.picture, scale: "" }, this.theme); // the same numbers; Python has not answered yet
@@ -111,6 +112,22 @@ class Head extends Fitted {
     return this.hold(this.lock && this.lock.query === token.query && this.lock.key === token.key ? null : token);
   }
 
+  // By key: up and down pin the row before or after, left and right the column; in blocks they go from cell to cell.
+  step(down, right) {
+    const { block, rows, cols } = this.picture, within = (i, n) => Math.max(0, Math.min(n - 1, i));
+    if (block > 1) {
+      const { query = -1, key = -1 } = this.hovered ?? {};
+      return this.hover({ query: within(query + (query < 0 ? 1 : down), rows), key: within(key + (key < 0 ? 1 : right), cols) });
+    }
+    const { query = down > 0 ? -1 : rows, key = right > 0 ? -1 : cols } = this.lock ?? {};
+    return this.hold(down ? { query: within(query + down, rows) } : { key: within(key + right, cols) });
+  }
+
+  // By key: the exact weights of the block that the arrows went to.
+  into() {
+    return this.picture.block > 1 && this.hovered ? this.enlarge(this.hovered) : false;
+  }
+
   hold(token) {
     this.lock = token;
     this.waiting = this.nameOf(token);
@@ -142,20 +159,25 @@ class Head extends Fitted {
     const say = (text, className) => put(this.reading, "span", className, text);
     const { rows, cols, queries, keys, weights, block } = this.picture;
     if (!spot) {
-      return void say(`Point at a token to see only its lines; click to ${block > 1 ? "see its exact weights" : "keep it"}.`, "quiet");
+      return void say(
+        `Hover a token to isolate its lines; click ${
+          block > 1 ? "to see its exact weights (arrow keys, Enter)" : "or press an arrow key to pin it"
+        }.`,
+        "quiet",
+      );
     }
     const byQuery = spot.query !== undefined;
     const self = byQuery ? queries[spot.query] : keys[spot.key];
     const all = Array.from({ length: byQuery ? cols : rows }, (_, i) => [weights[byQuery ? spot.query * cols + i : i * cols + spot.key], i]);
     const best = all.sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight >= FAINTEST);
     say(self[0], "token");
-    say(byQuery ? " reads most from " : " is read most by ");
+    say(byQuery ? " attends most to " : " is attended to most by ");
     best.forEach(([weight, i], n) => {
       say((byQuery ? keys : queries)[i][0], "token");
       say(` ${weight.toFixed(2)}${n < best.length - 1 ? ", " : "."}`);
     });
-    if (!best.length) say(byQuery ? "nothing." : "nobody.");
-    if (this.lock) say(" Locked: click it again, or press Escape, to let go.", "quiet");
+    if (!best.length) say(byQuery ? "nothing." : "no token.");
+    if (this.lock) say(" Pinned. Click again or press Esc to release.", "quiet");
     if (self[1]) say(` (${self[1]})`, "quiet");
   }
 
@@ -169,7 +191,7 @@ class Head extends Fitted {
     tip.querySelector(".key").textContent = picture.keys[spot.key][0];
     tip.querySelector(".value").textContent = `${picture.block > 1 ? "largest " : ""}weight ${exact(picture.weights[cell])}`;
     tip.querySelector(".why").textContent = masks.length
-      ? `masked (${masks.join(", ")}): it may not be read`
+      ? `masked (${masks.join(", ")})`
       : [hidden, picture.queries[spot.query][1], picture.keys[spot.key][1]].filter(Boolean).join("; ");
     Object.assign(tip.dataset, { query: spot.query, key: spot.key, weight: exact(picture.weights[cell]) });
     const box = this.root.getBoundingClientRect();

@@ -13,7 +13,7 @@ class Ranking {
     const told = this.root.querySelector(".measure");
     told.querySelector("b").textContent = `${chosen.name}, ${chosen.unit}:`;
     setFormula(told.querySelector(".formula"), chosen.formula);
-    told.querySelector(".says").textContent = chosen.there ? chosen.says : `${chosen.says} This text gives nothing to take it of.`;
+    told.querySelector(".says").textContent = chosen.there ? chosen.says : `${chosen.says} This text has nothing to measure.`;
   }
 
   headings(measures, chosen) {
@@ -26,7 +26,7 @@ class Ranking {
       if (measure === chosen) cell.setAttribute("aria-sort", measure.id === "entropy" ? "ascending" : "descending");
       Object.assign(button, {
         type: "button",
-        title: `Put the heads in the order of: ${measure.name}. ${measure.says}`,
+        title: `Sort the heads by: ${measure.name}. ${measure.says}`,
         onclick: () => this.on.measure(measure.id),
       });
       button.textContent = `${measure.name}${measure === chosen ? " ▾" : ""}`;

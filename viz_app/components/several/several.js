@@ -31,8 +31,8 @@ class Several {
     const { block } = picture,
       blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
     this.root.querySelector(".note").textContent =
-      `${blocks}A heading sorts the heads; tick up to ${picture.most} to draw their lines, each in its colour and its own line style; under ${FAINT} there is none. ` +
-      "Click a token that reads to hold its lines.";
+      `${blocks}A heading sorts the heads. Tick up to ${picture.most} to draw their lines, each in its own colour and line style. Weights under ${FAINT} have none. ` +
+      "Click a query token, or press ↑ or ↓, to pin its lines.";
     const { kind, measure, query, chosen } = picture;
     Object.assign(this.root.dataset, {
       kind,
@@ -47,7 +47,7 @@ class Several {
   describe({ chosen, heads, queries, keys, arrays }) {
     const size = queries.length * keys.length;
     const parts = chosen.map((number, n) => ({
-      name: `Head ${heads[number].name}: from each query token to the key tokens it reads`,
+      name: `Head ${heads[number].name}: from each query token to the key tokens it attends to`,
       rows: positions(queries),
       columns: positions(keys),
       value: (r, c) => arrays.weights[n * size + r * keys.length + c],
@@ -62,7 +62,7 @@ class Several {
     if (!spot) return;
     const { queries, keys, chosen, heads, arrays } = picture, reads = spot.side === "query", size = queries.length * keys.length;
     const [own, others] = reads ? [queries, keys] : [keys, queries];
-    tip.querySelector(".what").textContent = `${own[spot.index][0]} ${reads ? "reads" : "is read by"}`;
+    tip.querySelector(".what").textContent = `${own[spot.index][0]} ${reads ? "attends to" : "is attended to by"}`;
     const table = tip.querySelector("table");
     table.replaceChildren(...chosen.map((number, n) => {
       const row = document.createElement("tr"),

@@ -6,6 +6,8 @@ class Strands extends Fitted {
   constructor(section, on) {
     super(section);
     Object.assign(this, { svg: section.querySelector(":scope > svg"), legend: section.querySelector(".legend"), on });
+    this.svg.setAttribute("tabindex", 0);
+    useKeys(this.svg, { ArrowDown: () => this.step(1), ArrowUp: () => this.step(-1), Escape: () => this.on.query(-1) });
   }
 
   show(picture, theme) {
@@ -13,6 +15,12 @@ class Strands extends Fitted {
     this.legend.replaceChildren(...picture.chosen.map((number, n) => this.legendItem(number, n)));
     this.svg.setAttribute("aria-label", `${picture.title}; heads ${picture.chosen.map((number) => picture.heads[number].name).join(", ")}`);
     this.fit();
+  }
+
+  // By key: the query token after or before the held one holds its lines.
+  step(by) {
+    const last = this.picture.queries.length - 1, held = this.picture.query;
+    this.on.query(held < 0 ? (by > 0 ? 0 : last) : Math.max(0, Math.min(last, held + by)));
   }
 
   legendItem(number, n) {
@@ -32,8 +40,8 @@ class Strands extends Fitted {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const pitch = (n) => Math.min(38, (height - ROOF - 8) / n), side = Math.min(150, width * 0.28);
     Object.assign(this, { pitch: { query: pitch(queries.length), key: pitch(keys.length) }, left: side, right: width - side });
-    this.write(side, 9, "reads (query)", "end");
-    this.write(width - side, 9, "is read (key)", "start");
+    this.write(side, 9, "query", "end");
+    this.write(width - side, 9, "key", "start");
     this.lines = putSvg(this.svg, "g", {});
     chosen.forEach((number, n) => this.strand(number, n));
     this.column("query", queries, side);

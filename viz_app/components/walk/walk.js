@@ -155,12 +155,12 @@ class Walk {
       blocked: picture.blocked[i],
       cells: Object.fromEntries(columns.map((column) => [column.id, cell(column, i)])),
     }));
-    rows[0].aside = "is read";
+    rows[0].aside = "key";
     const own = Object.fromEntries(Object.entries(top).map(([id, array]) => [id, arrays[array]]));
     const feet = [];
     if (left) feet.push({ label: [`${left} others`, "", true], mark: "foot", cells: { parts: arrays.rest } });
     if (foot) feet.push({ label: [foot, "", false], mark: "foot", cells: { parts: arrays.b } });
-    const first = { label: picture.queryLabel, mark: "top", aside: "reads", cells: own };
+    const first = { label: picture.queryLabel, mark: "top", aside: "query", cells: own };
     return {
       columns,
       rows: [first, ...rows, ...feet],
@@ -202,7 +202,7 @@ class Walk {
   note() {
     const pooled = this.table.columns.some((c) => c.kind === "strip" && this.longest(c) > c.width * this.table.ratio);
     const face = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
-    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers; click a row to choose it.${face}`
+    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers; click a row, or press ↑ or ↓, to choose it; ← and → change the step.${face}`
       .trim();
   }
 
