@@ -42,7 +42,7 @@ from viz_app.views.task.page import TASK
 from viz_app.views.train.page import TRAIN
 
 NEWCOMER = "New here? Lesson 1"
-UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
+UNFIT = "Part of this link could not be restored: {}. Showing the default instead."
 LANDING = "attention"  # the page at "/"
 # URL path → page
 PAGES: dict[str, Page] = {

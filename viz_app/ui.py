@@ -55,8 +55,8 @@ def run_strip(trace: Trace, terms: words.Terms, stale: bool, prefix: str = "") -
 
 def nothing(is_opening: bool = False) -> None:
     """Show a placeholder before the first run."""
-    hint = "The model is being opened." if is_opening else "First correct what the note above says."
-    st.html(f'<p class="nothing">There is no picture yet. {hint}</p>')
+    hint = "Loading the model…" if is_opening else "Nothing to show yet: fix the error above."
+    st.html(f'<p class="nothing">{hint}</p>')
 
 
 def checks_panel(checks: dict, trained: str, prefix: str = "") -> None:

@@ -324,7 +324,7 @@ def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
     header, _ = stepper(app)
     assert header["forced"] == []
     assert header["free"] is None
-    assert "let go" in header["note"]
+    assert "were removed" in header["note"]
     assert "force" not in app.query_params
 
 

@@ -21,10 +21,11 @@ from viz_app.navigation import PAGES
 from viz_app.views.from_rnn.page import OPENS_ON
 
 QUESTIONS = {
-    "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
-    "positions": "Positions: how does it know the order?", "masks": "Masks: who may see whom, and why?",
-    "layer": "A layer, step by step: what does each part of it add?",
-    "task": "Task: what is this model for, and what does it answer?",
+    "attention": "Attention: which token attends to which?", "inside": "Inside a head: how is one attention weight computed?",
+    "positions": "Positions: how does the model know word order?",
+    "masks": "Masks: which tokens may attend to which, and what if we change that?",
+    "layer": "A layer, step by step: what does each part add?",
+    "task": "Task: what is this model trained to do, and what does it predict?",
     "decoding": "Decoding: how is text generated token by token?", "interventions": "What happens if…?",
     "compare": "Compare: which heads differ, and where?",
     "from-rnn": "From RNN to attention: what changed?",

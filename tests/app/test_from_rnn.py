@@ -391,15 +391,15 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
 
 
 @pytest.mark.parametrize(("norms", "most", "least"), [
-    (UNEVEN, "the token just after its own (7, mean of 2 pairs)", "the token 2 places before its own (0.5, one pair)"),
+    (UNEVEN, "the token just after its own (7, mean of 2 pairs)", "the token 2 positions before its own (0.5, one pair)"),
     (np.transpose(UNEVEN).tolist(), "the token just before its own (7, mean of 2 pairs)",
-     "the token 2 places after its own (0.5, one pair)"),
+     "the token 2 positions after its own (0.5, one pair)"),
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
     text = reach_text.explanation([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
     assert f"responds most to {most} and least to {least}" in text
     assert "x hold the position vectors" in text
-    assert "not told where tokens stand" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
+    assert "It has no positions" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
     assert (
         reach_text.explanation([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
     )
@@ -454,7 +454,7 @@ def test_table_1_counts_on_the_graphs(shipped):
 
 def test_the_lengths_that_are_said_are_those_measured():
     assert (
-        f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens"
+        f"{len(LENGTHS_MEASURED)} lengths, from 8 to 1,024 tokens, each twice the one before"
         in cost_text.UNMEASURED
     )
     assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))
@@ -509,7 +509,7 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
     assert ": measuring." in at.get("progress")[0].proto.text
     at.button(key="from-rnn-stop").click().run()
     text = at.get("progress")[0].proto.text
-    assert "stopped; what was measured stays" in text
+    assert "stopped; what was measured remains" in text
     assert int(text.split()[0]) > 0
 
 
@@ -552,12 +552,13 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
 
 def test_unequal_trainings_are_said_where_models_are_compared(shipped):
     records = {"a": LENGTHS, "b": LENGTHS}
-    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.score_drop(
+    assert "Caution: training length differs (b for 1,200 steps; a for 1 step)" in say.score_drop(
         records, {"a": 1, "b": 1200, "c": 7}
     )
-    assert "alike" not in say.score_drop(records, {"a": 12, "b": 12, "c": 7})
-    assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(
-        page("eng-fra", "Two alignments")
+    assert "Caution" not in say.score_drop(records, {"a": 12, "b": 12, "c": 7})
+    assert (
+        "Caution: training length differs (eng-fra-bahdanau for 19 steps; eng-fra for 17 steps)"
+        in prose(page("eng-fra", "Two alignments"))
     )
 
 

@@ -102,8 +102,8 @@ def record(smoothing: float | None, averaged: int = 0) -> dict:
 @pytest.mark.parametrize(
     ("smoothing", "dropout", "says", "never"),
     [
-        (0.1, 0.3, "dropout 0.3 and label smoothing 0.1 are in it", "alike"), (0.1, 0.0, "label smoothing 0.1 are in it", "alike"),
-        (0.0, 0.3, "dropout 0.3 and label smoothing 0 are in it", "alike"), (0.0, 0.0, "measured alike", "without both"),
+        (0.1, 0.3, "dropout 0.3 and label smoothing 0.1.", "alike"), (0.1, 0.0, "label smoothing 0.1.", "alike"),
+        (0.0, 0.3, "dropout 0.3 and label smoothing 0.", "alike"), (0.0, 0.0, "measured alike", "without both"),
         (None, 0.0, "where it had them; the dots are without", "alike"),
     ],
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_beside_the_curve_stands_in_what_the_two_losses_differ(
     assert says in said
     assert never not in said
     assert "averages" not in said
-    assert "From step 71 on the dots and the last weights are averages" in loss_curve.two_losses(
+    assert "From step 71 on, the dots and the last weights are averages" in loss_curve.two_losses(
         record(smoothing, 20), dropout
     )
 
@@ -216,16 +216,13 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
         assert f"{kept[str(step)]['scores']['held-out exact match']:g}" == wanted
         score = f"held-out exact match {wanted} % over 2,000 cases"
         assert f"weights after {step:,} steps" in line(page)
-        assert f"Of these weights: {score}." in line(page)
+        assert f"Score of these weights: {score}." in line(page)
         trained = said(page, "trained")["rows"][0][1]
         made = f"Trained for {step:,} steps on generated examples. " if step else ""
         assert trained == f"{made}{score[:1].upper()}{score[1:]}."
         assert prose(page).count("exact match") == 2
         assert any("measured alike" in caption.value for caption in page.caption)
-        assert any(
-            "training (line), held-out dates or sentences (dots)" in caption.value
-            for caption in page.caption
-        )
+        assert any("training (line), held-out (dots)" in caption.value for caption in page.caption)
 
 
 def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
@@ -249,7 +246,7 @@ def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_pat
     page.query_params["checkpoint"], page.query_params["growth-step"] = str(folder), "125"
     page.run()
     assert not page.exception
-    assert "Of these weights: no score was measured." in line(page)
+    assert "Score of these weights: not measured." in line(page)
     assert "exact match" not in prose(page)
 
 
@@ -267,8 +264,8 @@ def test_under_another_similarity_no_score_is_said(
     assert not page.exception
     trained = said(page, "trained")["rows"][0][1]
     assert trained == (
-        "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity: scored by additive, as here, "
-        "nothing was measured. What additive learns besides was never trained with these weights and is as in a new model: W, U "
+        "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity. Scored by additive, as here, "
+        "nothing was measured. What additive learns in addition was never trained with these weights and is as in a new model: W, U "
         "and v are drawn at random."
     )
     assert "exact match" not in prose(page)
@@ -277,5 +274,5 @@ def test_under_another_similarity_no_score_is_said(
 def test_what_is_said_under_the_slider() -> None:
     assert words.at_step(2000, {"held-out exact match": 98.4, "cases": 2000}) == (
         "The line above and all pictures below are of the weights after 2,000 steps, reading the same text as the finished model. "
-        "Of these weights: held-out exact match 98.4 % over 2,000 cases."
+        "Score of these weights: held-out exact match 98.4 % over 2,000 cases."
     )

@@ -47,7 +47,7 @@ def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> No
 
 def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:
     app = opened(folders["LlamaForCausalLM"], "masks")
-    assert "goes on with its residual stream and the bias of W_O, if it has one, alone" in prose(
+    assert "continues with its residual stream and the bias of W_O, if it has one, alone" in prose(
         app
     )
 
@@ -74,7 +74,7 @@ GIVEN = {
     "attention": "Only the weights of this attention are known", "task": "", "inside": "Only finished weights are known",
     "layer": "not known through which of its modules the stream goes",
     "positions": "",
-    "masks": "cannot be painted", "interventions": "no attention head whose output can be changed",
+    "masks": "cannot be changed", "interventions": "no attention head whose output can be changed",
     "decoding": "", "from-rnn": "", "models": "", "compare": "", "lessons": "", "train": "",
 }  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_every_page_opens_with_attention_that_its_library_writes_out(
 ) -> None:
     said = prose(opened(folders[model], name))
     assert "Only the weights" not in said
-    assert "cannot be painted" not in said
+    assert "cannot be changed" not in said
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
     own, others = "show this model's own position vectors", "This one shows no position vectors"
     asked = {"positions-section": "Shuffle test"}
     assert own in prose(opened(folders["GPT2LMHeadModel"], "positions", **asked))
-    assert "it turns its queries and keys" in prose(
+    assert "It turns its queries and keys" in prose(
         opened(folders["LlamaForCausalLM"], "positions", **asked)
     )
     assert others in prose(opened(folders["GptOssForCausalLM"], "positions", **asked))

@@ -273,13 +273,13 @@ def scaled(trace, request) -> inside_cell.Cell:
 
 
 def test_no_gradient_at_all_is_not_called_less(trace):
-    assert "no gradient is left to measure" in inside_scaling.sentence(longer(trace, 1e4))
+    assert "no gradient is left to measure" in inside_scaling.consequence(longer(trace, 1e4))
 
 
 def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
-    site, text = scaled.site, inside_scaling.sentence(scaled)
+    site, text = scaled.site, f"{inside_scaling.lead(scaled)} {inside_scaling.consequence(scaled)}"
     raw, root = (site.q[0, 1] @ site.k[0, 1].T).double(), math.sqrt(site.d_head)
-    assert f"would lie {root:.3g} times as far apart" in text
+    assert f"would be {root:.3g} times as far apart" in text
     strongest = [float((raw[2] / divisor).softmax(-1).max()) for divisor in (1.0, root)]
     assert "would be {:.2f} instead of {:.2f}.".format(*strongest) in text
     by_scores, by_products = np.transpose([np.mean([by_autograd(row, site.allowed(head=1)[i], divisor) for i, row in
@@ -293,9 +293,12 @@ def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
         by_products[0] >= by_products[1] and by_scores[0] >= by_scores[1]
     )
     here = [by_autograd(raw[2], site.allowed(head=1)[2], divisor) for divisor in (1.0, root)]
-    assert f"answer {as_strongly(here[0][0] / here[1][0])} when a score moves" in text
     assert (
-        f"when q·k moves, the weights would answer {as_strongly(here[0][1] / here[1][1])}." in text
+        f"When a score moves, the weights would change {as_strongly(here[0][0] / here[1][0])}."
+        in text
+    )
+    assert (
+        f"When q·k moves, the weights would change {as_strongly(here[0][1] / here[1][1])}." in text
     )
 
 
@@ -323,7 +326,7 @@ def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 0, 0)
-    assert inside_scaling.sentence(at).startswith("This query may read at most one token")
+    assert inside_scaling.lead(at).startswith("This query may attend to at most one token")
 
 
 # words
@@ -362,7 +365,7 @@ def test_a_blocked_key_says_so(trace):
 
 
 @pytest.mark.parametrize(("query", "said"), [
-    (0, ": the value of the one token it may read."), (2, ": a mixture of the values of the 3 of 4 tokens it may read."),
+    (0, ": the value of the one token it may attend to."), (2, ": a mixture of the values of the 3 of 4 tokens it may attend to."),
     (3, ": a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
@@ -370,7 +373,7 @@ def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert stages["b"].endswith(said)
-    assert "of which a mask will hide what comes after it" in stages["a"]
+    assert "a mask will hide what comes after it" in stages["a"]
 
 
 def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
@@ -379,7 +382,7 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     together = weight @ head_out.flatten() + bias  # Concat(b¹ … bʰ)·W_O + bias
     text = inside_text.explain("heads", site, TERMS)
     assert (
-        r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: laying the 3 results"
+        r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: joining the 3 results"
         in text
     )
     _, arrays = unpack(inside_cell.heads(trace, at, TERMS))
@@ -428,8 +431,8 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     trace = scope.run("abcde", "edc", edits=forbidding({"decoder_self": drawn}))
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 2, 0)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
-    assert "reads nothing: all its weights are 0" in stages["softmax"]
-    assert "Nothing was taken, so what this head finds for “d” is all zeros." in stages["b"]
+    assert "attends to nothing: all its weights are 0" in stages["softmax"]
+    assert "Nothing was taken, so the output of this head for “d” is all zeros." in stages["b"]
     assert not unpack(inside_cell.walk(trace, at, TERMS))[1]["b"].any()
     inside_cell.heads(trace, at, TERMS)
     inside_scaling.weights_chart(trace, at)

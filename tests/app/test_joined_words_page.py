@@ -39,7 +39,7 @@ def test_words_are_shown_where_the_url_asks_for_them() -> None:
     assert (overview["joined"], overview["cannot"]) == (True, "")
     assert overview["blocks"][0]["rows"] == len(wanted) == 7
     assert "the mean of its tokens' rows" in prose(app)
-    assert "the word read and by what the row of its last token writes" in prose(app)
+    assert "the model has read the word A" in prose(app)
     all_passed(app, 3)
     assert "words" in header["file"]
 

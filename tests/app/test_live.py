@@ -116,7 +116,7 @@ def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -
         ([], 0, True),
         ([1], 4, False),
     ]
-    assert asked[0]["note"] == "The forced tokens belonged to another source and were let go."
+    assert asked[0]["note"] == "The forced tokens belonged to another source and were removed."
     assert asked[1]["note"] == "Forced at position 2: 0."
 
 

@@ -226,7 +226,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
         assert not {"causal", "before and", "previous", "back", "itself"} & set(
             label.replace(":", "").split()
         )
-        assert name == "none" or "place" in label
+        assert name == "none" or "position" in label
         assert name == "none" or ("in the source" in why and "in the target" in why)
         assert "look-ahead" not in masks_text.layer(KIND[kind], layer)
     else:
@@ -241,13 +241,13 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
     )
     if name == "causal" and kind == "cross":
         assert (label, masks_text.layer(KIND[kind], layer)) == (
-            "source places up to its own",
-            "places up to its own",
+            "source positions up to its own",
+            "positions up to its own",
         )
-        assert why == "its place in the source is after the query's in the target"
+        assert why == "its position in the source is after the query's in the target"
         assert not ready_made(name, 2, 5, 5)[
             1, 2
-        ]  # row 1 may not read column 2: the source place after the query's
+        ]  # row 1 may not read column 2: the source position after the query's
 
 
 def test_a_prefix_meets_the_part_of_the_mask_that_is_said(
@@ -330,7 +330,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
     view = MaskView(
         own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates")
     )
-    assert any("whole row of “2 → " in line for line in painter.story(view))
+    assert any("“2 → " in line for line in painter.story(view))
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
@@ -541,7 +541,7 @@ def test_everything_blocked_everywhere_still_runs() -> None:
     every = "f0-40.0-40"
     header, _ = shown(opened(encoder_mask=every, decoder_mask=every, cross_mask=every))
     assert all(math.isfinite(x) for x in header["effect"]["sums"])
-    assert sum("The model then reads nothing" in line for line in header["story"]) == 3
+    assert sum("may attend to nothing here" in line for line in header["story"]) == 3
 
 
 def test_the_second_text_is_longer_than_the_first_example(dates: Scope, scope: Scope) -> None:

@@ -96,5 +96,5 @@ def test_every_page_opens_with_an_output_of_a_new_type(ranking: Path, name: str)
         answer = load(ranking).run("a bad cab").output
         assert answer in CLASS_NAMES
         rows = dict(said(app, "written")["rows"])
-        assert (rows["label-out"], rows["output"]) == ("the model answers", answer)
+        assert (rows["label-out"], rows["output"]) == ("the model predicts", answer)
         assert "There is no picture of this kind of answer** (Ranking)" in prose(app)

@@ -345,7 +345,7 @@ def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
     assert slow.at.wait(60)
     app.run()
     assert not app.exception
-    assert "The model is being opened" in prose(app)
+    assert "Loading the model" in prose(app)
     slow.free.set()
     finished(app, monkeypatch)
     header, _ = picture(app, "head")
@@ -366,10 +366,10 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
     for _ in others:
         assert entered.acquire(timeout=PATIENCE)
     last = opening.ask("last", "s")
-    while last.progress == "Opening the model …":
+    while last.progress == "Loading the model…":
         time.sleep(0.01)
-    assert (last.progress, last.share) == ("Waiting for another model to open …", 0)
-    assert others[0].progress == "Opening the model …"
+    assert (last.progress, last.share) == ("Waiting for another model to open…", 0)
+    assert others[0].progress == "Loading the model…"
     last.give_up("s")
     assert isinstance(last.future.exception(60), CheckpointError)
     held.set()
@@ -401,7 +401,7 @@ def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
     other = opening.ask("other", "t")
     assert other.ready(60)
     assert opening.result(other).name == "dates"
-    assert stuck[0].progress == "Checking that the model is safe to open …"
+    assert stuck[0].progress == "Checking that the model is safe to open…"
     for each in stuck:
         each.give_up("s")
         assert isinstance(each.future.exception(60), CheckpointError)

@@ -59,7 +59,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     assert open_cells == [(q, k) for q in range(9) for k in range(9) if q - 1 <= k <= q]
     assert (
         said(app, "note masks")["rows"][0][1]
-        == "9 and 4 tokens: the second text is padded with 5 tokens."
+        == "Text 1 has 9 tokens, text 2 has 4: the second text gets 5 padding tokens."
     )
     of_key(app.button, "masks-undo").click().run()
     sums = picture(app, "mask_painter")[0]["effect"]["sums"]
@@ -113,7 +113,7 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
     of_key(app.text_area, "text").set_value("abc").run()
     assert (
         picture(app, "stepper")[0]["note"]
-        == "The forced tokens belonged to another text and were let go."
+        == "The forced tokens belonged to another text and were removed."
     )
 
 

@@ -88,7 +88,7 @@ def test_pages_of_writing_say_that_it_does_not_and_which_models_do(
     scopes: dict[str, Scope],
 ) -> None:
     text = prose(opened("decoding", scopes["span"].path, **ASKED["span"]))
-    assert "This model does not write" in text
+    assert "This model does not generate text" in text
     assert "**gpt**" in text
     assert "**eng-fra**" in text
 
@@ -212,7 +212,7 @@ def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) ->
         scopes["pretraining"].run(*ASKED["pretraining"].values()).outputs["masked token"].predicted
     )
     assert rows["source"] == "Mary [MASK] to the garden. John took the milk."
-    assert rows["label-out"] == "most likely in the place of [MASK]"
+    assert rows["label-out"] == "best guess for [MASK]"
     assert rows["output"].startswith(f"{token} (")
 
 
@@ -241,4 +241,4 @@ def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[s
     header, _ = picture(app, "mask_painter")
     assert [label[0].split(": ")[0] for label in header["effect"]["labels"]] == ["start", "end"]
     assert header["effect"]["outputs"] == [scopes["span"].run(QUESTION, CONTEXT).output] * 2
-    assert any("the model answers" in line for line in header["story"])
+    assert any("the model predicts" in line for line in header["story"])

@@ -67,14 +67,14 @@ def test_every_page_opens_and_every_check_on_it_passes(scope, name):
         return
     assert (
         dict(said(app, "written")["rows"])["label-out"]
-        == "predicted in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
+        == "surprise, read in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
     )
     if name in CHECKED:
         looks = [look for look, _ in said(app, "checks")["rows"]]
         assert "passed" in looks
         assert "failed" not in looks
     expected = {
-        "decoding": "this model is given a finished one",
+        "decoding": "this model reads a finished one",
         "task": "the query stream may",
     }
     assert expected.get(name, "").replace(
@@ -107,7 +107,7 @@ def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
     assert look == "note bad"
     assert (
         sentence
-        == "The order must name each of the 7 positions once, from 1 to 7: 3 stands twice, 4 is missing."
+        == "The order must name each of the 7 positions once, from 1 to 7: 3 appears twice, 4 is missing."
     )
     assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]  # the last good picture
     assert app.text_input(key="task-order").value == "7 6 5 1 2 3 3"
@@ -166,7 +166,7 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     look, sentence = note(app)
     assert look == "note"  # nothing is wrong with it
     assert sentence == (
-        "This order was made for another text than this one of 4 tokens: 4 is missing. What it names is kept in its turn, and the "
+        "This order belongs to another text than this one of 4 tokens: 4 is missing. The positions it names keep their turn, and the "
         "others follow from left to right."
     )
     app.text_area(key="text").set_value("ba").run()
@@ -186,7 +186,7 @@ def test_an_order_of_the_address_that_is_none_is_named_beside_its_box(scope, ord
     assert order_of(app) == [0, 1, 2]
     assert note(app) == (
         "note bad",
-        f"In this page's address the {why}. The tokens are predicted from left to right.",
+        f"In this link the {why}. The tokens are predicted from left to right.",
     )
     assert app.text_input(key="task-order").value == "1 2 3"
     app.text_input(key="task-order").set_value("2 1 3").run()

@@ -89,7 +89,7 @@ def test_the_rotation_is_shown_and_borne_out(folders: dict[str, Path], name: str
     assert f"Pair i is dimensions i and i + {pairs}." in said
     assert ("The other 12 are left as they are" in said) == ("NeoX" in name)
     slowest = 2 * math.pi * 10000 ** ((pairs - 1) / pairs)
-    assert f"comes round once in 6.3 positions, the slowest once in {slowest:,.0f}" in said
+    assert f"completes a turn in 6.3 positions, the slowest in {slowest:,.0f}" in said
 
 
 @pytest.mark.parametrize("name", ROTARY)

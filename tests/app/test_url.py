@@ -310,7 +310,7 @@ def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
     app = opened(page, **asked)
     said_of = said(app, "note address")
     assert said_of["look"] == "note bad"
-    assert said_of["rows"][0][1].startswith(f"This address asks for what is not there: {why}")
+    assert said_of["rows"][0][1].startswith(f"Part of this link could not be restored: {why}")
     app.text_area(key="source").set_value("4 May 1999").run()
     assert why in said(app, "note address")["rows"][0][1]
     pick_model(app, "dates-stacked")

@@ -65,7 +65,7 @@ def test_chips_say_what_a_click_on_them_does(stage: Stage) -> None:
     assert stage.attrs(".row .place", "aria-pressed")[3:6] == ["false", "true", "false"]
     titles = stage.attrs(".row .place", "title")
     assert (titles[1], titles[4]) == (
-        "mary: click to hide it",
+        "mary: click to mask it",
         "the: hidden; click to show it again",
     )
     assert (

@@ -119,7 +119,7 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
     )
     assert stage.text(".note") == (
         "The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the "
-        "path of the best. Click a node."
+        "path of the best. Click a node, or use the arrow keys."
     )
 
 
@@ -203,7 +203,7 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     score = "score −0.300 = log-probability / ((5 + 2) / 6)α = 0.6."
     assert (
         stage.text(".lead")
-        == f"Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens; {score}"
+        == f"Step 2, rank 2: ay … Log-probability −0.450 nats over 2 tokens; {score}"
     )
     assert stage.text(".lead sup") == "α = 0.6"
     assert stage.texts(".bar .token") == ["x", "y", "q"]
@@ -221,13 +221,13 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
             for w in stage.attrs(f".chips[data-side={side}] .chip-token", "data-weight")
         ] == arrays[side].tolist()
     assert stage.texts(".what") == [
-        "What the model expected at this node, and the token it stands for:",
-        "Cross-attention: what it read from the source (head 3)", "Self-attention: what it read from its own text (head 3)",
+        "What the model predicted at this node, and the token of the node:",
+        "Cross-attention: what it attended to in the source (head 3)", "Self-attention: what it attended to in its own text (head 3)",
     ]  # fmt: skip
     assert (stage.data(".beam")["step"], stage.data(".beam")["rank"]) == ("2", "2")
     assert stage.attrs(".lead span", "class") == [None, "token", None, None, None]
     for at, said in (
-        ((0, 0), "Step 1, place 1: a … Log-probability −0.150 nats over 1 token; score −0.100 = log-probability / "
+        ((0, 0), "Step 1, rank 1: a … Log-probability −0.150 nats over 1 token; score −0.100 = log-probability / "
         "((5 + 1) / 6)α = 0.6."),
         ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens; score −1.500 = log-probability / "
         "((5 + 2) / 6)α = 0.6. It had ended before this step and only waits in the beam."),

@@ -111,7 +111,7 @@ def test_pointing_says_the_exact_numbers_at_the_nearest_distance(stage: Stage) -
     assert stage.hidden(".tip")
     stage.show(alone(), (1, 2))
     x, _ = scales(stage)
-    for distance, more in ((2, ", where they stand in the text"), (4, "")):
+    for distance, more in ((2, ", their distance in the text"), (4, "")):
         stage.move("svg", np.polyval(x, distance), 200)
         assert stage.text(".tip").startswith(f"distance {distance}: score ")
         assert stage.text(".tip").endswith(more or "0")

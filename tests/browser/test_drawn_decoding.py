@@ -190,8 +190,8 @@ def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stag
           p.className, p.querySelector(".who").textContent, [...p.querySelectorAll(".token")].map((t) => [
             t.textContent, t.classList.contains("differs"), t.classList.contains("taken"), t.title])])""")
         assert [line[:2] for line in lines] == [
-            ["free", "Left alone (greedy): "],
-            ["forced", "With the forced token: "],
+            ["free", "Original (greedy): "],
+            ["forced", "With your token: "],
         ]
         assert lines[0][2] == [[t, i == 2, False, ""] for i, t in enumerate("abzqx")]
         assert lines[1][2] == [
@@ -201,7 +201,7 @@ def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stag
     shown(stage, forced=[1, 3], free=unforced_run("abzqx", [*range(5)]))
     assert (
         stage.js("(root) => root.querySelector('.fork .forced .who').textContent")
-        == "With the forced tokens: "
+        == "With your tokens: "
     )
     shown(stage)
     assert stage.js(
@@ -407,7 +407,7 @@ def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: str) 
     assert ("that was typed" in training) == (width > 700 and not own)
     if own:
         assert training.endswith(f"is {own}.")
-    assert inference.startswith("Inferenceone after the other (beam search, its best): pass 4 of 7")
+    assert inference.startswith("Inferencesequential (beam search, its best), pass 4 of 7")
     assert "serial" in stage.attrs(".lane-names .title", "class")[1]
     go(stage, 6)
     assert "pass 7 of 7" in stage.texts(".lane-names .title")[1]
@@ -543,7 +543,7 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                         assert title == (
                             "not written yet"
                             if later == "unknown"
-                            else f"{text}: masked (look-ahead): a later position may not be read"
+                            else f"{text}: masked (look-ahead): no attending to later positions"
                         )
             titles = stage.texts(f".panel.{name} .what")[1:]
             who = "the given text" if name == "parallel" else "its own text"
@@ -628,10 +628,10 @@ def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(
 def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     shown(stage)
     for step, training, inference in (
-        (0, "Position 1 of 5 of one single pass. Given: [start] (", "Pass 1 of 7. So far it has: [start] "),
-        (2, "Position 3 of 5 of one single pass. Given: [start] a b (", "Pass 3 of 7. So far it has: [start] a b "),
-        (4, "Position 5 of 5 of one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it has: [start] a b z q "),
-        (5, "The given text ends before this position. Its last position, 5:", "Pass 6 of 7. So far it has: [start] a b z q r "),
+        (0, "Position 1 of 5 of one single pass. Given: [start] (", "Pass 1 of 7. So far it reads: [start] "),
+        (2, "Position 3 of 5 of one single pass. Given: [start] a b (", "Pass 3 of 7. So far it reads: [start] a b "),
+        (4, "Position 5 of 5 of one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it reads: [start] a b z q "),
+        (5, "The given text ends before this position. Its last position, 5:", "Pass 6 of 7. So far it reads: [start] a b z q r "),
     ):  # fmt: skip
         go(stage, step)
         leads = stage.texts(".panel .lead")
@@ -664,15 +664,15 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     shown(stage, own=False)
     lead = stage.text(".panel.parallel .lead")
     assert "Given: [start] a b (" in lead
-    assert "each position reads its own token alone" in lead
+    assert "each position reads only its own token" in lead
     long = [f"t{i}" for i in range(20)]
     shown(stage, written=long)
     go(stage, 11)
-    assert "So far it has: [start] t0 t1" in stage.text(".panel.serial .lead")
+    assert "So far it reads: [start] t0 t1" in stage.text(".panel.serial .lead")
     go(stage, 12)
     assert (
         stage.text(".panel.serial .lead")
-        == "Pass 13 of 20. So far it has: … " + " ".join(long[:12]) + " "
+        == "Pass 13 of 20. So far it reads: … " + " ".join(long[:12]) + " "
     )
 
 
@@ -873,7 +873,7 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     go(stage, 3)
     assert "stopped after 3 steps" in stage.text(".story")
     shown(stage, written=GIVEN, family="recurrent")
-    assert "are in the same state" in stage.text(".story")
+    assert "their states and probabilities are the same" in stage.text(".story")
 
 
 # --- what it costs
@@ -1005,7 +1005,7 @@ def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
     shown(stage, work=header["work"] | {"layers": 0})
     assert (
         stage.texts(".keys p")[0]
-        == "With the cache: 1 position computed now; it reads nothing of its own text, so nothing of that is kept."
+        == "With the cache: 1 position computed now; its own text is not read, so none of it is kept."
     )
 
 
@@ -1017,8 +1017,8 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
         first, none, memory = stage.texts(".keys p")[:3]
         assert (
             first
-            == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Of "
-            f"its own text nothing before is read again."
+            == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Its "
+            f"earlier text is not read again."
         )
         assert none == (
             f"Without it: all {step + 1} steps computed from s(0) on, {step} of them again."
@@ -1033,12 +1033,12 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
             )
             assert boxes(stage)[2] == ("kkk" if step else "nnn")
         else:
-            assert memory == "Of the source: nothing but h(m), which made s(0)."
+            assert memory == "Of the source: only h(m), which made s(0)."
             assert boxes(stage)[2] == ""
         assert boxes(stage)[:2] == ["n" + "l" * 6, "n" * (step + 1) + "l" * (6 - step)]
     assert stage.text(".sum").endswith(
-        " Training takes its 5 steps one after the other too: 7.34 M; the readout and the logits behind the states are done for "
-        "all at once."
+        " Training takes its 5 steps one after the other too: 7.34 M; the readout and the logits after the states are computed "
+        "for all at once."
     )
 
 

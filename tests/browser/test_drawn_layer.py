@@ -164,7 +164,7 @@ def test_where_the_model_cannot_be_asked_it_says_why_and_has_no_column_of_tokens
 ) -> None:
     header, _ = shown(stage, stream="source", layer=0)
     assert stage.text(".without") == header["without"]
-    assert "stopping here, it says" not in stage.texts(".all text")
+    assert "top predictions here" not in stage.texts(".all text")
     assert stage.js("(root) => root.querySelectorAll('.all rect[rx]').length") == 0
 
 

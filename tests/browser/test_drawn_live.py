@@ -170,7 +170,7 @@ def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_l
     assert search(stage) == "?source=c&head=3"
     assert (
         stage.page.evaluate("history.length") == entries + 1
-    )  # a step, and nothing stands before it any more
+    )  # a step, and nothing comes before it any more
 
 
 def test_what_embeds_the_app_stays_in_its_address(stage: Stage) -> None:

@@ -249,14 +249,14 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
 def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None:
     shown(stage, painted=[[2, 2, 0], [0, 4, 1], [3, 6, 0]])
     for q, k, said, why, last in (
-        (2, 3, "q2 may read k3.", ["no layer blocks it"], "True, adds 0 to its score"),
-        (1, 4, "q1 may not read k4 (look-ahead).", ["look-ahead"], "False, adds −∞ to its score"),
-        (0, 6, "q0 may not read k6 (padding: "
+        (2, 3, "q2 may attend to k3.", ["no layer blocks it"], "True, adds 0 to its score"),
+        (1, 4, "q1 may not attend to k4 (look-ahead).", ["look-ahead"], "False, adds −∞ to its score"),
+        (0, 6, "q0 may not attend to k6 (padding: "
         "nothing stands there; look-ahead).", ["padding: nothing stands there", "look-ahead"], "False, adds −∞ to its score"),
-        (2, 2, "q2 may not read k2 (drawn: forbidden by you).", ["drawn: forbidden by you"], "False, adds −∞ to its score"),
-        (0, 4, "q0 may read k4 (allowed by "
-        "hand, whatever the other layers say).", ["allowed by hand, whatever the other layers say"], "True, adds 0 to its score"),
-        (3, 6, "q3 may not read k6 (padding: nothing "
+        (2, 2, "q2 may not attend to k2 (drawn: forbidden by you).", ["drawn: forbidden by you"], "False, adds −∞ to its score"),
+        (0, 4, "q0 may attend to k4 (allowed by "
+        "hand, against the other layers).", ["allowed by hand, against the other layers"], "True, adds 0 to its score"),
+        (3, 6, "q3 may not attend to k6 (padding: nothing "
         "stands there; drawn: forbidden by you).", ["padding: nothing stands there", "drawn: forbidden by you"],
          "False, adds −∞ to its score"),
     ):  # fmt: skip
@@ -264,7 +264,7 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
         assert stage.text(".said") == said
         assert stage.texts(".said .token") == [f"q{q}", f"k{k}"]
         assert not stage.hidden(".tip")
-        verb = " may read " if "may read" in said else " may not read "
+        verb = " may attend to " if "may attend" in said else " may not attend to "
         assert stage.text(".tip .pair") == f"q{q}{verb}k{k}"
         assert stage.texts(".tip .why div") == [*why, last]
         (frame,) = [one for one in stage.drawn(MARKS, "frame") if one["colour"] == INK]
@@ -316,7 +316,7 @@ def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
         stage.move(BOARD, x, y)
         assert not stage.drawn(MARKS)
     stage.move(BOARD, cells["left"] + 1, cells["top"] + 1)
-    assert stage.text(".said").startswith("q0 may read k0")
+    assert stage.text(".said").startswith("q0 may attend to k0")
 
 
 def test_painted_cells_have_a_frame_of_their_own(stage: Stage) -> None:
@@ -481,14 +481,14 @@ def test_the_keyboard_paints_too(stage: Stage) -> None:
     shown(stage)
     stage.js("(root) => root.querySelector('.painting canvas.cells').focus()")
     stage.press("ArrowRight")
-    assert stage.text(".said").startswith("q0 may read k0")  # the first key shows where one is
+    assert stage.text(".said").startswith("q0 may attend to k0")  # the first key shows where one is
     for key, place in (
         ("ArrowRight", (0, 1)), ("ArrowDown", (1, 1)), ("ArrowDown", (2, 1)), ("ArrowLeft", (2, 0)), ("ArrowLeft", (2, 0)),
         ("ArrowUp", (1, 0)),
         *[("ArrowDown", (q, 0)) for q in (2, 3, 4, 4)], *[("ArrowRight", (4, k)) for k in (1, 2, 3, 4, 5, 6, 6)],
     ):  # fmt: skip
         stage.press(key)
-        assert re.match(r"(q\d) may (not )?read (k\d)", stage.text(".said")).group(1, 3) == (
+        assert re.match(r"(q\d) may (not )?attend to (k\d)", stage.text(".said")).group(1, 3) == (
             f"q{place[0]}",
             f"k{place[1]}",
         )
@@ -635,7 +635,7 @@ def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
             cells["left"] + (k + 0.5) * cells["wide"],
             cells["top"] + (q + 0.5) * cells["tall"],
         )
-        assert stage.text(".tip .pair") == f"q{q} reads k{k}"
+        assert stage.text(".tip .pair") == f"q{q} attends to k{k}"
         lines = stage.texts(".tip .why div")
         for name, line, blocked in zip(
             NAMES,

@@ -129,7 +129,7 @@ def test_each_token_says_its_place_its_turn_and_its_own_numbers(stage: Stage, sc
         assert bits[turn] == f"{place + 1} · {own:.1f} bits"
         assert guesses[turn].split() == [name, f"{float(log_probs[place, best].exp()):.3f}"]
         assert titles[turn].startswith(
-            f"{'badc'[place]}, position {place + 1}, predicted as number {turn + 1}: "
+            f"{'badc'[place]}, position {place + 1}, predicted in turn {turn + 1}: "
         )
         stage.click(chips, n=turn)
     assert stage.sent == [["pick", {"position": place}] for place in order]

@@ -104,7 +104,7 @@ def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
     pads = stage.elements(f"{inside(0)} rect", "data-says", "x", "y", "width", "height")
     for index, (_, said, x, y, width, height) in enumerate(pads):
         to_place, right = divmod(index, 2)
-        assert said == f"{TOKENS[ORDER[to_place]][0]}: place {ORDER[to_place]} → {to_place}"
+        assert said == f"{TOKENS[ORDER[to_place]][0]}: position {ORDER[to_place]} → {to_place}"
         assert float(x) == pytest.approx(0.64 * wide - 6 if right else 0)
         assert float(width) == pytest.approx(0.36 * wide + 6)
         assert float(y) == pytest.approx(66 + (to_place if right else ORDER[to_place]) * pitch)

@@ -178,7 +178,7 @@ def test_a_picture_of_blocks_says_what_it_hides(stage: Stage) -> None:
     )
     assert (
         stage.text(".reading")
-        == "Point at a token to see only its lines; click to see its exact weights."
+        == "Hover a token to isolate its lines; click to see its exact weights (arrow keys, Enter)."
     )
     assert stage.hidden(".whole")
     to(stage, at, 2, 5)

@@ -52,7 +52,7 @@ def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
     for colour, bits in zip(colours(stage, ".place"), arrays["surprisal"], strict=True):
         assert alike(colour, weight_colour(min(1.0, float(bits) / header["most"])))
     first, *rest, last = stage.attrs(".place", "title")
-    assert first == "[start]: nothing stands before it"
+    assert first == "[start]: nothing comes before it"
     assert last == "What comes next?"
     said = [
         re.fullmatch(r"(.): (\S+) bits, probability (\S+), rank (\d+)", title).groups()

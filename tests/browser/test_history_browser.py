@@ -136,8 +136,8 @@ def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(shared_page: Pa
     shared_page.keyboard.press("Enter")
     in_url(shared_page, "decoder-mask", "f0.0")
     rested(shared_page)
-    shared_page.get_by_role("combobox", name="Ready-made, decoder self").click()
-    shared_page.get_by_role("option", name="none: read everything").click()
+    shared_page.get_by_role("combobox", name="Preset mask, decoder self").click()
+    shared_page.get_by_role("option", name="none: attends to everything").click()
     shared_page.wait_for_function(
         "() => new URLSearchParams(location.search).get('decoder-mask') !== 'f0.0'"
     )

@@ -25,13 +25,13 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
     )
     tokens = len(keys(shared_page))
     assert tokens == 12
-    switch = shared_page.get_by_role("checkbox", name="join sub-words to words")
+    switch = shared_page.get_by_role("checkbox", name="Merge sub-words into words")
     switch.check()
     expect(shared_page.locator(".head")).to_have_attribute("data-cols", "5")
     assert keys(shared_page) == WORDS
     in_url(shared_page, "words", "true")
     expect(shared_page.locator(".overview .joins")).to_contain_text(
-        "a word's row is the mean of its tokens' rows, its column the sum"
+        "a row is the mean of the word's token rows, a column the sum"
     )
     expect(shared_page.locator(".head figure.map .note")).to_contain_text(
         "Sub-words joined to words"
@@ -51,7 +51,7 @@ def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(
     shared_page: Page,
 ) -> None:
     go(shared_page, "", ".head[data-painted]", checkpoint="gpt-char", words="true")
-    switch = shared_page.get_by_role("checkbox", name="join sub-words to words")
+    switch = shared_page.get_by_role("checkbox", name="Merge sub-words into words")
     expect(switch).to_be_disabled()
     expect(switch).not_to_be_checked()
     expect(shared_page.locator(".overview .join")).to_have_attribute(

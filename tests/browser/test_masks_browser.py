@@ -121,7 +121,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
 def test_a_cell_says_who_blocks_it(opened: Page) -> None:
     point(opened, 3, 6)
     tip = opened.locator(".masks .tip")
-    expect(tip).to_contain_text("2 → 1 may not read 0")
+    expect(tip).to_contain_text("2 → 1 may not attend to 0")
     expect(tip).to_contain_text("look-ahead: the key comes after the query")
     expect(tip).to_contain_text("False, adds −∞")
     rows = opened.locator(".masks .forms tr")
@@ -132,8 +132,8 @@ def test_a_cell_says_who_blocks_it(opened: Page) -> None:
 
 
 def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) -> None:
-    opened.get_by_role("combobox", name="Ready-made, decoder self").click()
-    opened.get_by_role("option", name="none: read everything").click()
+    opened.get_by_role("combobox", name="Preset mask, decoder self").click()
+    opened.get_by_role("option", name="none: attends to everything").click()
     settled(opened, "The decoder may look ahead.")
     before, after = computed(
         dates, for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))

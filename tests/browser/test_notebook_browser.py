@@ -179,13 +179,13 @@ def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> No
     page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
     view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
     expect(view).to_have_attribute("data-kind", "cross")
-    for query, key, reads in ((2, 3, "may not read"), (2, 4, "may read")):
+    for query, key, reads in ((2, 3, "may not attend to"), (2, 4, "may attend to")):
         cells.click(position=cell_of(view, query, key))
         expect(page.locator(".masks .said")).to_contain_text(reads)
         cells.press(" ")
         expect(page.locator(".masks .said")).to_contain_text("may")
     cells.hover(position=cell_of(view, 2, 4))
-    expect(page.locator(".masks .said")).to_contain_text("may read")
+    expect(page.locator(".masks .said")).to_contain_text("may attend to")
     expect(page.locator(".masks .painting .legend")).not_to_contain_text("you")
     page.locator('.masks .group[data-kind="decoder_self"]').click()
     expect(view).to_have_attribute("data-kind", "decoder_self")

@@ -52,8 +52,8 @@ def sized(make: Callable[..., Model], **changes: int | str) -> Model:
 
 
 @pytest.mark.parametrize(("model", "hidden"), [
-    (sized(random_model), "(the rest is there too, but masked)"),
-    (sized(random_attention_only, n_self_layers=0), "(the rest is there too, but each position reads its own token alone)"),
+    (sized(random_model), "(the rest is given too, but masked)"),
+    (sized(random_attention_only, n_self_layers=0), "(the rest is given too, but each position reads only its own token)"),
     (sized(random_seq2seq), "(the rest is known too, but its states come later)"),
 ])  # fmt: skip
 def test_what_a_position_does_not_read_is_explained_by_what_the_decoder_is(page, model, hidden):

@@ -388,7 +388,7 @@ def test_the_claims_of_painted_masks(scope, head):
     checks = mask_view.checks(view)
     assert [(c.name, c.value, c.limit, c.sentence) for c in checks] == [
         (together, 0.0, 0.0, "Cells that differ from the AND of the layers"),
-        (touched, 0.0, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
+        (touched, 0.0, 0.0, "Largest weight on a cell you blocked, over all layers and heads"),
     ]
     site = after.trace.attention[view.site]
     open_ = replace(

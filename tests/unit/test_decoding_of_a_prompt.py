@@ -239,7 +239,7 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
     assert choices.of(decoding_payloads.given_ids(run_of(scope, "abc"))) is choices
     other = run_of(scope, CONTINUATION, prompt="abc")
     header, _ = unpack(on_screen(decoding_payloads.payloads(other, choices))["stepper"])
-    assert header["note"] == "The forced tokens belonged to another text and were let go."
+    assert header["note"] == "The forced tokens belonged to another text and were removed."
     assert (header["forced"], header["step"]) == ([], 0)
 
 

@@ -298,7 +298,7 @@ def test_an_edit_prints_as_what_it_does():
     assert str(off) == "decoder.layers.2.cross_attn: head output set to 0, in head 3"
     assert off.describe(1).endswith("in head 4")
     change = MaskChange(Where(kind="decoder_self", layers=(1,)), removed_layers=("look-ahead",))
-    assert str(change) == "decoder self: look-ahead lifted, in layer 1"
+    assert str(change) == "decoder self: look-ahead removed, in layer 1"
 
 
 def test_a_scope_runs_under_edits(scope):

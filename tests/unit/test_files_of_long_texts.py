@@ -218,7 +218,7 @@ def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(
         )
     assert (
         drawing.said(
-            "Each cell is the largest of 3 × 3 weights; hidden: the other 8, and which tokens it joins."
+            "Each cell is the largest of 3 × 3 weights. Hidden are the other 8, and which tokens it joins."
         )
         is not None
     )
@@ -233,7 +233,7 @@ def test_the_drawing_of_a_part_has_its_exact_weights(
     shown, weights = drawing.titled(), site.weights(1).numpy()
     assert len(shown) == cells.TILE**2
     assert (
-        drawing.said("A part: queries 268–331 of 0–600, keys 0–63 of 0–600; hidden: all others.")
+        drawing.said("A part: queries 268–331 of 0–600, keys 0–63 of 0–600. All others are hidden.")
         is not None
     )
     for q, k in ((0, 0), (1, 40), (63, 63), (33, 2)):
@@ -304,7 +304,7 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     offer(files(run, choices), lambda: run)
     assert list(links) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
     assert note(run, choices) == (
-        "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB); the SVG has the exact weights of the part "
+        "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB). The SVG has the exact weights of the part "
         "that is shown. Of all heads the npz has the largest of each block of 3 × 3 weights."
     )
     status, headers, body = fetched(links["This head, npz"])
@@ -325,7 +325,7 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     offer(files(run, whole), lambda: run)
     assert links == again  # a link on the page stays good
     assert "head2" in fetched(links["This head, CSV"])[1]["content-disposition"]
-    assert "the SVG has the largest of each block of 3 × 3 weights" in note(run, whole)
+    assert "The SVG has the largest of each block of 3 × 3 weights" in note(run, whole)
 
 
 def named(data: dict) -> dict[str, str]:

@@ -86,14 +86,14 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
         ("Self-attention", "own"),
     ]
     assert header == {
-        "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "ours.reach",
+        "title": f"Influence of each input token on each output ({scale_name[scale]})", "file": "ours.reach",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
             "extent": dict(zip((RNN, CNN, SELF_ATTENTION), largest, strict=True)),
         "maps": [{"title": title, "array": f"map{i}", "scale": drawn,
-                  "note": f"{note}. White: a way, but under 0.1 % of {largest[i]:.2g} comes through (0 of 10 pairs)",
+                  "note": f"{note}. White: reachable, but influence < 0.1 % of the maximum {largest[i]:.2g} (0 of 10 pairs)",
                   "least": pytest.approx(largest[i] / 1000),
                   "largest": largest[i], "none": "nothing arrives",
-                  "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way"}
+                  "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: not reachable"}
                  for i, (title, note) in enumerate(titles)],
     }  # fmt: skip
     for i, one in enumerate(named):
@@ -114,7 +114,7 @@ def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
         ]
         assert (
             note
-            == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through "
+            == f"w. White: reachable, but influence < 0.1 % of the maximum {max(others, 4.0) if scale == 'one' else 4.0:.2g} "
             f"({count} of 10 pairs)"
         )
 
@@ -325,7 +325,7 @@ def test_two_alignments_and_what_parts_them() -> None:
     header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET, {"file": "a.and.b"}))
     del header["arrays"]
     assert header == {
-        "title": "What each model reads from the source as it writes each token", "file": "a.and.b",
+        "title": "What each model attends to in the source as it writes each token", "file": "a.and.b",
         "rowAxis": "read → written", "colAxis": "reads", "rows": [
             ["[start] → e", "reading [start], writing e; [start]: special token <s>", False],
             ["e → d", "reading e, writing d", False],
@@ -338,7 +338,7 @@ def test_two_alignments_and_what_parts_them() -> None:
         "bars": {"title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": 1.0, "none": "",
                  "says": "bit", "note": header["bars"]["note"]},
     }  # fmt: skip
-    assert "0 = the same, 1 bit = nothing in common" in header["bars"]["note"]
+    assert "0 = the same, 1 bit = no overlap" in header["bars"]["note"]
     np.testing.assert_array_equal(arrays["map0"], P.numpy())
     np.testing.assert_array_equal(arrays["map1"], Q.numpy())
     expected = [bits(p, q) for p, q in zip(P.numpy(), Q.numpy(), strict=True)]
@@ -461,7 +461,7 @@ def test_the_files_read_back() -> None:
     divergence = torch.tensor([0.125, 1.0, 0.5])
     steps = ["[start] → e", "e → d", "d → [end]"]
     heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, steps, divergence)))
-    assert heading == ["step", "read → written", "source place", "source token", "Bahdanau's", "Cross-attention, layer 2, head 1",
+    assert heading == ["step", "read → written", "source position", "source token", "Bahdanau's", "Cross-attention, layer 2, head 1",
                        "Jensen–Shannon (bits)"]  # fmt: skip
     for row, (i, j) in zip(rows, [(i, j) for i in range(3) for j in range(4)], strict=True):
         assert row[:4] == [str(i), steps[i], str(j), tokens[j]]
@@ -563,11 +563,11 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [said[q][1] for q in "xyz"] == [animation._TOP + (i + 0.5) * 24 for i in range(3)]
         assert all(said[q][0] < animation._LEFT for q in "xyz")
         assert [text for text, _ in one if text in "ab"] == [*"ab"]
-        assert "1  attention weight; rows read, columns are read" in said
+        assert "1  attention weight; rows: query, columns: key" in said
         assert (
             said["0"][0]
             < animation._LEFT
-            < said["1  attention weight; rows read, columns are read"][0]
+            < said["1  attention weight; rows: query, columns: key"][0]
         )
     durations = []
     for i in range(2):

@@ -119,8 +119,8 @@ def test_the_space_before_the_first_word_is_not_shown_but_a_space_alone_is() -> 
 
 @pytest.mark.parametrize(("name", "queries", "keys", "axes"), [
     ("encoder.layers.0.self_attn", SOURCE, SOURCE, ("the English sentence", "the English sentence")),
-    (OWN, STEPS, TARGET, ("the French so far, a row is read → written", "the French so far")),
-    (CROSS, STEPS, SOURCE, ("the French so far, a row is read → written", "the English sentence")),
+    (OWN, STEPS, TARGET, ("the French so far, read → written", "the French so far")),
+    (CROSS, STEPS, SOURCE, ("the French so far, read → written", "the English sentence")),
 ])  # fmt: skip
 def test_the_head_component_is_told_everything_by_its_name(
     trace: Trace, name: str, queries: list, keys: list, axes: tuple
@@ -132,7 +132,7 @@ def test_the_head_component_is_told_everything_by_its_name(
     assert [label[0] for label in header.pop("keys")] == keys
     assert header == {
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
-        "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
+        "queryAxis": f"query (rows): {axes[0]}", "keyAxis": f"key (columns): {axes[1]}",
         "masks": [layer.name for layer in site.mask.layers], **saving(f"letters.{PATHS[name]}.head3", facts(trace)),
         "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "asked": "weight", "hides": False, "joins": "",
         "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
@@ -159,11 +159,11 @@ def test_a_label_tells_the_component_its_hover_and_that_it_is_special(trace: Tra
 def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
     header, arrays = unpack(overview(trace, TERMS))
     assert header["chosen"] == {"site": "", "head": 0}
-    said = [("encoder_self", "Encoder self-attention", "the English sentence reads itself",
+    said = [("encoder_self", "Encoder self-attention", "the English sentence → itself",
              ["encoder.layers.0.self_attn"], [1], 6, 6),
-            ("decoder_self", "Decoder masked self-attention", "the French so far reads itself",
+            ("decoder_self", "Decoder masked self-attention", "the French so far → itself",
              ["decoder.layers.0.self_attn", OWN], [1, 2], 4, 4),
-            ("cross", "Cross-attention", "the French so far reads the English sentence",
+            ("cross", "Cross-attention", "the French so far → the English sentence",
              [CROSS, "decoder.layers.1.cross_attn"], [1, 2], 4, 6)]  # fmt: skip
     offset = 0
     for block, (kind, title, subtitle, sites, layers, rows, cols) in zip(
@@ -172,8 +172,8 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
         assert block == {
             "kind": kind, "title": title, "subtitle": subtitle, "sites": sites, "layers": layers, "heads": 3, "rows": rows,
             "cols": cols, "pool": 1, "byRow": False, "offset": offset,
-            "sides": "Rows read, columns are read" if kind == "encoder_self" else
-            "Rows read (a row is read → written), columns are read",
+            "sides": "Rows: query, columns: key" if kind == "encoder_self" else
+            "Rows: query (read → written), columns: key",
         }  # fmt: skip
         offset += len(sites) * 3 * rows * cols
     assert arrays["codes"].shape == (offset,)
@@ -336,10 +336,7 @@ def test_the_drawing_has_a_title_a_scale_and_ink_on_paper(trace: Trace) -> None:
     assert lowest < y < y + tall < drawing.size[1]
     assert bar.get("stroke") == ACCENT
     low, high = drawing.said("0"), drawing.texts[-1]
-    assert (
-        high.text
-        == "1  attention weight; rows read (query), columns are read (key); hatched = masked"
-    )
+    assert high.text == "1  attention weight; rows: query, columns: key; hatched = masked"
     assert (low.get("text-anchor"), high.get("text-anchor")) == ("end", "start")
     assert x - 8 < float(low.get("x")) < x
     assert x + wide < float(high.get("x")) < x + wide + 10

@@ -308,9 +308,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     said = text.explain(
         [part.sublayer for part in found.parts], found.output, scope.model.can_write
     )
-    assert (
-        "output path to its classes, which this token answers with, as if no layer followed" in said
-    )
+    assert "output path to its classes, predicted from this token, with no layer after it" in said
     header, _ = unpack(on_screen(payloads(run, Choices("text", 0, None)))["layer"])
     best = int(answer.logits.argmax())
     assert header["answer"][0] == answer.names[best]
@@ -321,7 +319,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     assert header["answer"] is None
     assert "best" not in header["stops"][-1]
     assert header["without"].startswith(
-        f"What the model would say is asked of the token “{found.tokens[place].text}” alone"
+        f"The prediction is read from the token “{found.tokens[place].text}” alone"
     )
     assert chosen_position(run, Choices("text", 0, other), place) is None
     assert chosen_position(run, Choices("text", 0, None), other) == other
@@ -454,7 +452,7 @@ def test_of_a_text_too_long_for_it_the_page_says_so(
                 "+ feed-forward",
                 "= stream",
             ],
-            "both are added to it at once",
+            "Both are added to it at once",
         ),
         (
             "BERT",

@@ -443,7 +443,7 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
 
 def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
     shown, plain = join_words(run), terms("language")
-    said = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
+    said = "sub-words merged into words: a row is the mean of the word's token rows, a column the sum of its columns"
     assert facts(shown)["words"] == said
     assert "words" not in facts(run)
     header, _ = unpack(overview(shown, plain, switches=True))
@@ -457,7 +457,7 @@ def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
     site = next(iter(shown.attention.values()))
     assert is_joined(shown)
     assert not is_joined(run)
-    assert "what each source word reads" in head_title(site, 0, terms("translation"))
+    assert "what each source word attends to" in head_title(site, 0, terms("translation"))
 
 
 def test_the_small_pictures_are_those_of_the_weights(

@@ -140,7 +140,7 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     found = token_view(run, Choices("text", 1, None))
     assert found.position == answer.position == n - 1
     assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
-    assert header["allTitle"] == "All layers: the class by “b” if it stopped there"
+    assert header["allTitle"] == "Logit lens: the class by “b” after each part"
     assert "read by the model's own output path to its classes" in text.explain(
         [part.sublayer for part in found.parts], found.output
     )
@@ -165,7 +165,7 @@ def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() 
     torch.testing.assert_close(
         found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
     )
-    assert "to the next token, as if no layer followed" in text.explain(
+    assert "to the next token, with no layer after it" in text.explain(
         [part.sublayer for part in found.parts], found.output
     )
     assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]
@@ -315,15 +315,15 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
     run = run_of()
     header, _ = sent(run, Choices("source", 0, 4))
     assert header["without"] == (
-        "The encoder cannot be asked what the model would say: its stream ends in vectors that the decoder reads, and no next "
-        "token is ever written from it."
+        "No prediction is read from the encoder. Its stream ends in vectors for the decoder, and no next token is written "
+        "from it."
     )
     bare = text.no_lens(token_view(run, Choices("source", 0, 4)).parts[0].sublayer, "")
     assert "no next token" in bare
     assert "cannot be asked" not in bare
     assert header["answer"] is None
     assert all("best" not in stop for stop in header["stops"])
-    assert header["title"] == "The way of the source token “e” through the encoder"
+    assert header["title"] == "The source token “e” through the encoder"
     assert len(header["tokens"]) == len(run.trace.streams["source"].ids)
     assert "stopped there" not in header["allTitle"]
 
@@ -376,7 +376,7 @@ def test_the_table_read_back(family: str, stream: str) -> None:
         told = dict(zip(heading, row, strict=True))
         lengths = [np.linalg.norm(v) for v in (part.before, part.added, part.after)]
         shown_lengths = [
-            float(told[name]) for name in ("length before", "length added", "length behind")
+            float(told[name]) for name in ("length before", "length added", "length after")
         ]
         np.testing.assert_allclose(shown_lengths, lengths, rtol=1e-5)
         assert float(told["cosine with stream"]) == pytest.approx(part.direction)
@@ -391,7 +391,7 @@ def test_the_table_read_back(family: str, stream: str) -> None:
             numbers = [given.mean(), given.std(), part.normed.mean(), part.normed.std(correction=0)]
             columns = [
                 f"{what} {where} LayerNorm"
-                for where in ("before", "behind")
+                for where in ("before", "after")
                 for what in ("mean", "spread")
             ]
             np.testing.assert_allclose(
@@ -458,7 +458,7 @@ def test_each_norm_has_its_own_words() -> None:
     assert "post-LN" in said["post"]
     assert "pre-LN" in said["pre"]
     assert "no residual connections and no LayerNorm" in said["none"]
-    assert ["If the model stopped here" in words_ for words_ in said.values()] == [
+    assert ["Logit lens" in words_ for words_ in said.values()] == [
         False,
         True,
         False,
@@ -467,8 +467,8 @@ def test_each_norm_has_its_own_words() -> None:
         "added to a stream. Open **dates**, a model of the same task that has them."
     )
     assert text.no_layers(True, "").startswith(
-        "This model has no layers of this kind: one recurrent step after the other"
+        "This model has no layers of this kind. One recurrent step after the other"
     )
     assert text.no_layers(False, "") == (
-        "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
+        "This model does not reveal what its layers add to a stream. It is not known through which of its modules the stream goes."
     )

@@ -131,7 +131,8 @@ def test_unequal_trainings_are_said():
     third = Learner("c", "three", 10, 200, ((200, 1.0),), 1.0, 100)
     text = fastest([short, long, third])
     assert (
-        "Not trained alike: **two** for 4,000 steps; **one** and **three** for 200 steps." in text
+        "Caution: training length differs (**two** for 4,000 steps; **one** and **three** for 200 steps)"
+        in text
     )
 
 
@@ -143,7 +144,7 @@ def test_learned_is_the_first_step_over_the_bar():
     assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
     said = fastest([slow, never, fast])
     assert (
-        "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400"
+        "First right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400"
         in said
     )
     assert "Not reached within their training: **lost one** (400 steps)." in said

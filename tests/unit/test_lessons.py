@@ -102,11 +102,11 @@ BAD = {
     "code": (LESSON.replace("{run.read}", "{__import__('os').getcwd()}"), 14, "no reading"),
     "an attribute": (LESSON.replace("{run.read}", "{run.scope.path}"), 14, "no reading"),
     "an open brace": (LESSON.replace("{run.read}", "{run.read"), 14, "no counterpart"),
-    "a field twice": (LESSON.replace("then:", "open: attention\nthen:"), 12, "stands twice"),
+    "a field twice": (LESSON.replace("then:", "open: attention\nthen:"), 12, "appears twice"),
     "a field of the head": (LESSON.replace("then:", "minutes: 3\nthen:"), 12, "does not belong"),
     "a pin without a name": (LESSON.replace("checkpoint=eng-fra&", ""), 6, "names its checkpoint"),
     "control characters": (LESSON.replace("words", "wo\x1brds"), 1, "control characters"),
-    "words for happened": (LESSON.replace("happened: {", "happened: so {"), 13, "one place"),
+    "words for happened": (LESSON.replace("happened: {", "happened: so {"), 13, "one reading"),
 }  # fmt: skip
 
 

@@ -113,10 +113,10 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
     assert header["stops"][-1]["best"][0][0][0] == best
     assert len(header["stops"]) == len(found.parts) + 1
     assert header["without"] == ""
-    assert header["title"].endswith(f"[MASK] to the guess in its place, “{best}”")
-    assert header["allTitle"] == "All layers: the guess in place of [MASK] if it stopped there"
+    assert header["title"].endswith(f"[MASK] to the guess for it, “{best}”")
+    assert header["allTitle"] == "Logit lens: the guess for [MASK] after each part"
     said = text.explain([part.sublayer for part in found.parts], found.output, writes=False)
-    assert "own output path to the token in place of a mask, as if" in said
+    assert "own output path to the token hidden by a mask, with no layer after it" in said
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
     told = dict(zip(heading, rows[-1], strict=True))
     assert told["token 1"] == best
@@ -128,8 +128,8 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (TWO_MASKS, "What the model would say is read at a mask alone, here at [MASK]."),
-        ("A dog just bit me.", "What the model would say is read at a mask alone. This text has none."),
+        (TWO_MASKS, "A prediction is read at a mask alone, here at [MASK]."),
+        ("A dog just bit me.", "A prediction is read at a mask alone. This text has none."),
     ],
 )  # fmt: skip
 def test_elsewhere_nothing_is_guessed_and_the_page_says_why(

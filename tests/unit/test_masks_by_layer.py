@@ -98,10 +98,10 @@ def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: O
     n = sites(run)[0].n_query
     change = MaskChange(block=tuple((0, k) for k in range(n - 1)))
     view = viewed(run, sites(run)[0], change)
-    notes = [line for line in painter.story(view) if "the whole row" in line]
+    notes = [line for line in painter.story(view) if "may attend to nothing here" in line]
     windows = [site for site in sites(run) if not site.allowed().all()]
     assert len(notes) == 1
-    assert f"layer {windows[0].layer + 1}: the whole row of" in notes[0]
+    assert f"layer {windows[0].layer + 1}: “" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -79,14 +79,14 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         "extent": header["extent"], "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
         "block": 1, "first": [0, 0], "size": [4, 4],
         "title": "Decoder masked self-attention",
-        "subtitle": "the French so far reads itself",
-        "queryAxis": "who reads (query): the French so far, a row is read → written",
-        "keyAxis": "what is read (key): the French so far",
+        "subtitle": "the French so far → itself",
+        "queryAxis": "query (rows): the French so far, read → written",
+        "keyAxis": "key (columns): the French so far",
         "layers": [
-            {"name": "target padding", "reason": "this key only pads the shorter text; there is nothing to read"},
+            {"name": "target padding", "reason": "this key only pads the shorter text; there is nothing to attend to"},
             {"name": "look-ahead", "reason": "the key comes after the query; while a decoder writes, it does not exist yet"},
         ],
-        "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": painter.story(view),
+        "drawn": {"name": "drawn by hand", "reason": "you blocked it"}, "story": painter.story(view),
     }  # fmt: skip
     assert (
         arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()
@@ -100,11 +100,11 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         1, *(-v for name in ("logBefore", "logAfter") for v in arrays[name])
     )
     assert effect == {
-        "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
+        "title": "Decoder layer 2, head 3: what each French token attends to in the English sentence", "site": CROSS, "head": 2,
         "block": 1, "first": [0, 0], "size": [4, 6],
         "kind": "cross", **saving("letters.decoder.layer2.cross_attn.head3", facts(view.after.trace)),
-        "queryAxis": "who reads (query): the French so far, a row is read → written",
-        "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
+        "queryAxis": "query (rows): the French so far, read → written",
+        "keyAxis": "key (columns): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
         "given": "Target", "outputs": [view.before.output, view.after.output],
         "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],
     }  # fmt: skip
@@ -278,7 +278,7 @@ def test_what_a_change_is_called() -> None:
     }
     assert masks_text.changed((), names).startswith("Nothing is changed yet")
     assert masks_text.changed(CHANGES, names) == (
-        "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
+        "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding removed, 2 cells "
         "forbidden."
     )
     lifted = for_kinds(
@@ -286,7 +286,7 @@ def test_what_a_change_is_called() -> None:
     )
     assert (
         masks_text.changed(lifted, names)
-        == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
+        == "Changed. Decoder self: look-ahead removed, target padding removed, blocks of 3."
     )
 
 
@@ -355,8 +355,8 @@ def test_nats(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(("lengths", "said"), [
     ((3, 3), "Both have 3 tokens: no padding in the source."),
-    ((3, 5), "3 and 5 tokens: the first source is padded with 2 tokens."),
-    ((9, 5), "9 and 5 tokens: the second source is padded with 4 tokens."),
+    ((3, 5), "Text 1 has 3 tokens, text 2 has 5: the first source gets 2 padding tokens."),
+    ((9, 5), "Text 1 has 9 tokens, text 2 has 5: the second source gets 4 padding tokens."),
 ])  # fmt: skip
 def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) -> None:
     assert masks_text.batch(lengths, "source") == said
@@ -367,14 +367,14 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         "source padding", "target padding", "cross padding",
     ]  # fmt: skip
     assert masks_text.layer(KIND["cross"], "window of 2") == "window of 2"
-    own, place = "the key ", "its place in the source "
+    own, place = "the key ", "its position in the source "
     for name, within, between in (
-        ("window of 2", own + "is further away than that",
-         place + "is further than that from the query's place in the target"),
-        ("blocks of 2", own + "lies in another block", place + "lies in another block than the query's in the target"),
+        ("window of 2", own + "is further away than the window",
+         place + "is further than that from the query's position in the target"),
+        ("blocks of 2", own + "lies in another block", place + "is in another block than the query's in the target"),
         ("only the previous", own + "is not the one just before the query",
          place + "is not the one before the query's in the target"),
-        (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
+        (DRAWN, "you blocked it", "you blocked it"), ("else", "", ""),
     ):  # fmt: skip
         assert (
             masks_text.reason(KIND["encoder_self"], name, True)
@@ -393,14 +393,15 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         masks_text.reason(KIND["cross"], LOOK_AHEAD, True)
         == f"{place}is after the query's in the target"
     )
-    assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "places up to its own"
-    assert masks_text.layer(KIND["cross"], "only the previous") == "only the place before"
+    assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "positions up to its own"
+    assert masks_text.layer(KIND["cross"], "only the previous") == "only the position before"
     for kind in ("encoder_self", "decoder_self"):
         assert (masks_text.layer(KIND[kind], LOOK_AHEAD), masks_text.layer(KIND[kind], "only the previous")) == (
             LOOK_AHEAD, "only the previous",
         )  # fmt: skip
     assert {name: masks_text.ready_label(KIND["decoder_self"], name, "causal") for name in READY_MADE} == {
-        "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
+        "none": "none: attends to everything", "causal": "causal: itself and earlier tokens (this model's)",
+        "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
     assert (
@@ -408,9 +409,9 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         == "block-diagonal: own k tokens"
     )
     assert {name: masks_text.ready_label(KIND["cross"], name, "window") for name in READY_MADE} == {
-        "none": "none: read everything", "causal": "source places up to its own",
-        "window": "source places at most k from its own (own)", "previous": "only the source place before its own",
-        "block-diagonal": "own block of k source places",
+        "none": "none: attends to everything", "causal": "source positions up to its own",
+        "window": "source positions at most k from its own (this model's)", "previous": "only the source position before its own",
+        "block-diagonal": "own block of k source positions",
     }  # fmt: skip
     assert (
         masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
@@ -420,12 +421,12 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "own", "layers", "named"),
     [
-        ("encoder_self", "none", [], "read everything"),
-        ("encoder_self", "none", [PADDING], "read everything"),
+        ("encoder_self", "none", [], "attends to everything"),
+        ("encoder_self", "none", [PADDING], "attends to everything"),
         ("encoder_self", "none", [ORDER, PADDING], ORDER),
         ("encoder_self", "none", ["window of 3"], "window of 3"),
-        ("decoder_self", "causal", [LOOK_AHEAD], "itself and before (own)"),
-        ("decoder_self", "causal", [LOOK_AHEAD, "window of 3"], "and window of 3 (own)"),
+        ("decoder_self", "causal", [LOOK_AHEAD], "itself and earlier tokens (this model's)"),
+        ("decoder_self", "causal", [LOOK_AHEAD, "window of 3"], "and window of 3 (this model's)"),
     ],
 )
 def test_what_is_the_models_own_names_all_layers_of_its_mask(
@@ -433,8 +434,8 @@ def test_what_is_the_models_own_names_all_layers_of_its_mask(
 ) -> None:
     label = masks_text.ready_label(KIND[kind], own, own, layers)
     assert named in label
-    assert label.endswith(" (own)")
-    assert ("read everything" in label) == (own == "none" and {*layers} <= {PADDING})
+    assert label.endswith(" (this model's)")
+    assert ("attends to everything" in label) == (own == "none" and {*layers} <= {PADDING})
 
 
 @pytest.mark.parametrize(("cells", "said"), [
@@ -450,7 +451,7 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
     said = masks_text.empty_rows(site, "Cross", TARGET)
-    assert said.startswith("Cross: the whole row of “e” and 1 more is blocked.")
+    assert said.startswith("Cross: “e” and 1 more may attend to nothing here")
     assert said.endswith("the heads pass on zeros.")
     beyond = for_kinds(encoder_self=MaskChange(block=((9, 9),)), cross=mask_change(shut, "cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
@@ -601,14 +602,14 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(
     drawing = Drawing(masks_files.masks_svg(view))
     before, after = (site.weights(2).numpy() for site in view.sites)
     largest = np.abs(after - before).max()
-    titles = ["Mask, decoder self (hatched = may not be read, −∞)", "Before: the model's own masks (0 … 1)",
+    titles = ["Mask, decoder self (hatched = blocked, −∞)", "Before: the model's own masks (0 … 1)",
               "After: with the changes (0 … 1)",
               f"Difference: after − before (−{largest:.2g} orange … +{largest:.2g} blue)"]  # fmt: skip
     heading, *texts = [text.text for text in drawing.texts]
     assert (
         heading == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kinds(view.after.trace))}"
     )
-    assert texts[-1] == "Rows read (query), columns are read (key)."
+    assert texts[-1] == "Rows: query, columns: key."
     assert [text for text in texts if text in titles] == titles
     shows = [(allowed["decoder_self"], TARGET), (allowed["cross before"], SOURCE), (allowed["cross"], SOURCE),
              (allowed["cross before"] | allowed["cross"], SOURCE)]  # fmt: skip

@@ -124,21 +124,21 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
     ] == steps  # nothing follows the last token of the text
     assert [label[0] for label in header["keys"]] == row
     assert (header["kind"], header["title"]) == ("self", "Decoder masked self-attention")
-    assert header["subtitle"] == "the text reads itself"
+    assert header["subtitle"] == "the text → itself"
     assert (header["queryAxis"], header["keyAxis"]) == (
-        "who reads (query): the text, a row is read → written",
-        "what is read (key): the text",
+        "query (rows): the text, read → written",
+        "key (columns): the text",
     )
     assert header["layers"] == [
         {
             "name": "text padding",
-            "reason": "this key only pads the shorter text; there is nothing to read",
+            "reason": "this key only pads the shorter text; there is nothing to attend to",
         },
         {
             "name": "look-ahead",
             "reason": "the key comes after the query; while a decoder writes, it does not exist yet",
         },
-        {"name": "window of 2", "reason": "the key is further away than that"},
+        {"name": "window of 2", "reason": "the key is further away than the window"},
     ]
     (block,) = header["strip"]
     assert (block["kind"], block["rows"], block["cols"]) == ("self", 9, 9)
@@ -159,8 +159,8 @@ def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     view = viewed(scope, LIFTED)
     changed, wrote, effect, cheat = painter.story(view)
     assert changed.startswith("Changed. ")
-    assert changed.endswith("look-ahead lifted.")
-    assert wrote.startswith(f"Under these masks the model goes on with: {view.after.output}")
+    assert changed.endswith("look-ahead removed.")
+    assert wrote.startswith(f"Under these masks the model continues with: {view.after.output}")
     assert effect.startswith(f"Log-probability of the text “{FIRST}{FOLLOWS}”: ")
     old, new = (-run.log_prob / 8 for run in (view.before, view.after))
     assert f"{old:.3f} → {new:.3f} nats a token" in cheat
@@ -205,15 +205,12 @@ def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None
 def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> None:
     assert (
         masks_text.batch((5, 3), "text")
-        == "5 and 3 tokens: the second text is padded with 2 tokens."
+        == "Text 1 has 5 tokens, text 2 has 3: the second text gets 2 padding tokens."
     )
     assert masks_text.batch((5, 5), "text") == "Both have 5 tokens: no padding in the text."
     filled = "The shorter of the two is padded to the length of the longer."
     assert masks_text.second_help(scope.model) == filled
-    assert (
-        masks_text.second_help(letters().model)
-        == f"{filled} The target of this one is what the model writes for it."
-    )
+    assert masks_text.second_help(letters().model) == f"{filled} The model writes its target."
 
 
 def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
@@ -224,7 +221,8 @@ def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
     )
     assert masks_text.layer(SELF, PADDING) == "text padding"
     assert {name: masks_text.ready_label(SELF, name, "causal") for name in READY_MADE} == {
-        "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
+        "none": "none: attends to everything", "causal": "causal: itself and earlier tokens (this model's)",
+        "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
     assert mask_view.kinds(scope.run(FIRST)) == {SELF: "Decoder self"}

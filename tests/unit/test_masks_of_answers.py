@@ -81,7 +81,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
         scope_of("pretraining").tokenizer.token(guess),
         "garden",
     ]
-    assert [label.note for label in given.labels] == ["the model's own first guess before", ""]
+    assert [label.note for label in given.labels] == ["the model's own best guess before", ""]
     np.testing.assert_allclose(given.before, [before[2, guess], before[5, hidden]], atol=1e-4)
     np.testing.assert_allclose(given.after, [after[2, guess], after[5, hidden]], atol=1e-4)
     assert abs(given.before[1] - given.after[1]) > 1e-3

@@ -188,7 +188,7 @@ def test_products_under_every_similarity_hold_by_rows(traces: dict[str, Trace], 
 
 DESCRIBED = {
     "x": ("token vectors", "query number", "x memory", ""),
-    "memory": ("vectors of the tokens that are read", "key number", "x memory", ""),
+    "memory": ("vectors of the key tokens", "key number", "x memory", ""),
     "W_Q": ("weights W_Q of this head", "input number", "W_Q W_K W_V", "learned"),
     "W_K": ("weights W_K of this head", "input number", "W_Q W_K W_V", "learned"),
     "W_V": ("weights W_V of this head", "input number", "W_Q W_K W_V", "learned"),
@@ -196,25 +196,25 @@ DESCRIBED = {
     "q": ("queries", "query number", "q k", "row of the tokens · column of W_Q, + bias"),
     "k": ("keys", "key number", "q k", "row of the tokens · column of W_K, + bias"),
     "v": ("values", "key number", "v b", "row of the tokens · column of W_V, + bias"),
-    "learned_M": ("weights M of the similarity", "input number", "learned_M", "found in training"),
+    "learned_M": ("weights M of the similarity", "input number", "learned_M", "learned"),
     "learned_W": (
         "weights W of the similarity",
         "number input",
         "learned_W learned_U",
-        "found in training",
+        "learned",
     ),
     "learned_U": (
         "weights U of the similarity",
         "number input",
         "learned_W learned_U",
-        "found in training",
+        "learned",
     ),
     "compared_q": ("queries as they are compared", "query number", "compared_q compared_k", ""),
     "compared_k": ("keys as they are compared", "key number", "compared_q compared_k", ""),
     "scores": ("score before the mask", "query key", "scores", "{formula}"),
     "weights": ("weight", "query key", "", "softmax over the keys"),
-    "b": ("what the head found", "query number", "v b", "weights · values"),
-    "added": ("what the head adds", "query number", "added", "b · W_O"),
+    "b": ("output of the head", "query number", "v b", "weights · values"),
+    "added": ("head's part of the output", "query number", "added", "b · W_O"),
 }
 OF_ALIGNMENT = {
     "q": ("states before each step", "query number", "q k", ""), "k": ("states of the encoder", "key number", "q k", ""),
@@ -333,7 +333,7 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
 
 def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "scaled dot")
-    both, said = two_ways(at), inside_scaling.sentence(at)
+    both, said = two_ways(at), f"{inside_scaling.lead(at)} {inside_scaling.consequence(at)}"
     assert "2.24 times as far apart" in said
     assert (
         f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said
@@ -343,11 +343,11 @@ def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace])
     assert times["gradient"] > 1.05
     assert times["by q·k"] > 1.05
     assert (
-        f"Softmax would answer {times['gradient']:.3g} times as strongly when a score moves."
+        f"When a score moves, the weights would change {times['gradient']:.3g} times as strongly."
         in said
     )
     assert (
-        f"when q·k moves, the weights would answer {times['by q·k']:.3g} times as strongly." in said
+        f"When q·k moves, the weights would change {times['by q·k']:.3g} times as strongly." in said
     )
     assert (
         f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}, "
@@ -397,7 +397,7 @@ def test_the_bars_and_the_curves_say_what_they_show(
         assert row["weight"] == pytest.approx(float(p[row["place"]]), abs=1e-5)
     drawn = bars["encoding"]
     assert drawn["x"]["field"] == "key"
-    assert drawn["x"]["title"] == "what is read (key)"
+    assert drawn["x"]["title"] == "key"
     assert drawn["x"]["sort"]["field"] == "place"
     assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]) == (
         "weight",
@@ -629,7 +629,7 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
         r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$"
         in said["heads"]
     )
-    assert "laying the 3 results" in said["heads"]
+    assert "joining the 3 results" in said["heads"]
     for name in ("cosine", "alignment"):
         site = chosen(traces, name)[1].site
         assert (
@@ -638,6 +638,6 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
         )
         turned = "Rows and columns are two ways to write the same numbers, turned."
         assert inside_text.explain("matrices", site, TERMS).endswith(f". {turned}")
-        assert ("s(i−1) is laid" in inside_text.explain("matrices", site, TERMS)) == (
+        assert ("s(i−1) is shown beside" in inside_text.explain("matrices", site, TERMS)) == (
             name == "alignment"
         )

@@ -202,7 +202,7 @@ def test_the_sentences_say_what_the_terms_are(trace, at):
     assert "bias" not in stages["W_O"].sentence
     reads = {
         "content": "what comes after it in the order",
-        "query": "has never seen the token that stands there",
+        "query": "has never seen the token at its position",
     }
     assert reads[at.site.role] in stages["a"].sentence
 
@@ -264,8 +264,8 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
         (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
     )
     np.testing.assert_allclose(compared.without_root.weights, without, atol=1e-5)
-    assert scaling.sentence(at).startswith(
-        "Here q·k stands for all that is divided: content, position and segment."
+    assert scaling.lead(at).startswith(
+        "Here q·k means all that is divided: content, position and segment."
     )
 
 
@@ -315,12 +315,12 @@ def test_both_rows_of_states_are_laid_open_layer_by_layer(scope, trace):
             other.after, trace.activations[f"encoder.layers.1.{mark}resid_post"].value[0, QUERY]
         )
         assert layer_text.row_name(scope.model, one.sublayer) == f"{states.capitalize()} stream"
-        assert f"of the {states} stream here" in layer_text.no_lens(one.sublayer, "")
+        assert f"from the {states} stream here" in layer_text.no_lens(one.sublayer, "")
 
 
 def test_a_cell_that_the_order_blocks_says_why(trace, at):
     reason = masks_text.reason(at.site.site_kind, "factorisation order", False)
     assert reason.startswith("the key does not come before the query in the order")
     assert reason.endswith("own token does not either") == (at.site.role == "query")
-    assert "goes on with its residual stream alone." in masks_text.rules(at.site, can_write=False)
+    assert "continues with its residual stream alone." in masks_text.rules(at.site, can_write=False)
     assert words.formula(at.site) == f"q·k / √{at.site.d_head} + position + segment"

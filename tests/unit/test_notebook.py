@@ -171,7 +171,7 @@ def test_pictures_of_words(run: Trace) -> None:
         np.concatenate([codes.ravel() for _, codes in overview.all_codes(shown_as)]),
     )
     assert (header["joined"], header["switches"]) == (True, False)
-    assert "sub-words joined to words" in picture.about
+    assert "sub-words merged into words" in picture.about
     drawn = lines(of_words, [(2, 3)], words=True)
     header, arrays = shown(drawn)
     np.testing.assert_array_equal(arrays["weights"][0], site.weights(2).numpy())

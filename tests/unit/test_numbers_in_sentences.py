@@ -71,7 +71,7 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
         "CNN", "A band: 1 layer of width 3", "= 3 tokens", "other 2 of 9 pairs are exactly 0")),
     (reach(SELF_ATTENTION, BOTH, positioned=True), (
         "self-attention", "Full", "the inputs x hold the position vectors", "most to the token just after its own (7, mean of 2 pairs)",
-        "least to the token 2 places before its own (0.5, one pair)")),
+        "least to the token 2 positions before its own (0.5, one pair)")),
 ])  # fmt: skip
 def test_what_reaches_what(found: Reach, said: tuple[str, ...]) -> None:
     says(reach_text.explanation([found]), *said)
@@ -130,7 +130,7 @@ def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
     )
     for said in (one, more, gpu):
         says(said, "Counted", "the path lengths", "Timed", "the plot of times")
-        assert "the RNN still takes its n steps one after the other" in said
+        assert "the RNN takes its n steps in turn" in said
     assert "**nothing here runs in parallel**" in one
     assert "On a GPU" in one
     assert "3 CPU threads" in more
@@ -192,7 +192,7 @@ def test_whose_weights_and_which_cell() -> None:
 
 @pytest.mark.parametrize(("before", "after", "same", "said"), [
     (-4.0, -2.0, True, ("falls (1.000 → 0.500 nats a token)", "helps")),
-    (-2.0, -4.0, False, ("it rises (0.500 → 1.000 nats a token)", "has not learned to use what lies ahead")),
+    (-2.0, -4.0, False, ("it rises (0.500 → 1.000 nats a token)", "has not learned to use later tokens")),
     (-2.0, -2.001, True, ("no difference", "(0.500 → 0.500 nats a token)")),
 ])  # fmt: skip
 def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str, ...]) -> None:
@@ -224,7 +224,7 @@ def test_names_and_lengths_of_waves() -> None:
         "1 dimensions",
         "over 10⁹",
     )
-    assert positions.turns(wavelengths("paper", 8), 100).endswith("tell far places apart.")
+    assert positions.turns(wavelengths("paper", 8), 100).endswith("tell distant positions apart.")
 
 
 def test_what_adding_costs() -> None:
@@ -252,7 +252,7 @@ def test_the_table_of_the_three_formulas() -> None:
     assert rows["Shift by 5: turning each pair by its fixed angle misses by"] == [
         "0 (rounding: 3e-09)"
     ]
-    assert rows["Shift by 5: the best single matrix there is misses by"] == ["25.0 %"]
+    assert rows["Shift by 5: the best single matrix misses by"] == ["25.0 %"]
     products = made.table @ made.table.T
     floor = float((products / products.diagonal().mean()).min())
     assert rows[
@@ -281,7 +281,7 @@ def shuffle(change: float, order: tuple[int, ...] = (1, 0, 2)) -> ShuffleTest:
 
 def test_the_shuffle_test() -> None:
     moved = (
-        "after layer 1 is on average 75 % of its length away",
+        "after layer 1 changes on average by 75 % of its length",
         "141 % would be a right angle",
         "switched off",
     )
@@ -289,8 +289,8 @@ def test_the_shuffle_test() -> None:
         ("sinusoidal", (0.75, 0.0), (1, 0, 2), (*moved, "the same as before", "largest change anywhere is 0")),
         ("sinusoidal", (0.75, 0.5), (1, 0, 2), (*moved, "changed by 0.50 of its length: more than rounding")),
         ("none", (0.75, 0.5), (1, 0, 2), ("no position vectors; yet a vector changed by 0.50",)),
-        ("none", (0.0, 0.0), (1, 0, 2), ("no position vectors", "cannot know the order", "largest change 0 of")),
-        ("sinusoidal", (0.75, 0.0), (0, 1, 2), ("Nothing can change places",)),
+        ("none", (0.0, 0.0), (1, 0, 2), ("no position vectors", "cannot know the order", "Largest change: 0 of")),
+        ("sinusoidal", (0.75, 0.0), (0, 1, 2), ("Nothing can be reordered",)),
     ):  # fmt: skip
         says(positions.shuffled(*(shuffle(one, order) for one in change), kind), *said)
 
@@ -299,21 +299,21 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
     assert positions.own_help("none", BY_MASK) == "This model has no position vectors at all."
     assert positions.own_help("learned", BY_VECTORS) == "This model's positions are learned."
     without, vector, ahead = (
-        "Attention without a mask does not",
-        "a vector of its own",
-        "The look-ahead mask tells",
+        "Attention alone ignores order",
+        "a position vector is added",
+        "The look-ahead mask gives",
     )
     says(answer(random_attention_only(positions="sinusoidal")), without, "So", vector)
     says(
         answer(random_model(positions="none")), without, "no position vectors", "In others", vector
     )
-    says(answer(random_gpt()), ahead, "So", vector)
-    assert "past the last place there is none" in positions.explanation(
+    says(answer(random_gpt()), ahead, "In addition", vector)
+    assert "past the last position there is none" in positions.explanation(
         positions.OWN, "learned", BY_VECTORS
     )
     says(
         positions.explanation(positions.OWN, "sinusoidal", BY_VECTORS),
-        "computed and not learned",
+        "not learned",
         "$$\\sin",
     )
     for kind, more in (
@@ -340,7 +340,7 @@ def test_how_many_times_as_strongly(now: float, then: float, said: str) -> None:
 @pytest.mark.parametrize(("softmax", "product", "said"), [
     ((0.0, 0.0), (0.0, 0.0), ("no gradient is left",)),
     ((0.5, 0.1), (0.25, 0.1), ("by q·k would be 0.1 instead of 0.25", "less would reach q and k")),
-    ((0.5, 0.3), (0.2, 0.3), ("by q·k would be 0.3 instead of 0.2", "its own mean here would be 0.3 instead of 0.5", "makes up")),
+    ((0.5, 0.3), (0.2, 0.3), ("by q·k would be 0.3 instead of 0.2", "Its own mean here would be 0.3 instead of 0.5", "makes up")),
     ((0.5, 0.6), (0.2, 0.6), ("by q·k would be 0.6 instead of 0.2", "0.6 instead of 0.5", "neither would be smaller")),
 ])  # fmt: skip
 def test_what_the_gradients_say_of_the_division(
@@ -385,7 +385,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
 
 
 def test_at_an_earlier_step() -> None:
-    says(words.at_step(1250, {}), "after 1,250 steps", "no score was measured")
+    says(words.at_step(1250, {}), "after 1,250 steps", "Score of these weights: not measured")
     assert words.after_steps(1) == "the weights after 1 step"
 
 
@@ -421,5 +421,5 @@ def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
     assert held in masks_text.rules(site)
     streams = {True: "its residual stream and the bias of W_O", False: "the bias of W_O"}
     for has_stream, stream in streams.items():
-        said = f"the heads pass on zeros, and the token goes on with {stream} alone."
+        said = f"the heads pass on zeros, and the token continues with {stream} alone."
         assert said in masks_text.rules(site, has_stream)

@@ -58,10 +58,10 @@ def test_the_page_claims_no_more_than_the_run_shows(
 ) -> None:
     model, by = opened[name].model, TOLD_BY[name]
     answer = page.answer(model)
-    assert ("every place has a vector of its own" in answer) == (by == BY_VECTORS)
+    assert ("a position vector is added" in answer) == (by == BY_VECTORS)
     assert "has no position vectors" not in answer  # each of these models is told the order
     assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
-    assert ("term of its own" in answer) == (by == BY_SCORES)
+    assert ("a term for the distance" in answer) == (by == BY_SCORES)
     assert ("turns each query" in answer) == (model.rotation(2) is not None)
     help_, table = text.own_help("none", by), text.explanation("paper", "none", by)
     for sentence in (help_, table):

@@ -488,10 +488,10 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     header, arrays = unpack(shuffle.shuffle(SOURCE, tests, {"file": "ours.shuffle"}))
     del header["arrays"]
     assert header == {
-        "title": "The shuffle test: the tokens change places; with positions; positions switched off", "file": "ours.shuffle",
+        "title": "The shuffle test: the tokens in their new order; with positions; positions switched off", "file": "ours.shuffle",
         "tokens": [["a", "", False], ["b", "", False], ["c", "", False], ["[end]", "special token </s>", True]],
         "order": [1, 0, 2, 3], "unrelated": math.sqrt(2),
-        "parts": [{"kind": "tangle", "title": "The tokens change places"},
+        "parts": [{"kind": "tangle", "title": "The tokens in their new order"},
                   {"kind": "map", "title": "with positions", "stages": list(stages), "array": "map0"},
                   {"kind": "map", "title": "positions switched off", "stages": list(stages), "array": "map1"}],
     }  # fmt: skip
@@ -555,7 +555,7 @@ def test_the_comparison_reads_back() -> None:
     a, row = paper(26, 6), rows["paper"]
     assert list(row) == [
         "formula", "positions", "d_model", "dimensions that move", "shortest vector", "longest vector", "closest pair",
-        "their distance", "positions nearest to one that is not beside them", "spread of PE·PEᵀ at one distance", "shift k",
+        "their distance", "positions more like a distant one than like those beside them", "spread of PE·PEᵀ at one distance", "shift k",
         "positions fitted", "fixed rotation misses by", "best matrix misses by",
     ]  # fmt: skip
     apart = np.linalg.norm(a[:9, None] - a[:9], axis=-1) + np.where(np.eye(9), np.inf, 0)
@@ -604,7 +604,7 @@ def test_where_each_token_went_reads_back() -> None:
         io.StringIO(files.shuffle_csv(["a", "b", "c", "[end]"], positioned, bare))
     )
     both = [f"{stage}, {how}" for how in ("with positions", "without") for stage in stages]
-    assert heading == ["place", "new place", "token", *both]
+    assert heading == ["place", "new position", "token", *both]
     assert [row[:3] for row in rows] == [
         ["0", "1", "a"],
         ["1", "2", "b"],
@@ -615,7 +615,7 @@ def test_where_each_token_went_reads_back() -> None:
         assert [float(v) for v in row[3:]] == [0.5, 0.25, 0, 0]
     states = ShuffleTest(order, ("forwards", "backwards"), original, back)
     heading, *rows = csv.reader(io.StringIO(files.states_csv(["a", "b", "c", "[end]"], states)))
-    assert heading == ["place", "new place", "token", "forwards", "backwards"]
+    assert heading == ["place", "new position", "token", "forwards", "backwards"]
     assert rows[0] == ["0", "1", "a", "0.5", "0.25"]
     assert [row[1] for row in rows] == ["1", "2", "0", "3"]
     with np.load(io.BytesIO(files.tensors_npz({"x": torch.tensor([1.0, 2.0])}))) as held:

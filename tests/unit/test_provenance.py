@@ -117,7 +117,7 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
         )
     )
     assert facts(replace(trace, edits=edits))["changed"] == (
-        "decoder self: padding lifted, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
+        "decoder self: padding removed, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
         "in layer 2, in heads 1, 3; cross: forbidden (query, key) (5, 6)"
     )
 

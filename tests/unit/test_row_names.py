@@ -101,19 +101,18 @@ def test_a_long_name_is_cut_so_that_both_its_tokens_stay(
 def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, Trace]) -> None:
     site = traces["transformer"].attention["decoder.layers.1.cross_attn"]
     assert (
-        words.axes(site, TERMS, writes=True)[0]
-        == "who reads (query): the French so far, a row is read → written"
+        words.axes(site, TERMS, writes=True)[0] == "query (rows): the French so far, read → written"
     )
-    assert words.axes(site, TERMS)[0] == "who reads (query): the French so far"
+    assert words.axes(site, TERMS)[0] == "query (rows): the French so far"
     assert (
         words.axes(site, TERMS, writes=True)[1]
         == words.axes(site, TERMS)[1]
-        == "what is read (key): the English sentence"
+        == "key (columns): the English sentence"
     )
-    assert "read → written" in words.how_to_read(site, writes=True)
-    assert "written" not in words.how_to_read(site)
-    assert words.sides(site, False) == "Rows read, columns are read"
-    assert words.sides(site, True) == "Rows read (a row is read → written), columns are read"
+    assert "A → B" in words.how_to_read(site, writes=True)
+    assert "→" not in words.how_to_read(site)
+    assert words.sides(site, False) == "Rows: query, columns: key"
+    assert words.sides(site, True) == "Rows: query (read → written), columns: key"
 
 
 def test_a_row_reads_the_key_that_its_weights_say(traces: dict[str, Trace]) -> None:

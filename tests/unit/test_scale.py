@@ -105,10 +105,7 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
             np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
         )
     key = scale.key(["[end]"])
-    assert (
-        drawing.said(f"{key}; rows read (query), columns are read (key); hatched = masked")
-        is not None
-    )
+    assert drawing.said(f"{key}; rows: query, columns: key; hatched = masked") is not None
 
 
 def test_up_to_128_keys_a_row_is_drawn_by_its_weights() -> None:

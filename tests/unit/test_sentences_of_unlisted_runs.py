@@ -104,7 +104,7 @@ def test_a_lifted_look_ahead_mask_is_not_said_to_hide_anything(
     assert "comes after it" in words.where_from(plain.attention[site], TERMS)
     said = words.where_from(lifted, TERMS)
     assert "comes after it" not in said
-    assert "may read every other, in both directions" in said
+    assert "may attend to every other, in both directions" in said
     edited = run_of(name, text, MaskChange(Where(kind=kind), removed_layers=("look-ahead",)))
     assert "a mask will hide" not in stages(edited, lifted, 0, 0, 0)["a"].sentence
     hidden = stages(plain, plain.attention[site], 0, 0, 0)["a"].sentence
@@ -116,7 +116,7 @@ def test_a_look_ahead_mask_with_an_opened_cell_is_not_said_to_hide_all_that_come
     kind = run_of("gpt", text).attention[site].kind
     opened = run_of("gpt", text, MaskChange(Where(kind=kind), allow=((0, 3),))).attention[site]
     said = words.where_from(opened, TERMS)
-    assert "Nothing may read what comes after it" not in said
+    assert "No token may attend to what comes after it" not in said
     assert "Hatched cells are blocked (look-ahead)" in said
 
 
@@ -126,7 +126,7 @@ def test_a_look_ahead_mask_on_an_encoder_is_said_to_hide_without_a_reason_of_wri
     kind = run_of("bert", text).attention[site].kind
     changed = run_of("bert", text, MaskChange(Where(kind=kind), preset="causal"))
     said = words.where_from(changed.attention[site], TERMS)
-    assert "Nothing may read what comes after it:" in said
+    assert "No token may attend to what comes after it." in said
     assert "from left to right" not in said
     assert "a mask will hide" in stages(changed, changed.attention[site], 0, 0, 0)["a"].sentence
 
@@ -138,7 +138,7 @@ def test_a_window_on_an_encoder_is_counted_for_this_query() -> None:
     changed = run_of("bert", text, MaskChange(Where(kind=kind), preset="window", k=1))
     n = changed.attention[site].n_key
     sentence = stages(changed, changed.attention[site], 0, 0, 0)["a"].sentence
-    assert sentence.endswith(f"of which a mask will hide {n - 2} tokens.")
+    assert sentence.endswith(f"a mask will hide {n - 2} tokens.")
 
 
 def test_states_that_a_mask_hides_are_not_in_the_context() -> None:
@@ -154,7 +154,7 @@ def test_states_that_a_mask_hides_are_not_in_the_context() -> None:
     allowed = int(changed.attention[site].allowed(head=0)[0].sum())
     assert allowed < n
     said = stages(changed, changed.attention[site], 0, 0, 0)["c"].sentence
-    assert f"a mixture of the {allowed} of {n} states it may read" in said
+    assert f"a mixture of the {allowed} of {n} states it may attend to" in said
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace
         == ["[start]", *"abcab=d"]
         == [label[0] for label in header["keys"]]
     )
-    assert header["title"] == "Decoder masked self-attention: the text reads itself"
+    assert header["title"] == "Decoder masked self-attention: the text → itself"
     assert {array.shape for name, array in arrays.items() if name != "weights"} == {(6,)}
 
 

@@ -129,8 +129,8 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
         trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6
     )
     if scope.config.bidirectional:
-        assert f"forward reading ended ({d} numbers, at the last token)" in text
-        assert f"backward reading did ({d}, at the first)" in text
+        assert f"forward reading ({d} numbers, last token)" in text
+        assert f"backward reading ({d}, first token)" in text
     else:
         assert f"the {d} numbers its reading ended with, at the last token" in text
 

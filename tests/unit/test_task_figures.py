@@ -129,9 +129,7 @@ def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
     assert (found.rank.tolist(), found.surprisal.tolist(), len(found.entropy)) == ([], [], 1)
     assert math.isnan(found.mean_surprisal)
     assert all(check.passed for check in check_expectations(output([[1.0, 2.0, 3.0]])))
-    assert (
-        text.summary(found) == "Nothing follows anything yet: there is no token to be surprised by."
-    )
+    assert text.summary(found) == "Nothing follows yet, so no token can be surprising."
 
 
 def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
@@ -172,9 +170,7 @@ def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: S
     assert header["answer"]["fact"] == text.UNKNOWN
     assert not any(mark for _, _, mark in header["answer"]["rows"])
     assert header["alternatives"] == []
-    assert (
-        header["title"] == "How surprising each token of the text is, given what stands before it"
-    )
+    assert header["title"] == "How surprising each token of the text is, after those before it"
 
 
 @pytest.mark.parametrize("position", range(len(TEXT)))
@@ -226,7 +222,9 @@ def test_the_row_is_that_of_the_token_that_answers(gpt: Scope, position: int, he
     assert reading["blocked"] == [[]] * (position + 1) + [["look-ahead"]] * (7 - position)
     assert reading["own"] == position
     token = f"“{TEXT[position - 1]}”" if position else "[start]"
-    assert reading["title"] == f"Decoder layer 2, head {head + 1}: what {token} reads of the text"
+    assert (
+        reading["title"] == f"Decoder layer 2, head {head + 1}: what {token} attends to in the text"
+    )
     assert [label[0] for label in reading["keys"]] == ["[start]", *TEXT]
 
 
@@ -254,7 +252,7 @@ def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) 
     assert header["position"] == int(
         np.argmin([p[i, t] for i, t in enumerate(labels)])
     )  # the most surprising
-    title = "Translation, as given: how probable the model finds each token, and what it finds most probable besides"
+    title = "Translation, as given: how probable each token is, and the most probable others"
     assert header["title"] == title
 
 
@@ -310,7 +308,7 @@ def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, g
         name: replace(site, out=site.out[:, :2]) if site.role == "cross" else site for name, site in trace.attention.items()
     })  # fmt: skip
     assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1  # of two heads the last
-    assert header["reading"]["title"].endswith("what “d” reads of the source sentence")
+    assert header["reading"]["title"].endswith("what “d” attends to in the source sentence")
 
 
 def test_a_model_without_attention_says_so() -> None:
@@ -428,7 +426,7 @@ def test_large_small_and_endless_numbers_are_said_readably() -> None:
 def test_the_scale_of_the_places_is_named(gpt: Scope, transformer: Scope) -> None:
     assert of(gpt, TEXT)[0]["scale"][:2] == [
         "0",
-        "3.46 bits, as if all 11 tokens were equally likely; more looks the same",
+        "3.46 bits = pure guessing among 11 tokens (the scale ends here)",
     ]
     assert of(transformer, "ab", "b")[0]["scale"][:2] == ["0", "1  probability"]
 
@@ -444,7 +442,7 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
         ("translation", ["de", "en"], "This model translates German to English."),
         ("translation", [], "This model translates text."),
         ("dates", [], "This model writes a date in ISO format."),
-        ("letters", [], "This model says of every token how probable it is as the next."),
+        ("letters", [], "This model predicts for every token how probable it is next."),
     ],
 )
 def test_what_a_model_is_for_follows_from_its_task(

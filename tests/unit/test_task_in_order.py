@@ -88,7 +88,7 @@ def test_every_number_is_the_models(scope, run):
         for row, value in zip(header["answer"]["rows"], arrays["p"].tolist(), strict=True)
     }
     assert ids[5] in bars
-    assert [row[0] for row in header["answer"]["rows"] if row[2] == "stands there"] == [ids[5]]
+    assert [row[0] for row in header["answer"]["rows"] if row[2] == "true token"] == [ids[5]]
     for token, value in bars.items():
         assert value == pytest.approx(float(p[5, token]), rel=1e-4)
     best = p[5].argsort(descending=True)[:10].tolist()
@@ -116,7 +116,7 @@ def test_who_may_see_whom_is_what_the_order_says(run):
         np.testing.assert_array_equal(arrays[role].reshape(7, 7), cells)
     assert (
         header["answer"]["from"]
-        == "Predicted from “g”, “a”, “f” and “b”, and from where they and it stand."
+        == "Predicted from “g”, “a”, “f” and “b”, and from their positions and its own."
     )
     first = shown(run, ORDER[0])[0]
     assert (
@@ -157,10 +157,10 @@ def test_a_mask_that_is_not_the_orders_is_found(run):
 def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
     bits = -probabilities(scope)[range(7), list(run.trace.streams["text"].ids)].log2().mean()
     assert answer_line(run.trace) == (
-        "predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4",
+        "surprise, read in the order 5 → 2 → 7 → 1 → 6 → 3 → 4",
         f"{float(bits):.2f} bits per token",
     )
-    assert answer_line(scope.run(TEXT))[0] == "predicted from left to right"
+    assert answer_line(scope.run(TEXT))[0] == "surprise, read from left to right"
     assert arrows(range(13)) == "1 → 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → 10 → 11 → 12 → …"
     assert arrows(range(12)).endswith("→ 12")
 
@@ -195,7 +195,7 @@ def test_an_order_is_typed_in_many_ways(typed):
         ("", "The order must name each of the 4 positions once, from 1 to 4: 1 2 3 4 are missing"),
         (
             "3 3 4 1",
-            "The order must name each of the 4 positions once, from 1 to 4: 3 stands twice, 2 is missing",
+            "The order must name each of the 4 positions once, from 1 to 4: 3 appears twice, 2 is missing",
         ),
         (
             "0 1 2 3 4",

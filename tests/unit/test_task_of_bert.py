@@ -104,18 +104,17 @@ def test_each_token_says_whether_a_click_hides_it() -> None:
         "fixed",
     ]
     assert header["segments"] == [0] * 8
-    assert (
-        header["title"]
-        == "Click a token to hide it: the model says from both sides what stood there"
-    )
-    assert header["note"] == "3 places to guess. A second click on a token shows it again."
+    assert header["title"] == "Click a token to mask it; the model guesses it from both sides"
+    assert header["note"] == "3 masked tokens. Click it again to unmask."
     assert [mask["position"] for mask in header["masks"]] == [1, 2, 4]
     assert [mask["title"] for mask in header["masks"]] == [
-        "1 of 3: expected in the place of “mary”",
-        "2 of 3: expected in the place of [MASK]",
-        "3 of 3: expected in the place of “the”",
+        "1 of 3: expected for “mary”",
+        "2 of 3: expected for [MASK]",
+        "3 of 3: expected for “the”",
     ]
-    assert header["masks"][1]["fact"] == "[MASK] was typed here: no token is known to compare with."
+    assert (
+        header["masks"][1]["fact"] == "You typed [MASK], so there is no true token to compare with."
+    )
 
 
 def test_what_is_expected_there_is_the_softmax_of_the_logits_sorted() -> None:
@@ -155,7 +154,7 @@ def label_of(token: str) -> str:
 
 def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     (header, arrays) = pictures(run_of("pretraining", "Mary [MASK] to the garden."))["guesses"]
-    assert header["masks"][0]["title"] == "Expected in the place of [MASK]"
+    assert header["masks"][0]["title"] == "Expected for [MASK]"
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
     assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts stands below
@@ -165,7 +164,7 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     assert [mask["position"] for mask in header["masks"]] == list(range(1, 9))
     assert (
         header["note"]
-        == "10 places to guess. A second click on a token shows it again. The first 8 are worked out below."
+        == "10 masked tokens. Click it again to unmask. The first 8 are worked out below."
     )
 
 
@@ -186,7 +185,7 @@ def test_beside_each_stands_the_row_of_the_mask_itself(positions: tuple[int, ...
         assert arrays[f"{i} allowed"].tolist() == [1] * 8
         reading = header["masks"][i]["reading"]
         assert reading["own"] == position
-        assert reading["title"] == "Encoder layer 2, head 3: what [MASK] reads of the text"
+        assert reading["title"] == "Encoder layer 2, head 3: what [MASK] attends to in the text"
         shown = ["[MASK]" if k in positions else token for k, token in enumerate(ROW)]
         assert [label[0] for label in reading["keys"]] == shown
 
@@ -263,13 +262,15 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
         [name, f"{share:.2f} of the attention"] for name, share in zip(names, shares, strict=True)
     ]
     assert header["reading"]["own"] == 0
-    assert header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS] reads of the text"
+    assert (
+        header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS] attends to in the text"
+    )
     assert [look for look, _ in drawn["checks"]["rows"]].count("passed") == 4
 
 
 def test_one_text_alone_waits_for_a_second() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
-    said = "One text alone. Type a second one above: the model says whether it follows the first."
+    said = "One text alone. Type a second one above, and the model predicts whether it follows the first."
     assert drawn["pair"][0]["waiting"] == said
     assert drawn["pair"][0]["title"] == "Does the second text follow the first?"
     assert "pair" not in pictures(run_of("span", QUESTION, CONTEXT))
@@ -289,7 +290,7 @@ def test_the_classes_of_one_text_have_a_picture_too() -> None:
     p = softmax(run.trace.outputs["classes"].logits)
     np.testing.assert_allclose(arrays["p"], p, rtol=1e-5)
     assert arrays["ranks"].tolist() == [sorted(p, reverse=True).index(x) + 1 for x in p]
-    assert header["title"] == "What does the model take the text for?"
+    assert header["title"] == "Predicted class"
     assert header["blocks"] == [["First text", "1.00 of the attention"]]
     rows = list(csv.DictReader(io.StringIO(files.classes_csv(run, CHOICES))))
     assert [row["class"] for row in rows] == ["bad", "neutral", "good"]

@@ -63,11 +63,11 @@ def test_who_may_read_whom_is_what_the_mask_of_the_run_lets_read(runs: Runs, nam
             continue
         others = [layer.allowed for layer in site.mask.layers if layer.name != PADDING]
         everything = all(bool(layer.all()) for layer in others)
-        assert ("may read every other" in said) == (everything and site.stack == "encoder")
-        assert ("comes after it," in said) == (site.stack == "decoder")
+        assert ("may attend to every other" in said) == (everything and site.stack == "encoder")
+        assert ("comes after it (" in said) == (site.stack == "decoder")
         if site.stack == "decoder":
             assert not allowed.triu(1).any()
-        if far := re.search(r"(?:up to|more than) (\d+) tokens (?:away|back)", said):
+        if far := re.search(r"(?:up to|further back than) (\d+) tokens", said):
             rows, keys = allowed.any(0).nonzero(as_tuple=True)
             assert int((rows - keys).abs().max()) == int(far[1])
         elif site.role == "self":
@@ -82,10 +82,11 @@ def test_what_a_row_adds_up_to_is_what_its_weights_add_up_to(runs: Runs, name: s
         empty = (sums == 0).all(0)
         torch.testing.assert_close(sums[:, ~empty], torch.ones_like(sums[:, ~empty]))
         said, n = words.how_to_read(site), int(empty.sum())
-        assert ("may read nothing, where all are 0" in said) == (n > 0)
+        assert ("may attend to nothing: there all are 0" in said) == (n > 0)
         if n:
             assert (
-                f"but for the {'one row' if n == 1 else f'{n} rows'} that may read nothing" in said
+                f"except in the {'one row' if n == 1 else f'{n} rows'} that may attend to nothing"
+                in said
             )
 
 
@@ -144,7 +145,7 @@ def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
         assert "look-ahead" not in str(explanation(view.all_pairs, False, view.hidden))
         if site.role == "query":
             assert int((site.weights(0).sum(-1) == 0).sum()) >= 1
-            assert "the one row that may read nothing" in words.how_to_read(site)
+            assert "the one row that may attend to nothing" in words.how_to_read(site)
     assert n >= 1
 
 
@@ -168,7 +169,7 @@ def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name
         if isinstance(output, MaskedToken) or presented is None:
             weights = [site.weights() for site in sites(run.trace)]
             everything = all(bool((w > 0).all()) for w in weights)
-            assert ("reads every other" in said) == everything
+            assert ("attends to every other" in said) == everything
             assert ("both sides" in said) == any(bool(w.triu(1).any()) for w in weights)
 
 

@@ -183,7 +183,7 @@ def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: s
     mixture = told["×h" if name == "alignment" else "×v"].sentence
     what = "state" if name == "alignment" else "value"
     assert f"“d” takes {inside_text.share(float(weights[1]))} of the {what} of “b”" in mixture
-    assert "“d” may read every token" in told["mask"].sentence
+    assert "“d” may attend to every token" in told["mask"].sentence
     assert "6" in told["c" if name == "alignment" else "b"].sentence
     if name == "scaled dot":
         assert f"5 products add up to {two(float(k[1] @ q))}." in told["q∘k"].sentence
@@ -195,8 +195,8 @@ def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: s
 
 
 def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
-    assert f"list of {D_MODEL} numbers" in said(traces, "dot")["a"].sentence
-    assert f"short vectors of {D_HEAD} numbers" in said(traces, "dot")["q k v"].sentence
+    assert f"as {D_MODEL} numbers" in said(traces, "dot")["a"].sentence
+    assert f"shorter vectors of {D_HEAD} numbers" in said(traces, "dot")["q k v"].sentence
     assert f"s(i−1), {D_HIDDEN} numbers" in said(traces, "alignment")["s, h"].sentence
     assert (
         f"h(j), {2 * D_HIDDEN} numbers for each token of the English sentence"
@@ -207,31 +207,30 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
         f"W makes {D_ALIGN} numbers of the state, the matrix U makes {D_ALIGN} of every h(j)"
         in both
     )
-    assert "worked out once" in both
+    assert "computed once" in both
     both = said(traces, "additive")["W, U"].sentence
     assert (
         f"W makes {D_HEAD} numbers of the query, the matrix U makes {D_HEAD} of every key" in both
     )
-    assert "worked out once" not in both
+    assert "computed once" not in both
     for name, what in (("additive", "score"), ("alignment", "energy")):
         assert (
-            f"Each of the 5 numbers is multiplied by its place in v, and the products add up to the {what}."
+            f"Each of the 5 numbers is multiplied by its number in v, and the products add up to the {what}."
             in said(traces, name)["v∘"].sentence
         )
 
 
 @pytest.mark.parametrize(("site", "what"), [
-    ("encoder.layers.0.self_attn", "below is what it can read, all of the English sentence."),
-    (OWN, "below is the French so far, of which a mask will hide what comes after it."),
-    (CROSS, "below is what it can read: the English sentence, as it left the encoder."),
+    ("encoder.layers.0.self_attn", "below are the keys: all of the English sentence."),
+    (OWN, "below is the French so far; a mask will hide what comes after it."),
+    (CROSS, "below are the keys: the English sentence, as it left the encoder."),
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
     first = inside_cell.stages(trace, chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
-        f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
-        f"to read; {what}"
+        f"Each token arrives at this attention as 15 numbers. “{query}” (on top) is the query; {what}"
     )
 
 
@@ -289,7 +288,7 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
     total = weight @ out.flatten() + bias
     stream = trace.activations["decoder.layers.1.resid_mid"].value[0, 2]
     sentence = said(traces, "scaled dot")["W_O"].sentence
-    assert sentence.startswith("The 3 heads' results stand side by side")
+    assert sentence.startswith("The 3 heads' outputs are joined")
     assert sentence.endswith(
         f"This head's part has length {parts[1].norm():.2f}, the sum with the bias {total.norm():.2f}, and the "
         f"vector of “d” it is added to "
@@ -474,8 +473,8 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
 
 def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
     header, _ = unpack(token_choice(*chosen(traces, "dot"), TERMS))
-    assert header["queryAxis"] == "who reads (query): the French so far, a row is read → written"
-    assert header["keyAxis"] == "what is read (key): the English sentence"
+    assert header["queryAxis"] == "query (rows): the French so far, read → written"
+    assert header["keyAxis"] == "key (columns): the English sentence"
     assert [label[0] for label in header["queries"]] == [
         "[start] → e",
         "e → d",
@@ -571,7 +570,7 @@ def test_keys_that_are_left_out_are_counted_with_their_weight() -> None:
     assert inside_text.shown(16, 16, 0.0) == ""
     said = inside_text.shown(16, 21, 0.25)
     assert re.match(
-        r"16 of 21 keys: .* The others hold 25 % of the weight; every sum is over all 21\.$", said
+        r"16 of 21 keys: .* The others hold 25 % of the weight. Every sum is over all 21\.$", said
     )
     assert "The others hold none of the weight" in inside_text.shown(16, 21, 0.0)
 

@@ -23,21 +23,21 @@ ENGLISH, FRENCH = "the English sentence", "the French so far"
 # By hand: name of the site, what it is called, in short, who reads what, its layer, its third head, who reads, what is read
 TABLE = {
     ENCODER: (
-        "Encoder self-attention", "Encoder self", "the English sentence reads itself", "Encoder layer 1", "Encoder layer 1, head 3",
-        "what each English token reads from the English sentence", ENGLISH, ENGLISH, "English token", "English token",
+        "Encoder self-attention", "Encoder self", "the English sentence → itself", "Encoder layer 1", "Encoder layer 1, head 3",
+        "what each English token attends to in the English sentence", ENGLISH, ENGLISH, "English token", "English token",
     ),
     DECODER: (
-        "Decoder masked self-attention", "Decoder self", "the French so far reads itself", "Decoder layer 2",
-        "Decoder layer 2, head 3", "what each French token reads from the French so far", FRENCH, FRENCH, "French token",
+        "Decoder masked self-attention", "Decoder self", "the French so far → itself", "Decoder layer 2",
+        "Decoder layer 2, head 3", "what each French token attends to in the French so far", FRENCH, FRENCH, "French token",
         "French token",
     ),
     CROSS: (
-        "Cross-attention", "Cross", "the French so far reads the English sentence", "Decoder layer 2", "Decoder layer 2, head 3",
-        "what each French token reads from the English sentence", FRENCH, ENGLISH, "French token", "English token",
+        "Cross-attention", "Cross", "the French so far → the English sentence", "Decoder layer 2", "Decoder layer 2, head 3",
+        "what each French token attends to in the English sentence", FRENCH, ENGLISH, "French token", "English token",
     ),
     "decoder.alignment": (
-        "Alignment", "Alignment", "the French so far reads the English sentence", "Decoder, alignment", "Decoder, alignment",
-        "what each French token reads from the English sentence", FRENCH, ENGLISH, "French token", "English token",
+        "Alignment", "Alignment", "the French so far → the English sentence", "Decoder, alignment", "Decoder, alignment",
+        "what each French token attends to in the English sentence", FRENCH, ENGLISH, "French token", "English token",
     ),
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
 
 def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
     assert words.no_snapshots([0, 500]) == ""
-    assert words.no_snapshots([]).endswith("Of this one only the finished weights were kept.")
+    assert words.no_snapshots([]).endswith("this model kept only its final weights.")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_each_kind_of_attention_by_its_own_words(
     assert words.layer_place(site) == layer
     assert words.place(site, 2) == head
     assert words.head_title(site, 2, TERMS) == f"{head}: {reads}"
-    assert words.axes(site, TERMS) == (f"who reads (query): {query}", f"what is read (key): {key}")
+    assert words.axes(site, TERMS) == (f"query (rows): {query}", f"key (columns): {key}")
     assert token_names(site, TERMS) == (reader, read)
 
 
@@ -106,7 +106,7 @@ def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(
     query, key = (text[stream] for stream in (sites[name].query_stream, sites[name].key_stream))
     said = words.where_from(sites[name], TERMS)
     parts = (
-        re.split(r"(?=Queries \*\*Q|keys \*\*K)", said.split(". ")[0])
+        re.split(r"(?=Queries \*\*Q|keys \*\*K)", " ".join(said.split(". ")[:2]))
         if query != key
         else [said, said, said]
     )
@@ -267,11 +267,11 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
     torch.manual_seed(3)
     first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
     said = words.training_of_swapped({"step": 1500}, "scaled dot", name)
-    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity: scored by {name}, as here, nothing was measured."
+    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity. Scored by {name}, as here, nothing was measured."
     if not first:
         assert said == measured
         return
-    never = f" What {name} learns besides was never trained with these weights and is as in a new model: "
+    never = f" What {name} learns in addition was never trained with these weights and is as in a new model: "
     assert said.startswith(measured + never)
     begun = said.removeprefix(measured + never)
     assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [

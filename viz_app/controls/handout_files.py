@@ -13,7 +13,7 @@ from models import InputError
 from viz_app.session.downloads import Download
 
 PATIENCE = 600.0  # s for a handout to be made
-BUSY = "A handout is being made for somebody; try again in a minute."
+BUSY = "Another handout is being made; try again in a minute."
 _one = threading.Lock()
 
 

@@ -46,7 +46,7 @@ def choose_layers(run: CurrentRun) -> Layers:
         "Seed of untrained layers",
         SEED,
         width=170,
-        help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
+        help="A layer that no model here has trained is newly initialised with this seed, and is named so.",
     )
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)
@@ -65,4 +65,4 @@ def short_source(run: CurrentRun) -> Encoding | None:
 
 def too_long(n: int, most: int) -> str:
     """Return the error message for a text that is too long."""
-    return f"This sentence has {n} tokens; the Jacobian is worked out for at most {most}."
+    return f"This sentence has {n} tokens; the Jacobian is computed for at most {most}."

@@ -23,7 +23,7 @@ D, REPETITIONS = (
 )
 SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
 NOTHING_YET = (
-    "Nothing is measured before you press the button. All times are taken on this machine."
+    "Nothing is measured before you press the button. All times are measured on this machine."
 )
 _MEASUREMENT = "from-rnn measured"
 
@@ -60,7 +60,7 @@ class Measurement:
     def state(self) -> str:
         """The progress, the machine and the settings in one line."""
         n = len(self.timings)
-        status = "done" if n == self.whole else "stopped; what was measured stays"
+        status = "done" if n == self.whole else "stopped; what was measured remains"
         status = "measuring" if self.running else status
         return f"{n} of {self.whole}: {status}. {self.where}. {self.settings}."
 
@@ -106,8 +106,8 @@ def _measurement() -> Measurement | None:
 
 def _begin(device: torch.device, d: int, width: int, repetitions: int) -> None:
     settings = (
-        f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
-        "pass to warm up"
+        f"d = {d}, one layer each, CNN width {width}, one sequence a pass, median of {repetitions} after one pass to "
+        "warm up"
     )
     name = f"d{d}.width{width}.median-of-{repetitions}"
     st.session_state[_MEASUREMENT] = Measurement(

@@ -11,8 +11,8 @@ from viz_app.controls.slices import Slices, Work
 from viz_app.session.current_run import CurrentRun
 
 HELP = (
-    "Scores the held-out texts of this model without and with your edits, on the same texts: what it writes if it translates, "
-    "the loss of the texts otherwise. The interval is a 95 % paired bootstrap."
+    "Scores the held-out texts of this model without and with your edits, on the same texts. A translator is scored "
+    "by what it writes, other models by their loss. The interval is a 95 % paired bootstrap."
 )
 NO_EDITS = "Switch a head off first."
 

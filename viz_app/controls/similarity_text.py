@@ -45,8 +45,9 @@ def swapped(
     )
     apart = moved / site.n_query / 2
     return (
-        f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: {other.output or '(nothing)'}"
+        f"{words.place(site, head)}, trained with the {trained} similarity, here scored by {name}: on average "
+        f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: "
+        f"{other.output or '(nothing)'}"
     )
 
 

@@ -128,9 +128,7 @@ def head_svg(
         drawn.weights.shape,
     )
     shades = strengths(drawn, scale, hidden)
-    unit = (
-        f"{legend(trace, site, scale)}; rows read (query), columns are read (key); hatched = masked"
-    )
+    unit = f"{legend(trace, site, scale)}; rows: query, columns: key; hatched = masked"
     note = what_is_drawn(drawn, site)
     wide = max(
         LEFT + cols * CELL + RIGHT,
@@ -161,13 +159,16 @@ def what_is_drawn(drawn: Cells, site: AttentionSite) -> str:
     """Describe what a picture of a long text shows and what it hides; "" if it shows everything."""
     if drawn.block > 1:
         n = drawn.block
-        return f"Each cell is the largest of {n} × {n} weights; hidden: the other {n * n - 1:,}, and which tokens it joins."
+        return (
+            f"Each cell is the largest of {n} × {n} weights. Hidden are the other {n * n - 1:,}, and which tokens it "
+            "joins."
+        )
     if drawn.weights.shape == (site.n_query, site.n_key):
         return ""
     (query, key), (rows, cols) = drawn.first, drawn.weights.shape
     return (
-        f"A part: queries {query}–{query + rows - 1} of 0–{site.n_query - 1}, keys {key}–{key + cols - 1} of 0–{site.n_key - 1}; "
-        "hidden: all others."
+        f"A part: queries {query}–{query + rows - 1} of 0–{site.n_query - 1}, keys {key}–{key + cols - 1} of 0–"
+        f"{site.n_key - 1}. All others are hidden."
     )
 
 
@@ -177,8 +178,8 @@ def of_long_text(site: AttentionSite, tile: Tile) -> str:
     blocks = f"the largest of each block of {k} × {k} weights"
     part = blocks if tile is None else "the exact weights of the part that is shown"
     return (
-        f"Of this head the CSV and the npz have all {n:,} weights (up to {14 * n / 1e6:,.0f} and {5 * n / 1e6:,.0f} MB); "
-        f"the SVG has {part}. Of all heads the npz has {blocks}."
+        f"Of this head the CSV and the npz have all {n:,} weights (up to {14 * n / 1e6:,.0f} and {5 * n / 1e6:,.0f} MB)."
+        f" The SVG has {part}. Of all heads the npz has {blocks}."
     )
 
 

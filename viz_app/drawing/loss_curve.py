@@ -6,9 +6,7 @@ from typing import Any
 import altair as alt
 
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
-LOSSES = (
-    "Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown"
-)
+LOSSES = "Loss per token: training (line), held-out (dots); bar = current step"
 HEIGHT = 165  # px, axes included: the pictures under these weights are in sight below it
 LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
@@ -74,18 +72,21 @@ def two_losses(record: Mapping[str, Any], dropout: float) -> str:
     recipe = record.get("recipe")
     smoothing = recipe.get("label_smoothing") if isinstance(recipe, dict) else None
     if smoothing is None:
-        text = "The line is what training lowered, dropout and label smoothing included where it had them; the dots are without."
+        text = (
+            "The line is the training loss, with dropout and label smoothing where it had them; the dots are "
+            "without."
+        )
     elif smoothing or dropout:
         text = (
-            f"The line is what training lowered, batch by batch: dropout {dropout:g} and label smoothing {smoothing:g} are in it. "
-            "The dots are without both, so their heights are not to be compared with the line's."
+            f"The line is the training loss of each batch, with dropout {dropout:g} and label smoothing {smoothing:g}. The"
+            " dots are without both, so their heights must not be compared with the line's."
         )
     else:
         text = "This run had neither dropout nor label smoothing, so line and dots are measured alike: the line on its batches."
     averaged, last = record.get("averaged_steps"), record.get("step")
     if averaged and last:
         text += (
-            f" From step {last - averaged + 1:,} on the dots and the last weights are averages over the steps since; the line and "
-            "all earlier weights are of one step."
+            f" From step {last - averaged + 1:,} on, the dots and the last weights are averages over the steps since. "
+            "The line and all earlier weights are of one step."
         )
     return text

@@ -127,13 +127,13 @@ def _masked(trace: Trace, output: MaskedToken) -> tuple[str, str]:
     classes = [other for other in trace.outputs.values() if isinstance(other, ClassProbabilities)]
     if output.positions:
         best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
-        return "most likely in the place of [MASK]", ", ".join(
+        return "best guess for [MASK]", ", ".join(
             f"{token_text(token)} ({words.percent(float(p))})" for token, p in best
         )
     return (
         _classed(trace, classes[0])
         if classes
-        else ("the model guesses words that are hidden", "type [MASK] for one")
+        else ("the model guesses hidden words", "type [MASK] to hide one")
     )
 
 
@@ -164,7 +164,7 @@ def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
         if output.order == tuple(range(n))
         else f"in the order {arrows(output.order)}"
     )
-    return f"predicted {description}", f"{float(output.surprisal.mean()):.2f} bits per token"
+    return f"surprise, read {description}", f"{float(output.surprisal.mean()):.2f} bits per token"
 
 
 def arrows(order: Sequence[int]) -> str:
@@ -174,11 +174,11 @@ def arrows(order: Sequence[int]) -> str:
 
 
 def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:
-    return "the model makes", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
+    return "the model outputs", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
 
 
 def _other(trace: Trace, output: Output) -> tuple[str, str]:
-    return "the model answers", trace.output
+    return "the model predicts", trace.output
 
 
 _ANSWERS: dict[type, Callable[..., tuple[str, str]]] = {

@@ -48,12 +48,13 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
     if config.bidirectional:
         reads = f"reads {terms.source} token by token in both directions"
         final_states = (
-            f"where its forward reading ended ({half} numbers, at the last token) and where its backward reading did ({half}, at "
-            "the first)"
+            f"the ends of its forward reading ({half} numbers, last token) and of its backward reading ({half}, first "
+            "token)"
         )
         rows = (
-            "A row of the picture holds both states at that token: on the left h→(t) = f(token t, h→(t−1)), which has read from "
-            "the first token up to it; at the right h←(t) = f(token t, h←(t+1)), which has read from the last token back to it."
+            "A row of the picture holds both states at that token. On the left is h→(t) = f(token t, h→(t−1)), which has read "
+            "from the first token up to it. On the right is h←(t) = f(token t, h←(t+1)), which has read from the last token "
+            "back to it."
         )
     else:
         reads, final_states = (
@@ -62,11 +63,11 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
         )
         rows = "A row of the picture is the state after that token: h(t) = f(token t, h(t−1))."
     return (
-        f"**This model has no attention.** Its encoder {reads}; its decoder is given only where that ended, **h(m)**: {final_states}, "
-        f"framed in the picture. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
-        f"All that it knows of {terms.source} is in those **{d} numbers**, as many however long it is, and it never looks "
-        f"back at a single token; what it reads besides is its own text.\n\n{rows} An attention would let the decoder read every "
-        "row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
+        f"**This model has no attention.** Its encoder {reads}. Its decoder receives only the end of that reading, **h(m)**, framed in the "
+        f"picture: {final_states}. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
+        f"All that it knows of {terms.source} is in those **{d} numbers**, however long the text is. It never looks back at a "
+        f"single token; otherwise it reads only its own text.\n\n{rows} An attention would let the decoder read every row, with "
+        "weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
         f"**{terms.aligned}**) or a Transformer above."
     )
 

@@ -154,19 +154,25 @@ def _help(scope: Scope | None, field: Field) -> dict[str, str]:
     if scope is None or scope.model.translates:
         return {
             "placeholder": "empty: the model writes it",
-            "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+            "help": (
+                "Leave empty: the model translates. Type a text and the model reads yours instead (teacher "
+                "forcing)."
+            ),
         }
     if scope.model.continues and scope.model.can_write:
         return {
             "placeholder": "empty: the text ends here",
-            "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with a space "
-            "where a new word begins.",
+            "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with"
+            " a space to begin a new word.",
         }
     if field.stream != scope.model.fields[0].stream:
         return {"placeholder": "empty: one choice fewer"}
     return {
         "placeholder": "empty: one text alone",
-        "help": "Leave it empty and the model reads one text. Type, and it reads both in one row and says of the second, too.",
+        "help": (
+            "Leave it empty and the model reads one text. Type, and it reads both in one row and predicts the "
+            "second, too."
+        ),
     }
 
 
@@ -233,7 +239,11 @@ def _swap(session: LiveSession, scope: Scope | None) -> None:
 
     has_no_output = session.run is None or not session.run.trace.output
     st.button(
-        "Edit the model's text", key="edit", on_click=take, disabled=has_no_output, type="tertiary"
+        "Copy the model's text here",
+        key="edit",
+        on_click=take,
+        disabled=has_no_output,
+        type="tertiary",
     )
 
 

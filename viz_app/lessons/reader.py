@@ -121,7 +121,7 @@ class _Reader:
         prediction = self.prediction(fields, number)
         happened = self.sentence(fields, "happened", number)
         if len(happened.parts) != 1 or not happened.places:
-            raise self.fail(fields["happened"][0][0], "happened is one place: {…}")
+            raise self.fail(fields["happened"][0][0], "happened is one reading: {…}")
         if prediction.kind == CHOOSE:
             self.check_choice(happened, prediction, fields["happened"][0][0])
         reveal = self.paragraphs(fields, number)
@@ -149,7 +149,7 @@ class _Reader:
                 if key not in names:
                     raise self.fail(number, f"{key} does not belong here")
                 if key in found:
-                    raise self.fail(number, f"{key} stands twice")
+                    raise self.fail(number, f"{key} appears twice")
                 name, found[key] = key, [(number, rest.strip())]
             # a look or an address is one line, after which the text goes on
             elif name in ("open", "look", "minutes", "then"):
@@ -190,7 +190,7 @@ class _Reader:
             raise self.fail(number, f"predict is one of {', '.join(KINDS)}, not {kind[:40]}")
         of = of.strip()
         if bool(of) != bool(KINDS[kind]):
-            raise self.fail(number, f"after {kind} stands {KINDS[kind] or 'nothing'}")
+            raise self.fail(number, f"after {kind} comes {KINDS[kind] or 'nothing'}")
         lines = [line for line in fields["predict"][1:] if line[1].strip()]
         if kind != CHOOSE:
             if lines:

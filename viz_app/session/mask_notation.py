@@ -55,7 +55,7 @@ def choose(
         ValueError: there is no ready-made mask of this name.
     """
     if ready not in READY_MADE:
-        raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, not {ready!r}")
+        raise ValueError(f"a preset mask is one of {', '.join(READY_MADE)}, not {ready!r}")
     lifts = (
         {LOOK_AHEAD, *own_layers} - {PADDING}
         if hides_the_future(kind) and ready == "none"

@@ -50,11 +50,11 @@ class Opening:
         """The progress in words."""
         what, done, total = self._progress
         if what == loading.WAITED:
-            return "Waiting for another model to open …"
+            return "Waiting for another model to open…"
         if not what:
-            return "Opening the model …"
+            return "Loading the model…"
         if what == loading.TRIED:
-            return "Checking that the model is safe to open …"
+            return "Checking that the model is safe to open…"
         if what == loading.READ:
             return f"{done / _BYTES:,.1f} of {total / _BYTES:,.1f} MB of its weights read"
         return f"{done:,} of {total:,} {what}"

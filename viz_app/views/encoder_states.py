@@ -22,7 +22,7 @@ from viz_app.views.page import Cell, File, Foot, Shown, View
 def payloads(run: CurrentRun, choices: None = None) -> Pictures:
     """Return the pictures of a model without attention: the states of its encoder."""
     title = (
-        f"The encoder's states; framed: h(m), all that the decoder is given of {run.terms.source}"
+        f"The encoder's states; framed: h(m), all that the decoder receives of {run.terms.source}"
     )
     return {
         **step_notes(run),

@@ -6,7 +6,7 @@ from viz_app.views.page import NextQuestion
 
 def how_it_orders() -> NextQuestion:
     """Lead to Positions."""
-    return NextQuestion("How does the model know the order?", "positions")
+    return NextQuestion("How does the model know word order?", "positions")
 
 
 def what_if(run: CurrentRun) -> NextQuestion:
@@ -20,7 +20,7 @@ def what_if(run: CurrentRun) -> NextQuestion:
 def how_it_writes(run: CurrentRun) -> NextQuestion:
     """Lead to Decoding if the model writes, else on."""
     if run.scope.model.can_write:
-        return NextQuestion("How does it write, token by token?", "decoding")
+        return NextQuestion("How is text generated, token by token?", "decoding")
     return what_attention_changed(run)
 
 

@@ -30,18 +30,18 @@ def may_read(site: AttentionSite, token: str) -> str:
     if _hides_all_later(site):
         why = ""
         if site.stack == "decoder":
-            why = ", because a model that writes from left to right does not have that yet"
+            why = " (a model that writes from left to right does not have it yet)"
         others = [name for name in names if name not in (LOOK_AHEAD, f"{_WINDOW}{window}")]
         others_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
-        window_note = f" Nor may it read what is more than {window} tokens back." if window else ""
+        window_note = f" Nor may it attend further back than {window} tokens." if window else ""
         return (
-            f". Nothing may read what comes after it{why}: these cells are hatched and their weight is exactly "
+            f". No token may attend to what comes after it{why}. These cells are hatched and their weight is exactly "
             f"0.{window_note}{others_note}"
         )
     if not names:
-        return f": each {token} may read every other, in both directions."
+        return f". Each {token} may attend to every other, in both directions."
     if len(names) == 1 and window:
-        return f": each {token} may read those up to {window} tokens away, in both directions."
+        return f". Each {token} may attend to those up to {window} tokens away, in both directions."
     return f". Hatched cells are blocked ({', '.join(names)}) and their weight is exactly 0."
 
 
@@ -60,4 +60,4 @@ def add_up(site: AttentionSite) -> str:
     if not n:
         return "up to 1"
     rows = "the one row that" if n == 1 else f"the {n} rows that"
-    return f"up to 1, but for {rows} may read nothing, where all are 0"
+    return f"up to 1, except in {rows} may attend to nothing: there all are 0"

@@ -12,10 +12,10 @@ from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
 
-STEP = "a row is read → written"  # the naming of rows on a stream that the model writes
-WORD_STEP = "a row is word read → token written after it"
+STEP = "read → written"  # the naming of rows on a stream that the model writes
+WORD_STEP = "word read → token written after it"
 # the caption of pictures and files that join sub-words to words
-JOINED = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
+JOINED = "sub-words merged into words: a row is the mean of the word's token rows, a column the sum of its columns"
 
 
 def is_alignment(site: AttentionSite) -> bool:
@@ -36,7 +36,7 @@ def kind_short(site: AttentionSite) -> str:
 def kind_subtitle(site: AttentionSite, t: Terms) -> str:
     """Return a sentence that names who reads and what is read: "the translation reads itself"."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    return f"{query.text} reads {'itself' if site.query_stream == site.key_stream else key.text}"
+    return f"{query.text} → {'itself' if site.query_stream == site.key_stream else key.text}"
 
 
 def layer_place(site: AttentionSite) -> str:
@@ -59,7 +59,7 @@ def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     query_token = (
         query.token.replace("token", "word") if isinstance(site, WordSite) else query.token
     )
-    return f"{place(site, head)}: what each {query_token} reads from {key.text}"
+    return f"{place(site, head)}: what each {query_token} attends to in {key.text}"
 
 
 def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
@@ -69,14 +69,14 @@ def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]
     """
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     return (
-        f"who reads (query): {query.text}{f', {_step(site)}' * writes}",
-        f"what is read (key): {key.text}",
+        f"query (rows): {query.text}{f', {_step(site)}' * writes}",
+        f"key (columns): {key.text}",
     )
 
 
 def sides(site: AttentionSite, writes: bool) -> str:
     """Return a short description of rows and columns, for places too narrow for the axis titles."""
-    return f"Rows read{f' ({_step(site)})' * writes}, columns are read"
+    return f"Rows: query{f' ({_step(site)})' * writes}, columns: key"
 
 
 def _step(site: AttentionSite) -> str:
@@ -95,27 +95,30 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     if is_alignment(site):
         return (
-            "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
-            f"**h(j)**, one for each {key.token}. Their mixture, the context c(i), is what the step then reads. A row "
-            "stands for the step that reads its token and writes the next: it chooses before it has read that token, when all it "
-            "knows of its own text is what stands above."
+            "Queries are the decoder's state **s(i−1)** before a step. Keys and values are both the encoder's states "
+            f"**h(j)**, one for each {key.token}. The step then reads their mixture, the context c(i). The row of a "
+            "token is the step that reads it and predicts the next. Its query is made before that token is read, from"
+            " the tokens above it alone."
         )
     if (site.stack, site.role) == ("decoder", "cross"):
         return (
-            f"Queries **Q** come from {query.text} (the decoder); keys **K** and values **V** come from {key.text} "
-            "(as it leaves the encoder). This is where the two texts meet."
+            f"Queries **Q** come from {query.text} (the decoder). The keys **K** and values **V** come from {key.text}"
+            " (as it leaves the encoder). This is where the two texts meet."
         )
     if site.role == "query":
         return (
-            "Queries **Q** come from the query stream, which knows where it stands and not which token stands there; keys **K** "
-            f"and values **V** come from the content stream of {key.text}. It may read what comes before it in the order, and "
-            "its last state says which token it expects in its own place."
+            "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
+            f"**K** and values **V** come from the content stream of {key.text}. The query stream attends to what "
+            "comes before it in the order. Its last state predicts the token at its own position."
         )
     if site.site_kind.between_streams:
-        return f"Queries **Q** come from {query.text}; keys **K** and values **V** come from {key.text}."
+        return f"Queries **Q** come from {query.text}. The keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
     if site.role == "content" and any(layer.name == ORDER for layer in site.mask.layers):
-        return f"{all_from_query}, its content stream: each {query.token} may read itself and what comes before it in the order."
+        return (
+            f"{all_from_query}, its content stream. Each {query.token} may attend to itself and to what comes "
+            "before it in the order."
+        )
     return all_from_query + may_read(site, query.token)
 
 
@@ -153,16 +156,12 @@ def formula_tex(site: AttentionSite) -> str:
 
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     """Return, in Markdown, how one row of the picture is computed; `writes` as in `axes`."""
-    row_names = (
-        " It is named by the token just read and the one to be written: **read → written**."
-        if writes
-        else ""
-    )
+    row_names = ' "A → B": the model has just read A and is about to predict B.' if writes else ""
     if isinstance(site, WordSite):
         return _how_to_read_words(site, writes)
     shares = (
-        f"Each row is one reader.{row_names} Its weights say how it divides its attention: none is negative and together they add "
-        f"{add_up(site)}"
+        f"Each row is a query.{row_names} Its weights are the shares of its attention. None is negative, and together "
+        f"they add {add_up(site)}"
     )
     if not site.has_causes:
         return f"{shares}."
@@ -172,15 +171,14 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
-        rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; "
-        f"{output}"
+        rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that the row may "
+        rf"attend to; {output}"
     )
 
 
 def _how_to_read_words(site: WordSite, writes: bool) -> str:
     row_names = (
-        " A row is named by the word read and by what the row of its last token writes, the first token behind the word: "
-        "**read → written**."
+        ' "A → B": the model has read the word A and predicts the first token B after it.'
         if writes
         else ""
     )
@@ -190,9 +188,9 @@ def _how_to_read_words(site: WordSite, writes: bool) -> str:
         else ""
     )
     return (
-        f"Each row is one word that reads, the mean of its tokens' rows; each column one word that is read, the sum of its tokens' "
-        f"columns.{row_names} So none is negative and each row still adds {add_up(site)}. Which tokens are of one word the tokenizer says; "
-        f"special tokens stand alone.{softmax}"
+        "Each row is a word, the mean of its tokens' rows. Each column is a word, the sum of its tokens' columns."
+        f"{row_names} So none is negative, and each row still adds {add_up(site)}. The tokenizer decides which tokens "
+        f"form a word; special tokens remain alone.{softmax}"
     )
 
 
@@ -201,7 +199,7 @@ def departures(config: object) -> str:
     if getattr(config, "attention", "") != "bahdanau":
         return ""
     start = (
-        r"both of the encoder's ends, $s_0 = \tanh(W[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes "
+        r"both ends of the encoder, $s_0 = \tanh(W[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes "
         r"$\overleftarrow{h}_1$ alone"
         if config.bidirectional
         else r"the end of its one reading, $s_0 = \tanh(W h_m + b)$; the paper reads backwards too and takes $\overleftarrow{h}_1$"
@@ -212,7 +210,7 @@ def departures(config: object) -> str:
         else "Its cell is a plain tanh; the paper's has gates"
     )
     return (
-        f"**Where this model is not the paper's** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It reads the next token "
-        r"from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ and $c_i$. "
-        f"{cell}. One matrix embeds source and target and gives the logits; the paper has a matrix for each."
+        f"**Where this model differs from the paper** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It "
+        r"predicts the next token from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ "
+        f"and $c_i$. {cell}. One matrix embeds source and target and gives the logits; the paper has a matrix for each."
     )

@@ -4,19 +4,24 @@ import re
 from html import escape
 
 GLOSSARY = {
-    "token": "A piece of text that the model takes as one: a word, part of a word, a character or a sign. “·” stands for a space.",
-    "head": "One of several attentions that work side by side in a layer, each with weights of its own.",
-    "layer": "One of several parts of a model that are built alike; each reads what the one before it has made.",
-    "query": "The vector of the token that reads: what it looks for.",
-    "key": "The vector of a token that may be read: what it is found by.",
-    "value": "The vector of a token that may be read: what it hands over.",
+    "token": (
+        "A piece of text that the model takes as one: a word or part of one, a character, a sign. “·” is a space."
+    ),
+    "head": "One of several attentions that work side by side in a layer, each with its own weights.",
+    "layer": "One of several parts of a model that are built alike. Each reads the output of the one before.",
+    "query": "The vector of the token that attends: what it looks for.",
+    "key": "The vector of a token that may be attended to: what it is found by.",
+    "value": "The vector of a token that may be attended to: what it hands over.",
     "vector": "A row of numbers: here, what the model knows of a token.",
-    "weight": "In a picture of attention: the share that a token gives to another; those of a token that may read anything add up to 1. "
-    "Of a model: one of the numbers that training found.",
-    "position": "The place of a token in its text.",
-    "score": "How well a key fits a query, before softmax. Of a whole model: how well it does on texts it was not trained on.",
+    "weight": "In a picture of attention: the share of one token in what another attends to. Of a model: one of the "
+    "numbers set by training.",
+    "position": "The number of a token in its text, counted from the start.",
+    "score": (
+        "How well a key fits a query, before softmax. Of a whole model: how well it does on texts not used in "
+        "training."
+    ),
     "softmax": "Turns any numbers into shares: none is negative, and together they add up to 1.",
-    "mask": "Says which tokens may read which.",
+    "mask": "Defines which tokens may attend to which.",
     "attention": "How a token collects from other tokens: it compares its query with their keys and mixes their values.",
     "alignment": "The attention of an RNN: which words of the source each written word comes from.",
     "entropy": "How undecided a distribution is: 0 if one choice has everything, highest if all are equally likely.",
@@ -25,24 +30,30 @@ GLOSSARY = {
     "surprisal": "How unexpected a token was: the negative logarithm of its probability.",
     "perplexity": "Between how many equally likely tokens a model in effect has to choose.",
     "logit": "A number for each possible answer, such as each token of the vocabulary; softmax turns them into probabilities.",
-    "residual stream": "The vector of a token on its way through the layers; each part reads it and, with residual connections, "
-    "adds to it.",
-    "LayerNorm": "Brings the numbers of a vector to mean 0 and spread 1, then multiplies and shifts each by what training found.",
-    "feed-forward": "The part of a layer that works on each token alone: matrices, and between them an activation such as ReLU, "
-    "GELU or SiLU.",
+    "residual stream": "The vector of a token on its way through the layers. Each part reads it and, with residual "
+    "connections, adds to it.",
+    "LayerNorm": (
+        "Brings the numbers of a vector to mean 0 and spread 1. Then it multiplies and shifts each by "
+        "learned numbers."
+    ),
+    "feed-forward": "The part of a layer that works on each token alone: two matrices with an activation between "
+    "them.",
     "embedding": "The vector that a token enters the model with.",
-    "bias": "Numbers that are added after a matrix product; training finds them.",
+    "bias": "Learned numbers that are added after a matrix product.",
     "cosine": "How far two vectors point the same way: 1 the same, 0 at a right angle, −1 opposite.",
-    "teacher forcing": "The model reads the right text at every step, not what it wrote itself.",
+    "teacher forcing": "The model reads the correct text at every step, not its own output.",
     "greedy": "Always takes the most probable token.",
-    "beam": "The few best beginnings of a text that a search keeps at each step.",
-    "BLEU": "A score for translations: how many word sequences they share with human ones; 100 is all.",
+    "beam": "The best few beginnings of a text that a search keeps at each step.",
+    "BLEU": "A score for translations: how many word sequences they share with human ones, from 0 to 100.",
 }
 # symbol → its meaning, for symbols that also occur in running text
 SYMBOLS = {
-    "q": "the query vector of the token that reads",
-    "k": "the key vector of a token that may be read (as a number: how many)",
-    "v": "the value vector of a token that may be read (of an additive similarity: the vector that adds up what fits)",
+    "q": "the query vector of the token that attends",
+    "k": "the key vector of a token that may be attended to (as a number: how many)",
+    "v": (
+        "the value vector of a token that may be attended to (in an additive similarity: the vector that sums up the "
+        "fit)"
+    ),
     "Q": "all queries, one row for each token",
     "K": "all keys, one row for each token",
     "V": "all values, one row for each token",
@@ -52,51 +63,54 @@ SYMBOLS = {
     "W_Q": "the matrix that makes queries out of token vectors",
     "W_K": "the matrix that makes keys out of token vectors",
     "W_V": "the matrix that makes values out of token vectors",
-    "W_O": "the matrix that turns what all heads found into the output of the attention",
-    "W_R": "the matrix through which the vector of a distance goes",
-    "α": "a score in the walk of a Transformer; a weight in an RNN's alignment; in a beam search, how much length counts",
+    "W_O": "the matrix that turns the output of all heads into the output of the attention",
+    "W_R": "the matrix that is applied to the vector of a distance",
+    "α": (
+        "a score in the walk of a Transformer; a weight in an RNN's alignment; in a beam search, the weight of "
+        "length"
+    ),
     "α̂": "a weight: the share that softmax makes of a score",
-    "λ": "how much the loss of the language model counts beside that of the classes",
+    "λ": "the weight of the language model's loss beside that of the classes",
     "h(j)": "the encoder's state at token j of the source",
-    "h(m)": "where the encoder's reading ended: its last state, or the last one of each direction it reads in",
+    "h(m)": "the encoder's last state, or the last one of each direction",
     "s(i)": "the decoder's state after step i",
     "s(i−1)": "the decoder's state before step i",
     "s(0)": "the decoder's state before its first step",
     "c(i)": "the context of step i: the encoder's states, mixed by the weights of that step",
     "y(i−1)": "the token written at the step before",
-    "PE": "position encoding: the vector that stands for a place",
-    "·": "product: of two numbers, of two vectors (number by number, then added up) or of matrices",
-    "∘": "product number by number, not yet added up",
-    "Σ": "the sum over all that is named below it",
+    "PE": "position encoding: the vector of a position",
+    "·": "product: of two numbers, of two vectors (number by number, then summed) or of matrices",
+    "∘": "product number by number, not yet summed",
+    "Σ": "the sum over everything named below it",
     "π": "half the circumference of a circle of radius 1, 3.14…; a full turn is 2π",
-    "‖": "length of the vector that stands between the bars: the root of the sum of its squares",
+    "‖": "length of the vector between the bars: the root of the sum of its squares",
     "−∞": "minus infinity: after softmax, exactly 0",
-    "∂": "derivative: how much one thing answers to a small change of another",
+    "∂": "derivative: how much one thing changes with a small change of another",
     "L1": "the loss of the language model: of every token, given those before it",
     "L2": "the loss of the classes",
-    "L3": "what training makes small: both losses together",
+    "L3": "what training minimises: both losses together",
 }
 # symbols that are explained only inside a formula
 LETTERS = {
-    "i": "the place of the token that reads",
-    "j": "the place of a token that may be read",
+    "i": "the position of the token that attends",
+    "j": "the position of a token that may be attended to",
     "a": "the vector of a token as it arrives at this attention",
-    "b": "what a head found for a token; as b^Q, b^K, b^V, b^O: a bias",
+    "b": "what a head outputs for a token; as b^Q, b^K, b^V, b^O: a bias",
     "c": "the context: the encoder's states, mixed by the weights of a step",
     "s": "a state of the decoder",
     "h": "a state of the encoder; with Σ or Concat: a head",
     "e": "the energy: how well a state of the encoder fits the decoder's, before softmax",
-    "t": "a number that training finds, by which the cosine is multiplied",
+    "t": "a learned number by which the cosine is multiplied",
     "x": "the vector of a token",
     "p": "the vector of a position, or a probability",
     "d": "how many numbers a vector has; below a Σ: the numbers one by one",
     "n": "how many tokens there are",
-    "M": "a matrix that training finds; or the mask, 0 or −∞ in each cell; or the vectors that are read",
-    "W": "a matrix that training finds",
-    "U": "a matrix that training finds",
-    "A": "all scores: a row for each token that reads",
-    "Â": "all weights: a row for each token that reads",
-    "B": "what the head found, a row for each token",
+    "M": "a learned matrix; or the mask, 0 or −∞ in each cell; or the vectors attended to",
+    "W": "a learned matrix",
+    "U": "a learned matrix",
+    "A": "all scores: a row for each query token",
+    "Â": "all weights: a row for each query token",
+    "B": "what the head outputs, a row for each query token",
     "X": "the vectors of all tokens",
     "I": "the vectors of all tokens, as columns; in [I; I] a unit matrix",
     "S": "the decoder's states before each step",
@@ -107,10 +121,10 @@ LETTERS = {
     "y": "what comes out, or the token that was written",
     "T": "transposed: rows become columns",
     "R": "the real numbers; R^d: vectors of d numbers",
-    "pos": "the place of a token, from 0",
+    "pos": "the position of a token, from 0",
     "exp": "e to the power of",
     "tanh": "bends any number into −1 … 1",
-    "Concat": "one vector written behind the other",
+    "Concat": "one vector written after the other",
     "ln": "natural logarithm",
 }
 _WORD = re.compile(rf"\b({'|'.join(sorted(GLOSSARY, key=len, reverse=True))})s?\b")

@@ -100,7 +100,7 @@ _LANGUAGE = Terms(
 )
 _MASKED = Terms(
     {"text": Stream("the text", "token")},
-    {"text": "Text, [MASK] for a word", "second_text": "Second text"},
+    {"text": "Text (type [MASK] to hide a word)", "second_text": "Second text"},
 )
 _SPAN = Terms(
     {"text": Stream("question and text", "token")},

@@ -25,17 +25,14 @@ def no_snapshots(snapshots: Sequence[int]) -> str:
     """Explain, in Markdown, why there is no training slider; "" if there are `snapshots`."""
     if snapshots:
         return ""
-    return (
-        "**Where is its training?** A model whose weights were kept at earlier steps of its training has a slider over them here "
-        "(**dates**, for example). Of this one only the finished weights were kept."
-    )
+    return "**Want to watch training?** Open **dates**; this model kept only its final weights."
 
 
 def at_step(step: int, scores: dict) -> str:
     """Describe the page at an earlier training step: which weights it shows, and their scores."""
     return (
-        f"The line above and all pictures below are of {after_steps(step)}, reading the same text as the finished model. "
-        f"Of these weights: {score_summary(scores) or 'no score was measured'}."
+        f"The line above and all pictures below are of {after_steps(step)}, reading the same text as the finished "
+        f"model. Score of these weights: {score_summary(scores) or 'not measured'}."
     )
 
 
@@ -55,7 +52,7 @@ def unequal_training(steps: Mapping[str, int]) -> str:
         f"{listed([name for name, trained_steps in steps.items() if trained_steps == n])} for {n:,} step{'s' * (n != 1)}"
         for n in sorted(set(steps.values()), reverse=True)
     ]
-    return f"Not trained alike: {'; '.join(groups)}. What differs may come from that too."
+    return f"Caution: training length differs ({'; '.join(groups)}), which may explain part of the gap."
 
 
 def sentence(text: str) -> str:
@@ -129,7 +126,10 @@ def untrained(training: dict) -> str:
 
 def training_of_swapped(training: dict, trained_with: str, name: str) -> str:
     """Return the training origin of weights shown with another similarity than trained with."""
-    origin = f"{training_origin(training)} That was with the {trained_with} similarity: scored by {name}, as here, nothing was measured."
+    origin = (
+        f"{training_origin(training)} That was with the {trained_with} similarity. "
+        f"Scored by {name}, as here, nothing was measured."
+    )
     return f"{origin}{_untrained(name)}"
 
 
@@ -137,7 +137,8 @@ def _untrained(name: str) -> str:
     """Note that a swapped-in similarity has untrained parameters; "" if it has no parameters."""
     initial_values = SIMILARITIES[name].initialisation
     return (
-        f" What {name} learns besides was never trained with these weights and is as in a new model: {initial_values}."
+        f" What {name} learns in addition was never trained with these weights and is as in a new model: "
+        f"{initial_values}."
         if initial_values
         else ""
     )

@@ -45,7 +45,7 @@ class Strip {
       type: "button",
       disabled: true,
       className: `place${label[2] ? " special" : ""}`,
-      title: `${label[0]}: nothing stands before it`,
+      title: `${label[0]}: nothing comes before it`,
     });
     delete button.dataset.position;
     button.style.background = button.style.color = "";

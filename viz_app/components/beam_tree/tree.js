@@ -24,7 +24,7 @@ class Tree {
       kept.forEach((node, rank) => s && this.edge(node, s, rank));
     });
     steps.forEach((kept, s) => kept.forEach((node, rank) => this.node(node, s, rank)));
-    const columns = Array.from({ length: most }, (_, rank) => `place ${rank + 1}`),
+    const columns = Array.from({ length: most }, (_, rank) => `rank ${rank + 1}`),
       of = (node) => node && `${node.text || "(no text yet)"} ${signed(node.score)}`;
     const name = "The hypotheses of the beam at each step, best at the top";
     describe(this.svg, { name, rows: steps.map((_, s) => `step ${s + 1}`), columns, value: (s, rank) => of(steps[s][rank]) ?? "" });

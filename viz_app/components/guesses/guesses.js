@@ -52,7 +52,7 @@ class Guesses {
     const how = {
       fixed: "",
       mask: "typed; take it out of the text to see a word there",
-      open: "click to hide it",
+      open: "click to mask it",
       hidden: "hidden; click to show it again",
     };
     button.title = [label[0], how[hidden ? "hidden" : states[i] === "hidden" ? "open" : states[i]], label[1]].filter(Boolean).join(": ");

@@ -25,15 +25,15 @@ class Lines {
     const crowded = wanted.query + wanted.key > this.width * (SHARE.query + SHARE.key);
     const given = (side) => (crowded ? Math.min(this.width * SHARE[side], wanted[side]) : wanted[side]);
     this.column = { query: given("query"), key: this.width - given("key") };
-    this.draw("text", { x: this.column.query, y: 11, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "reads (query)");
-    this.draw("text", { x: this.column.key, y: 11, "font-size": 12, fill: theme.quiet }, "is read (key)");
+    this.draw("text", { x: this.column.query, y: 11, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "query");
+    this.draw("text", { x: this.column.key, y: 11, "font-size": 12, fill: theme.quiet }, "key");
     this.idle = this.draw("g", {});
     const [drawn, all] = this.drawAll();
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
     this.note.textContent = drawn < all ? `Only the ${drawn} strongest of ${all} are drawn.` : `Lines under ${FAINTEST} are not drawn.`;
     const { rows, cols, queries, keys, weights, first } = picture, value = (r, c) => weights[r * cols + c];
-    const name = "The same weights as lines from each query token to the key tokens it reads";
+    const name = "The same weights as lines from each query token to the key tokens it attends to";
     if (rows) describe(this.svg, { name, rows: positions(queries, first[0]), columns: positions(keys, first[1]), value });
     this.note.title = `A line is as strong as its cell, to ±${0.5 / SHADES}.`;
   }

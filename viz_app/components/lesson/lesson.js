@@ -155,7 +155,7 @@ const ASK = {
   cells(form, { rows, columns }) {
     const open = rows.map(() => columns.map(() => false)), table = put(put(form, "div", "grid"), "table", "cells");
     let check;
-    table.setAttribute("aria-label", "Paint the cells: a row reads the columns");
+    table.setAttribute("aria-label", "Paint the cells: a row attends to the columns");
     const head = put(put(table, "thead"), "tr");
     put(head, "td");
     for (const column of columns) put(head, "th", "", column).scope = "col";
@@ -166,7 +166,7 @@ const ASK = {
       columns.forEach((column, c) => {
         const cell = put(put(line, "td"), "button");
         cell.type = "button";
-        cell.setAttribute("aria-label", `${row} reads ${column}`);
+        cell.setAttribute("aria-label", `${row} attends to ${column}`);
         cell.setAttribute("aria-pressed", "false");
         cell.onclick = () => {
           open[r][c] = !open[r][c];

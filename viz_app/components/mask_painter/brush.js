@@ -48,7 +48,7 @@ class Brush {
     const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
     legend.replaceChildren();
     if (block > 1) {
-      legend.textContent = `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${
+      legend.textContent = `Each cell is ${block} × ${block}: tinted where any of them is allowed, hatched where none is. Click ${
         fixed ? "for" : "to see and paint"
       } each of them.`;
       return;
@@ -194,7 +194,7 @@ class Brush {
   // Sentences, one a layer, that say why a cell is blocked.
   why(q, k) {
     const drawn = this.paintAt(q, k);
-    if (drawn === 1) return ["allowed by hand, whatever the other layers say"];
+    if (drawn === 1) return ["allowed by hand, against the other layers"];
     const bits = this.picture.arrays.base[q * this.cols + k];
     const layers = this.picture.layers.filter((_, i) => bits & (1 << i));
     if (drawn === 0) layers.push(this.picture.drawn);
@@ -209,12 +209,12 @@ class Brush {
     this.table.replaceChildren();
     if (q === undefined) {
       return void say(
-        `Point at a cell to read why it is open or blocked${
+        `Point at a cell to see why it is allowed or blocked${
           some
             ? "; click to see each of its cells"
             : this.picture.fixed
             ? ""
-            : "; click or drag to change it. Click a token for its whole row or column"
+            : "; click or drag to change it (keys: arrows and Space). Click a token for its whole row or column"
         }.`,
         "quiet",
       );
@@ -222,7 +222,7 @@ class Brush {
     if (spot.key !== undefined) {
       const reasons = this.why(q, spot.key), open = this.open(q, spot.key);
       say(queries[q][0], "token");
-      say(open ? ` may read ${some ? "some of " : ""}` : ` may not read ${some ? "any of " : ""}`);
+      say(open ? ` may attend to ${some ? "some of " : ""}` : ` may not attend to ${some ? "any of " : ""}`);
       say(keys[spot.key][0], "token");
       say(reasons.length ? ` (${reasons.join("; ")}).` : ".");
     } else {

@@ -86,8 +86,8 @@ class Masks {
     tip.querySelector(".query").textContent = queries[spot.query][0];
     tip.querySelector(".key").textContent = keys[spot.key][0];
     tip.querySelector(".verb").textContent = where === "mask"
-      ? (open ? ` may read${some}` : ` may not read${some.replace("some", "any")}`)
-      : " reads ";
+      ? (open ? ` may attend to${some}` : ` may not attend to${some.replace("some", "any")}`)
+      : " attends to ";
     const why = tip.querySelector(".why");
     why.replaceChildren();
     for (const line of where === "mask" ? this.reasons(spot, open) : this.numbers(spot)) put(why, "div", "", line);

@@ -66,7 +66,7 @@ class InOrder {
       name.textContent = shorten(label[0], 18);
       bits.textContent = `${place + 1} · ${arrays.surprisal[place].toFixed(1)} bits`;
       guess.textContent = `${shorten(expected[place][0], 12)} ${decimals(arrays.best[place])}`;
-      button.title = `${label[0]}, position ${place + 1}, predicted as number ${turn + 1}: ${
+      button.title = `${label[0]}, position ${place + 1}, predicted in turn ${turn + 1}: ${
         exact(arrays.surprisal[place])
       } bits; expected first: ${expected[place][0]}, probability ${exact(arrays.best[place])}. Drag it, or move it with the arrow keys.`;
     });

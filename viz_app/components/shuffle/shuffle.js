@@ -4,7 +4,8 @@ const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; abov
 const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more
 const ON_PHONE = { least: 170, gap: 10, rows: 150 }; // px: two maps beside each other, below where the tokens go
 // The height of all rows: what the window leaves below the controls.
-const roomForRows = () => (isPhone() ? ON_PHONE.rows : Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around)));
+const roomForRows =
+  () => (isPhone() ? ON_PHONE.rows : Math.max(ROW.fewest, Math.min(ROW.all, innerHeight - ROW.around * Math.max(1, scaleOf() / 1.34))));
 const BAR = { height: 190, low: 110, left: 46 };
 const barHeight = () => (isPhone() ? BAR.low : BAR.height);
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
@@ -37,7 +38,7 @@ class Shuffle extends Fitted {
     return {
       name: title,
       rows: order.map((from) => tokens[from][0]),
-      columns: ["place before", "place after"],
+      columns: ["position before", "position after"],
       value: (r, c) => (c ? r : order[r]),
     };
   }
@@ -109,7 +110,7 @@ class Shuffle extends Fitted {
     this.write(group, "as typed", left, PART.top - 12, { "text-anchor": "end", fill: theme.quiet });
     this.write(group, "reordered", right, PART.top - 12, { fill: theme.quiet });
     order.forEach((from, to) => {
-      const said = `${tokens[from][0]}: place ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
+      const said = `${tokens[from][0]}: position ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
       putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset
         .moves = `${from} ${to}`;
       for (const [x, y, anchor] of [[left, a, "end"], [right, b, "start"]]) {

@@ -39,7 +39,7 @@ class Bars {
     element.title = `${label[0]}: ${detail}`;
     if (!this.force) return;
     element.disabled = Boolean(fixed);
-    element.title += mark === "forced" ? ". Click: let the model choose here again." : ". Click: take this token here and go on from it.";
+    element.title += mark === "forced" ? ". Click to let the model choose here again." : ". Click to force this token and continue from it.";
     element.onclick = () => this.force(id);
   }
 }

@@ -40,7 +40,7 @@ class Chips {
     chip.style.color = code ? theme.on(code) : "";
     chip.title = {
       open: `${label[0]}: weight ${exact(weight)}${label[1] ? ` (${label[1]})` : ""}`,
-      masked: `${label[0]}: masked (look-ahead): a later position may not be read`,
+      masked: `${label[0]}: masked (look-ahead): no attending to later positions`,
       unknown: "not written yet",
     }[state];
   }

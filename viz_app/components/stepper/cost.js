@@ -78,7 +78,7 @@ class Cost {
       ? `${count(kept, "key and value", "keys and values")} kept, ${fresh} computed now (in ${
         layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`
       })`
-      : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
+      : "1 position computed now; its own text is not read, so none of it is kept";
     this.fill(cache, `With the cache: ${each}.`, kept, fresh, prompt.length + serial.n);
     this.fill(
       none,
@@ -104,7 +104,7 @@ class Cost {
     const from = first ? "made of h(m)" : "kept";
     this.fill(
       cache,
-      `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Of its own text nothing before is read again.`,
+      `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Its earlier text is not read again.`,
       0,
       1,
       serial.n,
@@ -119,7 +119,7 @@ class Cost {
     const said = first ? `U h of all ${source} tokens computed now, once and for all steps` : `U h of all ${source} tokens kept since step 1`;
     this.fill(
       memory,
-      cross ? `Of the source: ${said}.` : "Of the source: nothing but h(m), which made s(0).",
+      cross ? `Of the source: ${said}.` : "Of the source: only h(m), which made s(0).",
       cross && !first ? source : 0,
       cross && first ? source : 0,
       cross ? source : 0,

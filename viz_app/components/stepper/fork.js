@@ -8,8 +8,8 @@ class Fork {
     this.box.replaceChildren();
     this.box.hidden = !free;
     if (!free) return;
-    this.line("free", `Left alone (${how})`, free.written, free.shared, []);
-    this.line("forced", forced.length > 1 ? "With the forced tokens" : "With the forced token", serial.written, free.sharedByForced, forced);
+    this.line("free", `Original (${how})`, free.written, free.shared, []);
+    this.line("forced", forced.length > 1 ? "With your tokens" : "With your token", serial.written, free.sharedByForced, forced);
   }
 
   line(name, title, tokens, shared, forced) {

@@ -66,7 +66,7 @@ class Lanes {
     this.pads();
     const columns = Array.from({ length: picture.steps }, (_, i) => `position ${i + 1}`);
     const names = this.rows.map(({ name, serial, key }) => `${serial ? "inference" : key === "free" ? "" : "training"} ${name}`.trim());
-    const name = "Training reads the given text, shifted right; inference writes one token after the other";
+    const name = "Training reads the given text, shifted right; inference writes one token at a time";
     describe(this.svg, { name, rows: names, columns, value: (r, c) => this.rows[r].tokens[c]?.[0] ?? "" });
   }
 
@@ -303,7 +303,7 @@ class Lanes {
     fill(
       inference,
       "Inference",
-      `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`,
+      `sequential (${how}), pass ${pass} of ${serial.n}${roomy ? ": each output becomes the next input" : ""}`,
     );
     inference.classList.add("serial");
   }

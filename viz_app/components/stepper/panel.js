@@ -58,7 +58,7 @@ class Panel {
     const { here: [place, of, masked], alone } = this.wording, rest = picture.own ? masked : (alone ?? masked);
     say(lane === "parallel" ? place : "Pass ");
     say(lane === "parallel" ? String(i + 1) : `${i + 1} of ${run.n}`, "count");
-    say(lane === "parallel" ? of(run.n) : ". So far it has: ");
+    say(lane === "parallel" ? of(run.n) : ". So far it reads: ");
     const all = [...picture.prompt, ...run.read], end = picture.prompt.length + i + 1, from = Math.max(0, end - 12);
     if (from) say("… ");
     all.slice(from, end).forEach((label) => (say(label[0], "token"), say(" ")));
@@ -69,10 +69,10 @@ class Panel {
   rows(i, over) {
     const { values, run, k, lane, picture } = this, drawn = lane === "serial" ? picture.arrays.drawn_p : undefined;
     this.expects.textContent = lane === "parallel"
-      ? "What the model expects next, and what is given:"
+      ? "What the model predicts next, and what is given:"
       : picture.sampling
-      ? "Expected next (orange: drawn from). Click another to force it:"
-      : "What the model expects next. Click another token to force it:";
+      ? "Predicted next (orange: drawn from). Click another to force it:"
+      : "What the model predicts next. Click another token to force it:";
     const [pad, start] = picture.unforceable;
     return Array.from({ length: k }, (_, n) => {
       const id = values.ids[i * k + n], here = id === run.taken[i];

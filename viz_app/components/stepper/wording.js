@@ -3,8 +3,8 @@
 const WORDING = {
   attention: {
     trainingTitle: (n) => (n === 1 ? "its 1 position, in 1 pass" : `all ${n} positions at once, in 1 pass`),
-    here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is there too, but masked)"],
-    alone: "(the rest is there too, but each position reads its own token alone)",
+    here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is given too, but masked)"],
+    alone: "(the rest is given too, but each position reads only its own token)",
     same: "Both take the same tokens everywhere, so both give the same probabilities: training in one pass, inference in many.",
     work: "What is computed at this step, and what comes from the cache",
     sum: (n, work) => `Training does ${n === 1 ? "its one position" : `all its ${n} positions`} in one pass: ${work}.`,
@@ -13,14 +13,14 @@ const WORDING = {
     trainingTitle: (
       n,
     ) => (n === 1
-      ? "the text is given, but its one state has to be computed too"
+      ? "the text is given, but its one state must be computed too"
       : `the text is given, yet its ${n} states come one after the other`),
     here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
-    same: "Both take the same tokens everywhere, so at each step both are in the same state and give the same probabilities.",
+    same: "Both take the same tokens everywhere, so at each step their states and probabilities are the same.",
     work: "What is computed at this step, and what is kept from the step before",
     sum: (n, work) =>
       `Training takes its ${n} step${
         n === 1 ? "" : "s one after the other"
-      } too: ${work}; the readout and the logits behind the states are done for all at once.`,
+      } too: ${work}; the readout and the logits after the states are computed for all at once.`,
   },
 };

@@ -208,7 +208,7 @@ def _draw_scale(pen: ImageDraw.ImageDraw, x: int, y: int, font: Any, unit: str) 
     for i in range(100):
         pen.line((x + i, y, x + i, y + 10), fill=ramp(i / 99))
     pen.text((x - 6, y + 5), "0", TEXT, font, anchor="rm")
-    pen.text((x + 106, y + 5), f"{unit}; rows read, columns are read", TEXT, font, anchor="lm")
+    pen.text((x + 106, y + 5), f"{unit}; rows: query, columns: key", TEXT, font, anchor="lm")
 
 
 def _slanted(picture: Image.Image, text: str, foot: tuple[int, int], font: Any) -> None:

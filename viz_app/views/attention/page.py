@@ -58,8 +58,10 @@ def choose_words(joins: bool) -> None:
 
 
 MANY = 16  # heads per layer up to which the overview has the narrower column
-HEADS = "Each small square is one head. The stronger the colour, the more one token reads another."
-NONE = "This model has no attention, so no token reads another."
+HEADS = (
+    "Each small square is one head. The stronger the colour, the more one token attends to another."
+)
+NONE = "This model has no attention, so no token attends to another."
 
 
 def _choose(run: CurrentRun) -> Choices:
@@ -119,7 +121,7 @@ ALL_HEADS = View(
 
 def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
     """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
-    answer = NextQuestion("What does this model answer?", "task")
+    answer = NextQuestion("What does this model predict?", "task")
     if not run.trace.attention:
         return answer
     focus = choices.focus
@@ -140,7 +142,7 @@ def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
 STATES = replace(ENCODER_STATES, choose=choose_step)
 ATTENTION = Page(
     "Attention",
-    "Attention: who reads whom?",
+    "Attention: which token attends to which?",
     lambda run: HEADS if run.trace.attention else NONE,
     {"": lambda run: ALL_HEADS if run.trace.attention else STATES},
     _leads_to,

@@ -36,7 +36,7 @@ def choose(run: CurrentRun) -> Choices:
     place = state.place(run.scope, given)
     with which_head.row():
         attention = _reading(run.trace, place.mean)
-        how = _HOW[pick.one("How inference takes the next token", HOW, list(_HOW))]
+        how = _HOW[pick.one("Decoding strategy", HOW, list(_HOW))]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
         is_tree = how == "beam" and pick.one("Picture", PICTURE, PICTURE.options) == TREE
     method = Method(how, **settings, forced=place.forced)
@@ -56,7 +56,7 @@ def _sampling() -> dict:
         "Temperature",
         TEMPERATURE,
         0.1,
-        "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.",
+        "Log-probabilities are divided by it. Below 1: sharper; above 1: flatter.",
     )
     top_k = _number("Top-k", TOP_K, 1, "Draw from the k most probable tokens only; 0 means all.")
     top_p = _number(
@@ -91,7 +91,10 @@ def _length(model: Model) -> dict:
         return {}
     return {
         "max_new": _number(
-            "New tokens", MAX_NEW, 1, "It stops after so many, if it does not end before."
+            "New tokens",
+            MAX_NEW,
+            1,
+            "Generation stops after this many tokens, if the text does not end before.",
         )
     }
 

@@ -236,7 +236,7 @@ def _note(run: CurrentRun, runs: Story, choices: Choices) -> str:
     lines, forced = [], choices.place.forced
     if choices.cleared:
         field = run.scope.model.fields[0].name
-        lines.append(f"The forced tokens belonged to another {field} and were let go.")
+        lines.append(f"The forced tokens belonged to another {field} and were removed.")
     reached = [(p, t) for p, t in forced if p < len(runs.serial)]
     for position, token in reached:
         name = token_label(run.scope.tokenizer, token, first=position + runs.n_text == 0).text

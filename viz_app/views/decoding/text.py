@@ -12,57 +12,65 @@ _ANSWER_RECURRENT = (
 _NO_ANSWER = "This model generates no text: it reads a finished one in a single pass."
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
-    "What stands at position i+1 is only known once the model has answered at "
-    "position i.\n\n{cache}"
+    "The token at position i+1 is only known once the model has predicted from position i.\n\n{cache}"
 )
 _KEPT = (
-    "**What the cache keeps.** {kept} With the cache, {step} of them, so that the rows a whole text sends through the weight "
-    "matrices grow with the square of its length."
+    "**What the cache keeps.** {kept} With the cache, {step}. Without it, the rows sent through the weight matrices "
+    "grow with the square of the text's length."
 )
 _NOTHING_KEPT = (
-    "**No cache is used here.** This model has none that is known to give the answers of one whole pass. So every step reads the "
-    "whole row again, and the rows a whole text sends through the weight matrices grow with the square of its length."
+    "**No cache is used here.** No cache of this model is known to give the answers of one whole pass. So every step "
+    "reads the whole row again. The rows sent through the weight matrices grow with the square of the text's length."
 )
-_SHIFTED = "The right text is known beforehand. Shifted right by one it is the decoder's input"
+_SHIFTED = "The target is known beforehand. Shifted right by one it is the decoder's input"
 _GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
-_FROM_START = "each step computes one new position; without it, step t computes t"
-_FROM_PROMPT = "the first step computes the whole prompt and each later one a single position; without it, each computes all"
+_FROM_START = "each step computes one new position, not all t of step t"
+_FROM_PROMPT = (
+    "the first step computes the whole prompt and each later one a single position, not all"
+)
 _READS_ITSELF = (
     "the look-ahead mask (hatched) hides what a position should predict",
-    "Keys and values of earlier positions never change, because a position never reads what comes after it{source}.",
+    (
+        "Keys and values of earlier positions never change, because a position never attends to what comes after "
+        "it{source}."
+    ),
 )
 _READS_THE_SOURCE_ALONE = (
-    "each position reads its own token and the source and no other position, so there is nothing to hide",
-    "Keys and values of the source, which are the same at every step. This decoder reads nothing of its own text but the last "
-    "token, so of that nothing is kept.",
+    "each position reads its own token and the source, so there is nothing to hide",
+    "Keys and values of the source, which are the same at every step. This decoder reads only the last token of its "
+    "own text, so nothing of that text is kept.",
 )
 _WHY_RECURRENT = (
-    "**Why even training goes step by step.** The right text is known beforehand and stands, shifted right, at the decoder's "
-    "input. But the state s(i) is made from s(i−1){align}, so no step can begin before the one before it has ended. Only what "
-    "needs no state of the decoder, or comes after all of them, is done for all steps at once: the embeddings{before}, and then "
-    "the readout and the logits. The Transformer does away with that waiting.\n\n"
-    "**What is kept from step to step.** The state alone, always the same {n} numbers, however long the text{kept}. "
-    "That makes each step cost the same; and what the state has forgotten of {gone} is gone."
+    "**Why even training goes step by step.** The target is known beforehand and is, shifted right, the decoder's "
+    "input. But the state s(i) is made from s(i−1){align}, so no step can begin before the previous one has ended. "
+    "The embeddings{before}, the readout and the logits need no state of the decoder or come after all of them. These"
+    " alone are computed for all steps at once. The Transformer removes that wait.\n\n**What is kept from step to "
+    "step.** Only the state: always the same {n} numbers, however long the text{kept}. So each step costs the same, "
+    "but the model may forget {gone}."
 )
 
 
 _PREDICTS_IN_ORDER = (
-    "**This page follows a text as it is written, and this model is given a finished one.** It predicts every token of it in "
-    "one pass, each from those before it in an order of your own: the page **Task** shows that, and changes the "
-    "order. To see a text written token by token, open **gpt**, which continues a text, or **eng-fra**, which translates one."
+    "**This page follows a text as it is generated, and this model reads a finished one.** It predicts every token of"
+    " it in one pass, each from those before it in an order that you choose. The page **Task** shows that order and "
+    "changes it. To see a text generated token by token, open **gpt**, which continues a text, or **eng-fra**, which "
+    "translates one."
 )
 _DOES_NOT_WRITE = (
-    "**This model does not write.** {} Its answer stands above and on the page Task. To see a text written token by token, open "
-    "**gpt**, which continues a text, or **eng-fra**, which translates one."
+    "**This model does not generate text.** {} Its answer is above and on the page Task. To see a text generated "
+    "token by token, open **gpt**, which continues a text, or **eng-fra**, which translates one."
 )
 _BOTH_WAYS = (
-    "It reads the whole text at once, every token in both directions, and answers in one pass: there is no next token, so nothing "
-    "is decoded."
+    "It reads the whole text at once, in both directions, and predicts in one pass. There is no next token, so "
+    "nothing is decoded."
 )
-_BACKWARDS = "It reads the whole text in one pass, each token what stands before it, and predicts no next token, so nothing is decoded."
+_BACKWARDS = (
+    "It reads the whole text in one pass, each token after those before it. It predicts no next token, so "
+    "nothing is decoded."
+)
 _CLOSED = (
-    "Its text is closed by a special token, from whose vector the answer is read in one pass. The model has never learned what "
-    "might follow, so nothing is decoded."
+    "Its text is closed by a special token, and the answer is read from the vector of that token. It never learned "
+    "what might follow, so nothing is decoded."
 )
 
 
@@ -119,5 +127,8 @@ def why(model: Model) -> str:
         before=" and U h(j)",
         n=config.d_hidden,
         gone="its own text",
-        kept=", and beside it U h(j), which no step changes. The alignment reads all states h(j) of the source at every step",
+        kept=(
+            ", and U h(j), which no step changes. The alignment attends to all states h(j) of the source at every "
+            "step"
+        ),
     )

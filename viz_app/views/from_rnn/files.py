@@ -111,7 +111,7 @@ def alignments_csv(
     head = [
         "step",
         "read → written",
-        "source place",
+        "source position",
         "source token",
         first.title,
         second.title,

@@ -24,23 +24,25 @@ COUNTED = ("Steps", "Parameters")
 MODELS, CURVES = "The models", "How fast each learns"
 PICTURE = Choice("from-rnn-learning", MODELS, options=(MODELS, CURVES))
 STAGES = (
-    "The same task, dates as people write them → ISO, at every step of the way: one fixed vector; an alignment over all states; "
-    "attention with the recurrence taken away, alone, after self-attention, with several heads, stacked, stacked with residual "
-    "connections and LayerNorm; and the Transformer, whose layers each have a feed-forward part, and the decoder's each a "
-    "cross-attention. Stacked on nothing but itself, attention averages the source's positions until they are all but alike, so "
-    "that the decoder's queries get next to no gradient; later the decoder's states grow from layer to layer until softmax picks "
-    "a single key. Every row is a trained checkpoint of this app: pick it in the bar to look inside."
+    "The same task, dates as people write them → ISO, at every step from RNN to Transformer. First one fixed vector, "
+    "then an alignment over all states. Then attention without recurrence: alone, after self-attention, with several "
+    "heads, stacked, and stacked with residual connections and LayerNorm. The Transformer adds a feed-forward part to"
+    " each layer and a cross-attention to each decoder layer. Stacked alone, attention averages the source's "
+    "positions until they are nearly alike. The decoder's queries then get almost no gradient. Later the decoder's "
+    "states grow from layer to layer until softmax picks a single key. Every row is a trained checkpoint of this app:"
+    " pick it in the bar to look inside."
 )
 NOT_SHIPPED = "No checkpoints of these models are installed."
 SCORED = (
-    "Every figure here is a **score**, measured once by writing each held-out sentence greedily, and kept in the checkpoint's "
-    "record. Nothing is timed: a GPU would write the same sentences sooner."
+    "Every figure here is a **score**, measured once by writing each held-out sentence greedily, and kept in the "
+    "checkpoint's record. Nothing is timed: a GPU would write the same sentences sooner."
 )
 
 FIGURE_2 = (
-    "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of models with one fixed vector drop as "
-    "sentences grew longer; models with alignment held out better, and the one trained on sentences of up to 50 words did not drop "
-    "even there. The vector h(m) has the same size for three words as for thirty, while an alignment goes back to every word."
+    "**What to look for.** In Bahdanau, Cho and Bengio (2015, figure 2), the score of models with one fixed vector "
+    "drops as sentences grow. Models with alignment lose less. The one trained on sentences of up to 50 words does "
+    "not drop even there. The vector h(m) has the same size for three words as for thirty. An alignment goes back to "
+    "every word."
 )
 
 
@@ -270,11 +272,11 @@ def similarities(learners: Sequence[Learner]) -> str:
     )
     size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
     return (
-        f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, under each "
-        "similarity: dot $q \\cdot k$, scaled dot $q \\cdot k / \\sqrt{d}$, cosine $t \\cos(q, k)$, general $q M \\cdot k$, "
-        "additive $v \\cdot \\tanh(W q + U k)$. What differs is "
-        f"the similarity and what it learns besides: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, "
-        "U and v are drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
+        f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, "
+        r"under each similarity. They are dot $q \cdot k$, scaled dot $q \cdot k / \sqrt{d}$, cosine $t \cos(q, k)$, "
+        r"general $q M \cdot k$ and additive $v \cdot \tanh(W q + U k)$. Only the similarity differs, and what it "
+        f"learns in addition: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, U and v are "
+        "drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
         "app. On *Inside a head* the similarity can be swapped on a model that was trained with another."
     )
 
@@ -288,13 +290,13 @@ def fastest(learners: Sequence[Learner]) -> str:
     last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
     if first and first == last:
         said.append(
-            f"All that were right on {ENOUGH:.0f} % of the validation dates were first found so at the same validated "
-            f"step, {learned[0].learned_at:,}; the curves tell them apart."
+            f"All that were right on {ENOUGH:.0f} % of the validation dates reached that at the same validated step, "
+            f"{learned[0].learned_at:,}. The curves tell them apart."
         )
     elif first:
         said.append(
-            f"First found right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
-            f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}."
+            f"First right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step {learned[0].learned_at:,}; "
+            f"last: {_bold(last)}, at step {learned[-1].learned_at:,}."
         )
     if never:
         said.append(f"Not reached within their training: {', '.join(never)}.")

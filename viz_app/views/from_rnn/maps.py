@@ -66,10 +66,10 @@ def influence(
         maps.append({
             "title": _title(layer.reach), "note": f"{layer.weights}. {_white(layer.reach, top)}", "array": f"map{i}",
             "scale": drawn, "least": top * FAINTEST, "largest": top, "none": "nothing arrives",
-            "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way",
+            "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: not reachable",
         })  # fmt: skip
     header = {
-        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]}{both})", **saved,
+        "title": f"Influence of each input token on each output ({name[0].lower()}{name[1:]}{both})", **saved,
         "extent": scales,
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
     }  # fmt: skip
@@ -79,7 +79,10 @@ def influence(
 def _white(reach: Reach, top: float) -> str:
     """Return the meaning of white in this picture, and the number of reachable white cells."""
     faint = int((reach.reaches & (reach.norms < FAINTEST * top)).sum())
-    return f"White: a way, but under {100 * FAINTEST:g} % of {top:.2g} comes through ({faint} of {int(reach.reaches.sum())} pairs)"
+    return (
+        f"White: reachable, but influence < {100 * FAINTEST:g} % of the maximum {top:.2g} ({faint} of "
+        f"{int(reach.reaches.sum())} pairs)"
+    )
 
 
 def _title(reach: Reach) -> str:
@@ -116,10 +119,10 @@ def alignments(
         "largest": MOST,
         "none": "",
         "says": "bit",
-        "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = nothing in common. Token by token, as the rows beside it.",
+        "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = no overlap. Token by token, as the rows beside it.",
     }
     header = {
-        "title": "What each model reads from the source as it writes each token",
+        "title": "What each model attends to in the source as it writes each token",
         **saved,
         "rowAxis": "read → written",
         "colAxis": "reads",

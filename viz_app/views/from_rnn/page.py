@@ -12,7 +12,7 @@ from viz_app.views.from_rnn.three import THREE
 from viz_app.views.page import Find, NextQuestion, Page, View
 
 QUESTION = "From RNN to attention: what changed?"
-ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
+ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait, and what does it cost?"
 
 NO_SOURCE = (
     "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "

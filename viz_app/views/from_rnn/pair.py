@@ -32,10 +32,9 @@ _HELP = "“Nearest head” is the one, among those of all layers, whose rows ar
 DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
 
 JENSEN_SHANNON = (
-    r"$\mathrm{JS}(p, q) = H\left(\frac{p + q}{2}\right) - \frac{H(p) + H(q)}{2}$ with $H(p) = -\sum p \log_2 p$, in bits "
-    "(Lin 1991): 0 where both rows are the same, 1 "
-    "where no source token has weight in both. Both models read the same target, token by token (teacher forcing), so the rows "
-    "stand for the same step."
+    r"$\mathrm{JS}(p, q) = H\left(\frac{p + q}{2}\right) - \frac{H(p) + H(q)}{2}$ with $H(p) = -\sum p \log_2 p$, in "
+    r"bits (Lin 1991). It is 0 where both rows are the same, 1 where no source token has weight in both. Both models "
+    r"read the same target, token by token (teacher forcing), so the rows belong to the same step."
 )
 
 

@@ -38,10 +38,10 @@ SCALE = Choice("from-rnn-scale", "root", options=tuple(SCALES))
 MAPPED, FADING = "Every pair", "Mean by distance"
 PICTURE = Choice("from-rnn-reach", MAPPED, options=(MAPPED, FADING))
 HOW = (
-    r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian: how strongly the "
-    "output at one place, all its numbers together, responds to a small change of the input at another. Every cell is a true "
-    "derivative, taken at this sentence. "
-    "Norms depend on the scale of the weights, so compare shapes between layers rather than heights."
+    r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian. It "
+    r"measures how strongly the output at one position responds to a small change of the input at another. Every cell "
+    r"is a true derivative, taken at this sentence. Norms depend on the scale of the weights, so compare shapes "
+    r"between layers rather than heights."
 )
 
 
@@ -192,7 +192,7 @@ def explanation(reaches: Sequence[Reach]) -> str:
 
 def _rnn(reach: Reach) -> str:
     return (
-        "Lower-triangular: an output sees its own token and those before it; all to the right is exactly 0. "
+        "Lower-triangular: an output sees its own token and those before it. Everything to the right is exactly 0. "
         f"{_along(reach, -1, 'Backwards from an output')}"
     )
 
@@ -240,11 +240,11 @@ def _attention(reach: Reach) -> str:
     source = (
         "Distance may still count, because the inputs x hold the position vectors."
         if reach.positioned
-        else "It is not told where tokens stand, so what differs with the distance comes from these tokens alone."
+        else "It has no positions, so what differs with the distance comes from these tokens alone."
     )
     said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})"
     said += f" and least to {_where(least[0])} ({_mean(least)})." if most != least else "."
-    return f"Full: every pair is one step apart, and nothing has to pass through the tokens between. {source} {said}"
+    return f"Full: every pair is one step apart, and nothing passes through the tokens between. {source} {said}"
 
 
 def _where(offset: int) -> str:
@@ -253,7 +253,7 @@ def _where(offset: int) -> str:
     return (
         f"the token just {side} its own"
         if abs(offset) == 1
-        else f"the token {abs(offset)} places {side} its own"
+        else f"the token {abs(offset)} positions {side} its own"
     )
 
 
@@ -274,8 +274,8 @@ def _along(reach: Reach, side: int, where: str) -> str:
     ratio = near[1] / far[1]
     how = f"{_times(ratio)} weaker" if ratio >= 1 else f"{_times(1 / ratio)} stronger"
     return (
-        f"{where}, the influence at distance {abs(far[0])} ({_mean(far)}) is {how} than at distance {abs(near[0])} "
-        f"({_mean(near)}); it passes through every state between."
+        f"{where}, the influence at distance {abs(far[0])} ({_mean(far)}) is {how} than at distance {abs(near[0])} ("
+        f"{_mean(near)}). It passes through every state between."
     )
 
 

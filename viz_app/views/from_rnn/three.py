@@ -161,9 +161,9 @@ def loss(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
     first, last, least = changes[0], changes[-1], min(changes)
     place = list(changes).index(least) + 1
     return (
-        f"Changing the **first** token changes h(m) by {percent(first)} of its length, the **last** by {percent(last)}, and token "
-        f"{place} of {len(changes)} least: by {percent(least)}. With that one replaced, the model wrote another text in "
-        f"**{rewritten[0]} of {rewritten[1]}** trials."
+        f"Changing the **first** token changes h(m) by {percent(first)} of its length, the **last** by {percent(last)}"
+        f". Token {place} of {len(changes)} changes it least: by {percent(least)}. With that one replaced, the model "
+        f"wrote another text in **{rewritten[0]} of {rewritten[1]}** trials."
     )
 
 
@@ -180,8 +180,8 @@ def attention_title(model: Model) -> str:
 
 
 _WHY = (
-    "**Why it loses.** The decoder of the first model never sees the source again: with every other number of the encoder set to 0 "
-    "it says the same (see the check)."
+    "**Why it loses.** The decoder of the first model never sees the source again. With every other number of the "
+    "encoder set to 0 it writes the same (see the check)."
 )
 
 

@@ -16,9 +16,12 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
 N_OTHERS = 24  # tokens that each token of the source becomes in turn
-BOTTLENECK = "The bottleneck: all that the first decoder gets of the text"
+BOTTLENECK = "The bottleneck: all that the first decoder receives of the text"
 VECTOR = "h(m)"
-BARS = f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
+BARS = (
+    f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it is replaced, mean of {N_OTHERS} tokens "
+    "drawn once."
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def is_same(first: str, second: str) -> bool:
 
 def _bottleneck(whose: str, n: int) -> str:
     """Say what the vector is."""
-    return f"The encoder of {whose} reads everything, and hands on {n} numbers, the same {n} for three words as for thirty."
+    return f"The encoder of {whose} reads everything and hands on {n} numbers, as many for three words as for thirty."
 
 
 def _legend(n_references: int, n_texts: int) -> str:
@@ -122,8 +125,8 @@ def _legend(n_references: int, n_texts: int) -> str:
     if not n_references:
         against = "the other models' texts, because no correct one is known"
     return (
-        f"The rule knows no meaning: it compares words with {against}. Underlined: extra; struck through: missing. "
-        "A good paraphrase is marked too."
+        f"Compared with {against}, word by word: underlined = extra, struck through = missing. Valid paraphrases are "
+        "marked too."
     )
 
 

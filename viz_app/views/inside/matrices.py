@@ -150,7 +150,7 @@ def _matrices(
     descriptions = {
         "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
         "memory": (
-            "vectors of the tokens that are read",
+            "vectors of the key tokens",
             (key_rows, "number"),
             scale("x", "memory"),
             "",
@@ -177,19 +177,19 @@ def _matrices(
             "weights M of the similarity",
             ("input", "number"),
             scale("learned_M"),
-            "found in training",
+            "learned",
         ),
         "learned_W": (
             "weights W of the similarity",
             ("number", "input"),
             scale("learned_W", "learned_U"),
-            "found in training",
+            "learned",
         ),
         "learned_U": (
             "weights U of the similarity",
             ("number", "input"),
             scale("learned_W", "learned_U"),
-            "found in training",
+            "learned",
         ),
         "compared_q": (
             "queries as they are compared",
@@ -210,12 +210,12 @@ def _matrices(
         "scores": ("score before the mask", (rows, key_rows), scale("scores", *parts), score),
         "weights": ("weight", (rows, key_rows), 1.0, "softmax over the keys"),
         "b": (
-            "context" if alignment else "what the head found",
+            "context" if alignment else "output of the head",
             (rows, "number"),
             scale("v", "b"),
             "weights · values",
         ),
-        "added": ("what the head adds", (rows, "number"), scale("added"), "b · W_O"),
+        "added": ("head's part of the output", (rows, "number"), scale("added"), "b · W_O"),
     }
     return {
         name: {

@@ -58,15 +58,15 @@ def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
     """Return title, sentence and formula of a term, by its type."""
     distance = s.key - s.w.query
     side = (
-        "the same place"
+        "the same position"
         if not distance
         else f"{abs(distance)} {'after' if distance > 0 else 'before'} {s.q}"
     )
     if isinstance(term, RelativePositionTerm):
         return (
             "How far apart are they?",
-            f"The query meets a vector that stands for the distance alone, here {side}: r, sines and cosines of i − j, through a "
-            "matrix W_R. Its bias is another one here (v in the paper; u where it meets the key).",
+            f"The query meets a vector of the distance alone, here {side}, through a matrix W_R. That vector r holds "
+            "sines and cosines of i − j. This term has a bias of its own (v in the paper; u in the term of the key).",
             "(W^{Q}a^{i} + v)·W^{R}r_{i−j} / √d_{k}",
         )
     if isinstance(term, SegmentTerm):
@@ -76,15 +76,15 @@ def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
             else "different texts"
         )
         return (
-            "Do they stand in the same text?",
-            f"The query meets one of two vectors e, found in training: one for the same text, one for different ones. Here it is "
+            "Are they in the same text?",
+            "The query meets one of two learned vectors e: one for the same text, one for different ones. Here it is "
             f"{texts}.",
             "(W^{Q}a^{i} + s)·e_{ij} / √d_{k}",
         )
     if isinstance(term, DistanceTerm):
         return (
             "What their distance adds",
-            f"A number is added that depends on how far apart they stand and on nothing else, here {side}.",
+            f"A number is added that depends only on their distance, here {side}.",
             f"α_{{i,j}} ← α_{{i,j}} + {term.name}_{{j−i}}",
         )
     return (

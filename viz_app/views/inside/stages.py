@@ -24,30 +24,30 @@ def stages(s: Scene) -> list[Stage]:
     share_of = "α" if alignment else "α̂"
     rest = [
         Stage(
-            "mask", "What may not be read", _masking(s), f"{score}_{{i,j}} ← −∞  where the mask blocks j",
+            "mask", "Apply the mask", _masking(s), f"{score}_{{i,j}} ← −∞  where the mask blocks j",
             (*before, "masked"), ("scores", "masked"),
         ),
         Stage(
-            "softmax", "From scores to shares", _softmax(s),
+            "softmax", "From scores to weights", _softmax(s),
             f"{share_of}_{{i,j}} = exp({score}_{{i,j}}) / Σ_{{j′}} exp({score}_{{i,j′}})",
             (*before, "masked", "weights"), ("masked",),
         ),
         Stage(
-            f"×{value}", "Take from each state its share" if alignment else "Take from each value its share",
-            f"Each {'state h(j)' if alignment else 'value'} is multiplied by its share. {s.q} takes "
-            f"{share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}; the fainter a row, the less "
-            "is taken.",
+            f"×{value}", "Weight each state" if alignment else "Weight each value",
+            f"Each {'state h(j)' if alignment else 'value'} is multiplied by its weight. {s.q} takes "
+            f"{share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}. The fainter a "
+            "row, the less is taken.",
             f"{share_of}_{{i,j}} {value}_{{j}}" if alignment else f"{share_of}_{{i,j}} {value}^{{j}}",
             ("weights", "v", "parts"), ("v",), rest=True,
         ),
         Stage(
-            result, "Add up what was taken", _sum(s, alignment),
+            result, "Add up the weighted values", _sum(s, alignment),
             "c_{i} = Σ_{j} α_{i,j} h_{j}" if alignment else "b^{i} = Σ_{j} α̂_{i,j} v^{j}",
             ("weights", "v", "parts"), foot=result, rest=True,
         ),
     ]  # fmt: skip
     output = [] if s.every is None else [Stage(
-        "W_O", "All heads together", _output(s),
+        "W_O", "Combine all heads", _output(s),
         f"Concat(b^{{i,1}} … b^{{i,h}}) W^{{O}} = Σ_{{h}} b^{{i,h}} W^{{O}}_{{h}}{'' if s.every.bias is None else '  (+ b^{O})'}",
     )]  # fmt: skip
     return [*inputs, *compared, *rest, *output]
@@ -60,7 +60,7 @@ def _vectors(s: Scene) -> Stage:
     where, d = _where(s), len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
-        f"Each token comes as a list of {d} numbers, as it arrives at this attention. {s.q} (on top) is about to read; {where}",
+        f"Each token arrives at this attention as {d} numbers. {s.q} (on top) is the query; {where}",
         f"a^{{i}}, a^{{j}} ∈ R^{{{d}}}   (d_{{model}} = {d})", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
 
@@ -70,20 +70,20 @@ def _where(s: Scene) -> str:
     site, read = s.site, s.terms.of(s.site.key_stream).text
     if site.role == "query":
         return (
-            f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
-            "which has never seen the token that stands there."
+            f"below is {read} in the content stream. Its own vector comes from the query stream, which has never seen "
+            "the token at its position."
         )
     if site.role == "content" and not s.w.allowed.all():
-        return f"below is {read}, of which a mask will hide what comes after it in the order."
+        return f"below is {read}; a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
-        return f"below is what it can read: {read}{left}."
+        return f"below are the keys: {read}{left}."
     if s.w.allowed.all():
-        return f"below is what it can read, all of {read}."
+        return f"below are the keys: all of {read}."
     if LOOK_AHEAD in s.blocked:
-        return f"below is {read}, of which a mask will hide what comes after it."
+        return f"below is {read}; a mask will hide what comes after it."
     n = int((~s.w.allowed).sum())
-    return f"below is {read}, of which a mask will hide {n} token{'s' * (n > 1)}."
+    return f"below is {read}; a mask will hide {n} token{'s' * (n > 1)}."
 
 
 def _projections(s: Scene) -> Stage:
@@ -107,8 +107,9 @@ def _states(s: Scene) -> Stage:
     d, m = len(s.w.a), s.w.memory.shape[1]
     return Stage(
         "s, h", "The states that meet",
-        f"The decoder stands before the step that reads {s.q} and writes the next token: its state is s(i−1), {d} numbers (on "
-        f"top). Below are the encoder's states h(j), {m} numbers for each token of {s.terms.of(s.site.key_stream).text}.",
+        f"The decoder is before the step that reads {s.q} and predicts the next token. Its state is s(i−1), {d} "
+        f"numbers (on top). Below are the encoder's states h(j), {m} numbers for each token of "
+        f"{s.terms.of(s.site.key_stream).text}.",
         f"s_{{i−1}} ∈ R^{{{d}}},  h_{{j}} ∈ R^{{{m}}}", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
 
@@ -119,9 +120,7 @@ def _states(s: Scene) -> Stage:
 def _masking(s: Scene) -> str:
     w = s.w
     if not s.blocked:
-        return (
-            f"Nothing is blocked here: {s.q} may read every token, so the scores stay as they are."
-        )
+        return f"Nothing is blocked here: {s.q} may attend to every token, so the scores do not change."
     layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
     effect = (
         f"{s.k} is open and keeps its score."
@@ -134,11 +133,12 @@ def _masking(s: Scene) -> str:
 def _softmax(s: Scene) -> str:
     w = s.w
     if not w.allowed.any():
-        return f"Every token is blocked, so {s.q} reads nothing: all its weights are 0, and so is the sum."
+        return f"Every token is blocked, so {s.q} attends to nothing: all its weights are 0, and so is the sum."
     n_allowed = int(w.allowed.sum())
     return (
-        f"Softmax turns scores into shares: none is negative, together they add up to 1. {s.k} gets {float(w.weights[s.key]):.4f}; "
-        f"an even split over {n_allowed} token{'s' if n_allowed > 1 else ''} would be {1 / n_allowed:.4f}."
+        f"Softmax turns scores into weights: none is negative, and together they add up to 1. {s.k} gets "
+        f"{float(w.weights[s.key]):.4f}; an even split over {n_allowed} token{'s' if n_allowed > 1 else ''} would be"
+        f" {1 / n_allowed:.4f}."
     )
 
 
@@ -146,23 +146,25 @@ def _sum(s: Scene, alignment: bool) -> str:
     n = len(s.w.weights)
     if alignment:
         n_read = int(s.w.allowed.sum())
-        states = f"all {n} states" if n_read == n else f"the {n_read} of {n} states it may read"
+        states = (
+            f"all {n} states" if n_read == n else f"the {n_read} of {n} states it may attend to"
+        )
         return (
             f"The column added up is the context c(i), a mixture of {states}. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
     n_allowed = int(s.w.allowed.sum())
     if not n_allowed:
-        return f"Nothing was taken, so what this head finds for {s.q} is all zeros."
+        return f"Nothing was taken, so the output of this head for {s.q} is all zeros."
     tokens = (
         f"all {n} tokens"
         if n_allowed == n
-        else f"the {n_allowed} of {n} tokens it may read"
+        else f"the {n_allowed} of {n} tokens it may attend to"
         if n_allowed > 1
-        else "the one token it may read"
+        else "the one token it may attend to"
     )
     content = f"a mixture of the values of {tokens}" if n_allowed > 1 else f"the value of {tokens}"
-    return f"The column added up is what this head found for {s.q}: {content}."
+    return f"The column is their sum, the output of this head for {s.q}: {content}."
 
 
 def _output(s: Scene) -> str:
@@ -181,7 +183,7 @@ def _output(s: Scene) -> str:
         subject = "these are the ones" if every.bias is None else "with the bias they make those"
         return f"There is one head. W_O turns its b into {len(w.added)} numbers; {subject} {destination}."
     return (
-        f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
+        f"The {site.n_heads} heads' outputs are joined, and W_O mixes them. That is the same as adding up one part "
         f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(every)} "
         f"{float(every.total.norm()):.2f}{stream}."
     )
@@ -211,8 +213,8 @@ def _scaled_dot(s: Scene) -> list[Stage]:
             "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "products", "raw"), ("products", "raw"), {"k": "q"},
         ),
         Stage(
-            "÷√dₖ", "Made smaller",
-            f"A sum of many products can grow large, so each of the {d} is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
+            "÷√dₖ", "Scaled down",
+            f"A sum of many products can grow large, so it is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
             f"{quantity} {value}.",
             f"{symbol} = q^{{i}}·k^{{j}} / √d_{{k}}", ("k", "terms", "raw", name), ("terms", name), {"k": "q"},
         ),
@@ -266,15 +268,15 @@ def _cosine(s: Scene) -> list[Stage]:
     return [
         Stage(
             "q̂, k̂", "Only the direction counts",
-            "Query and keys are divided by their lengths, so that a long key is not read for its length: what is left of each "
-            "is its direction.",
+            "Query and keys are divided by their lengths, so that a key gets no weight for its length. Only the "
+            "direction of each is left.",
             "q̂^{i} = q^{i} / ‖q^{i}‖,  k̂^{j} = k^{j} / ‖k^{j}‖", ("k", "sides"), ("sides",), {"k": "q", **sides},
         ),
         Stage(
             "q̂∘k̂", "Does the key point the same way?",
-            f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them. Training "
-            f"finds t (it begins at 10); without it no weight could be more than e² ≈ 7.4 times another. With {s.k} that "
-            f"is {s.score}.",
+            f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them."
+            " Training finds t (it begins at 10). Without it no weight could be more than e² ≈ 7.4 times another. "
+            f"With {s.k} the score is {s.score}.",
             "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
         ),
     ]  # fmt: skip
@@ -284,13 +286,13 @@ def _general(s: Scene) -> list[Stage]:
     sides = {"sides": "compared_q"}
     return [
         Stage(
-            "q·M", "The query is turned first",
-            "A matrix M, which training finds, turns the query into what the keys are compared with. All heads of this "
-            "attention share it.",
+            "q·M", "The query is transformed first",
+            "A learned matrix M turns the query into what is compared with the keys. All heads of this attention "
+            "share it.",
             "q^{i}M", ("k", "sides"), ("sides",), {"k": "q", **sides},
         ),
         Stage(
-            "qM∘k", "Does the key fit the turned query?",
+            "qM∘k", "Does the key fit the transformed query?",
             f"Multiply number by number, then add up: that sum is the score. With {s.k} it is {s.score}.",
             "α_{i,j} = q^{i}M·k^{j} = Σ_{d} (q^{i}M)_{d} k^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
         ),
@@ -310,20 +312,21 @@ def _additive(s: Scene) -> list[Stage]:
     return [
         Stage(
             "W, U", "Both made comparable",
-            f"The matrix W makes {d} numbers of {query_side}, the matrix U makes {d} of {key_side}: now they can be laid on each other."
-            + (" U h(j) is the same at every step and is worked out once." if alignment else ""),
+            (f"The matrix W makes {d} numbers of {query_side}, the matrix U makes {d} of {key_side}. Now the two can be"
+            " added.")
+            + (" U h(j) is the same at every step and is computed once." if alignment else ""),
             f"{left},  {right} ∈ R^{{{d}}}", (before, "sides"), ("sides",), {**top, **sides},
         ),
         Stage(
             "tanh", "Added, and kept between −1 and 1",
-            "The two are added number by number and go through tanh. This is the hidden layer of a small network that is "
-            "trained to say what fits what.",
+            "The two are added number by number and go through tanh. This is the hidden layer of a small network that"
+            " learns which state fits which.",
             f"tanh({left} + {right})", ("sides", "products"), ("products",), sides,
         ),
         Stage(
             "v∘", "How well do they fit?",
-            f"Each of the {d} numbers is multiplied by its place in v, and the products add up to the {energy}. Nothing is "
-            f"divided by √d. With {s.k} they add up to {s.score}.",
+            f"Each of the {d} numbers is multiplied by its number in v, and the products add up to the {energy}. "
+            f"Nothing is divided by √d. With {s.k} they add up to {s.score}.",
             f"{symbol}_{{i,j}} = v·tanh({left} + {right}) = Σ_{{d}} v_{{d}} tanh(…)_{{d}}", ("products", "terms", "scores"),
             ("terms", "scores"),
         ),

@@ -18,7 +18,7 @@ VIEWS = {
 
 GIVEN = (
     "**Only finished weights are known here** and not what they come from, no queries, keys, values or scores: {}. "
-    "The page Attention shows the weights; how one of them comes about cannot be shown."
+    "The page Attention shows the weights; how one of them was computed cannot be shown."
 )
 
 
@@ -54,9 +54,9 @@ def missing(site: AttentionSite) -> str:
     shared = site.n_heads // site.lazy_k.shape[1]
     shares = f" {shared} heads read one key head." if shared > 1 else ""
     return (
-        "**No walk from the tokens here.** The query and key that meet were not recognised as x·W + b with a matrix of the model: it "
-        "may turn them by their position, normalise them, or make them in a way that is not known here."
-        f"{shares} q, k and v are kept as its attention was given them."
+        "**No walk from the tokens here.** The query and key were not recognised as x·W + b with a matrix of the "
+        f"model. It may turn them by their position, normalise them, or make them in an unknown way.{shares} q, k and "
+        "v are kept as its attention received them."
     )
 
 
@@ -79,7 +79,10 @@ def title(
     """Return the title of the walk: one weight of one head."""
     reader, read = token_names(site, t)
     who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
-    return f"{words.place(site, head)}: how {who} comes to give {share(weight) if weight else 'none'} of its attention to {whom}"
+    return (
+        f"{words.place(site, head)}: how {who} comes to give {share(weight) if weight else 'none'} of its attention"
+        f" to {whom}"
+    )
 
 
 def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
@@ -100,8 +103,8 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         return (
             f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "
             + (
-                "Here every state s(i−1) is laid beside the others; the model had to make them one after the other, because "
-                "each needs the context of the step before. "
+                "Here every state s(i−1) is shown beside the others. The model had to make them one after the other, "
+                "because each needs the context of the step before. "
                 if words.is_alignment(site)
                 else ""
             )
@@ -119,22 +122,24 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
     )
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
-        "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with every "
-        f"key{and_terms}, and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as "
-        "a row, $A = Q K^\\top$ with softmax over each row; many lecture notes write it as a column, $A = K^\\top Q$ with softmax "
-        "over each column. The numbers are the same, turned.",
-        "scaling": "If the numbers of q and k were independent, with mean 0 and variance 1, $q\\cdot k$ would have the "
-        f"variance $d_k = {d}$: dividing by $\\sqrt{{{d}}}$ brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy**, "
-        "$-\\sum_j p_j \\ln p_j$, says how evenly a query spreads its attention, in nats. The **gradient** of softmax is "
-        "$\\mathrm{diag}(p) - p\\,p^\\top$; its size, the Frobenius norm $\\lVert\\cdot\\rVert$, says how far the weights move "
-        "when the scores do. Divided by the divisor it says how far they move when $q\\cdot k$ does: that is what reaches q and k. "
+        "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with"
+        f" every key{and_terms}. None has to wait for another, so attention runs in parallel. Papers "
+        "mostly write a token as a row, $A = Q K^\\top$ with softmax over each row. Many lecture notes "
+        "write it as a column, $A = K^\\top Q$ with softmax over each column. The numbers are the same, "
+        "turned.",
+        "scaling": "If the numbers of q and k are independent, with mean 0 and variance 1, $q\\cdot k$ has the "
+        f"variance $d_k = {d}$. Dividing by $\\sqrt{{{d}}}$ brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy**, "
+        "$-\\sum_j p_j \\ln p_j$, measures how evenly a query spreads its attention, in nats. The **gradient** of softmax is "
+        "$\\mathrm{diag}(p) - p\\,p^\\top$. Its size, the Frobenius norm $\\lVert\\cdot\\rVert$, tells how far the weights move "
+        "when the scores do. Divided by the divisor, it tells how far they move when $q\\cdot k$ does: that reaches q and k. "
         "The curves take any divisor; the dashed lines mark the model's and 1.",
-        "several": "What a head does cannot be read from its number, but it can be measured: each column is one measure of the "
-        "weights on this text, as a mean over the tokens that read. On another text a head may measure differently; one that stays "
-        "first on many texts is named after what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
-        "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** says how much a head adds. The **cosine** with the output says "
-        "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
-        "takes away (below 0) what the token's vector already holds.",
+        "several": "The number of a head does not tell what it does, but that can be measured. Each column is one "
+        "measure of the weights on this text, a mean over its queries. On another text a head may measure "
+        "differently. One that is first on many texts is named after what it does, such as a "
+        "previous-token head (Clark et al. 2019; Voita et al. 2019).",
+        "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** tells how much a head adds. The **cosine** with the output "
+        "tells whether it points the same way as the sum. The cosine with the stream, where the model has one, is above 0 if "
+        "it strengthens what the token's vector already holds.",
     }[view]
 
 
@@ -148,8 +153,8 @@ def _added_up(n_heads: int, bias: str) -> str:
             f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."
         )
     return (
-        f"$\\mathrm{{Concat}}(b^1 \\dots b^{{{n_heads}}})\\,W_O{bias} = \\sum_h b^h\\,W_O^h{bias}$: laying "
-        f"the {n_heads} results side by side and multiplying by W_O is adding up one part from each head."
+        f"$\\mathrm{{Concat}}(b^1 \\dots b^{{{n_heads}}})\\,W_O{bias} = \\sum_h b^h\\,W_O^h{bias}$: joining "
+        f"the {n_heads} results and multiplying by W_O is the same as adding up one part from each head."
     )
 
 
@@ -186,5 +191,5 @@ def shown(n_shown: int, n_keys: int, rest: float) -> str:
         return ""
     return (
         f"{n_shown} of {n_keys} keys: the strongest, and the chosen one. The others hold "
-        f"{share(rest) if rest else 'none'} of the weight; every sum is over all {n_keys}."
+        f"{share(rest) if rest else 'none'} of the weight. Every sum is over all {n_keys}."
     )

@@ -44,7 +44,7 @@ def checks_of(shown: Shown) -> list[Check]:
                 "patched with itself: 0",
                 float(same[0]),
                 0.0,
-                "The strongest cell put in its own place; KL divergence of the two distributions in nats",
+                "The strongest cell replaced by itself; KL divergence of the two distributions in nats",
             )
         )
         if rest:

@@ -10,7 +10,7 @@ EMPTY = "Type a second text: its parts are put into this run, one at a time."
 SAME = "Both texts are the same, so nothing would change. Change a word of the second text."
 NO_DECISION = "The two runs have no answer in common that could be compared."
 NO_TOKEN = (
-    "This text's answer stands at tokens that have no counterpart in the second text. Change fewer words of it, or give both "
+    "This text's answer is at tokens that have no counterpart in the second text. Change fewer words of it, or give both "
     "texts the same number of tokens."
 )
 LABEL_HELP = (

@@ -279,7 +279,7 @@ def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[
                 "patched with itself: 0",
                 float(same[0]),
                 0.0,
-                "The strongest head's output put in its own place; KL divergence of the two distributions in nats",
+                "The strongest head's output replaced by itself; KL divergence of the two distributions in nats",
             )
         )
     return [*checks, *check_site(trace.attention[site])]

@@ -39,7 +39,7 @@ EXPLANATION = """Each cell is one run of the model in which **that head alone** 
 already. Its number is the change of the chosen token's log-probability in nats (or the KL divergence between the two
 distributions): after minus before. Below 0 the head had raised the token's probability; above 0 it had lowered it.
 
-A head that can be removed without effect may still matter: later heads can take its place (Michel et al. 2019; Heimersheim
+A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019; Heimersheim
 and Nanda 2024). One sentence is one sentence: the same head may matter elsewhere."""
 
 

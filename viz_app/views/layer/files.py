@@ -11,8 +11,8 @@ from viz_app.views.layer.payloads import LISTED
 from viz_app.views.layer.token_view import TokenView
 
 COLUMNS = (
-    "layer", "part", "length before", "length added", "cosine with stream", "length behind", "LayerNorm of",
-    "mean before LayerNorm", "spread before LayerNorm", "mean behind LayerNorm", "spread behind LayerNorm", "fire", "of d_ff",
+    "layer", "part", "length before", "length added", "cosine with stream", "length after", "LayerNorm of",
+    "mean before LayerNorm", "spread before LayerNorm", "mean after LayerNorm", "spread after LayerNorm", "fire", "of d_ff",
 )  # fmt: skip
 
 

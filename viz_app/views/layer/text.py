@@ -9,7 +9,7 @@ from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
 
-QUESTION = "A layer, step by step: what does each part of it add?"
+QUESTION = "A layer, step by step: what does each part add?"
 UNNUMBERED = "cross"  # the label of a layer without a number
 BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
@@ -21,12 +21,12 @@ _ROLES = {
 _FUNCTIONS = {"relu": "ReLU", "gelu": "GELU", "gelu tanh": "GELU", "silu": "SiLU"}
 
 _ADDING = (
-    "**The residual stream** of a token is one vector. {each} reads it and adds to it. **Adds** is the length of what is added, "
-    "**cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. "
+    "**The residual stream** of a token is one vector. {each} reads it and adds to it. **Adds** is the length of what"
+    " is added, **cosine** its direction. A cosine of 1 is more of what is there, 0 something new, −1 its opposite. "
 )
 _REPLACING = (
-    "**The stream** of a token is one vector. {each} reads it and puts another in its place. **Makes** is the length of that one, "
-    "**cosine** its direction: 1 is the same as before, 0 at a right angle, −1 the opposite. "
+    "**The stream** of a token is one vector. {each} reads it and replaces it. **Makes** is the length of the new "
+    "vector, **cosine** its direction. A cosine of 1 is the same as before, 0 a right angle, −1 the opposite. "
 )
 _NUMBERS = "**Mean** and **spread** (standard deviation) are those of the vector's numbers."
 _FORMULAS = {
@@ -34,27 +34,26 @@ _FORMULAS = {
     "RMSNorm": "x / √(mean of x²) · gain",
 }
 _NORMS = {
-    "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It "
-    "resets the stream's size, however much was added.",
-    "pre": "**{norm}** comes before each part here (pre-LN): {parts} read {formula}, "
-    "and the stream itself is only ever added to. One last {norm} comes before the output.",
-    "parallel": "**{norm}** comes before each part here (pre-LN): {parts} both read {formula} of the stream "
-    "that comes into the layer, and both are added to it at once. One last {norm} comes before the output.",
-    "none": "**This model has no residual connections and no LayerNorm**: what attention makes takes the stream's place, and what "
-    "a token was is lost where attention does not carry it on.",
+    "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It resets the stream's size,"
+    " however much was added.",
+    "pre": "**{norm}** comes before each part here (pre-LN): {parts} read {formula}, and the stream itself is only "
+    "ever added to. One last {norm} comes before the output.",
+    "parallel": "**{norm}** comes before each part here (pre-LN): {parts} both read {formula} of the stream that "
+    "enters the layer. Both are added to it at once. One last {norm} comes before the output.",
+    "none": "**This model has no residual connections and no LayerNorm**: attention replaces the vector instead of "
+    "adding to it. So information is lost unless attention copies it.",
 }
 _LENS = (
-    "**If the model stopped here**: the stream after each part, read by the model's own output path{read}, as if no layer "
-    "followed (the “logit lens”, nostalgebraist 2020). Early layers were not trained to be read so; what they seem to say is a "
-    "sketch."
+    "**Logit lens** (nostalgebraist 2020): the stream after each part, read by the model's own output path{read}, "
+    "with no layer after it. Early layers were not trained to be read so; what they seem to predict is a sketch."
 )
 _READ = {
     NEXT_TOKEN: " to the next token",
-    MASKED: " to the token in place of a mask",
+    MASKED: " to the token hidden by a mask",
 }
-_READ_CLASSES = " to its classes, which this token answers with"
+_READ_CLASSES = " to its classes, predicted from this token"
 # beside the classes of a model that writes
-_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"
+_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is predicted)"
 
 
 def answer(sublayers: Sequence[Sublayer]) -> str:
@@ -106,19 +105,19 @@ def no_lens(
     stream, or no next token is predicted from it.
     """
     if guesses_masks:
-        mask_only = f"What the model would say is read at a mask alone{', ' if answering else '.'}"
+        mask_only = f"A prediction is read at a mask alone{', ' if answering else '.'}"
         shown = f"here at {quoted(answering[0])}." if answering else " This text has none."
         return mask_only + shown
     if answering:
-        return f"What the model would say is asked of the token {quoted(answering[0])} alone: no other's vector answers."
+        return f"The prediction is read from the token {quoted(answering[0])} alone, from no other's vector."
     if sublayer.states:
-        return f"What the model would say is not asked of the {sublayer.states} stream here: no next token is ever written from it."
+        return f"No prediction is read from the {sublayer.states} stream here: no next token is ever written from it."
     if reader:
         return (
-            f"The {sublayer.stack} cannot be asked what the model would say: its stream ends in vectors that the {reader} reads, and no next "
-            "token is ever written from it."
+            f"No prediction is read from the {sublayer.stack}. Its stream ends in vectors for the {reader}, and no "
+            "next token is written from it."
         )
-    return "What the model would say is not shown of this token: no next token is ever written from it."
+    return "No prediction is read from this token: no next token is ever written from it."
 
 
 def title(
@@ -132,8 +131,8 @@ def title(
     subject = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
     if answer is None:
         row_note = f" in the {sublayer.states} stream" if sublayer.states else ""
-        return f"The way of {subject} through the {sublayer.stack}{row_note}"
-    outcomes = {NEXT_TOKEN: "what follows it", MASKED: "the guess in its place"}
+        return f"{subject[:1].upper()}{subject[1:]} through the {sublayer.stack}{row_note}"
+    outcomes = {NEXT_TOKEN: "what follows it", MASKED: "the guess for it"}
     return f"From {subject} to {outcomes.get(output, 'the class')}, {quoted(answer)}"
 
 
@@ -142,10 +141,10 @@ def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     if not output:
         return f"All layers of the {sublayer.stack}"
     if output == MASKED:
-        return f"All layers: the guess in place of {quoted(token)} if it stopped there"
+        return f"Logit lens: the guess for {quoted(token)} after each part"
     if is_class(output):
-        return f"All layers: the class by {quoted(token)} if it stopped there"
-    return f"All layers: what would follow {quoted(token)} if it stopped there"
+        return f"Logit lens: the class by {quoted(token)} after each part"
+    return f"Logit lens: the prediction after {quoted(token)}, part by part"
 
 
 def one_title(sublayer: Sublayer) -> str:
@@ -226,16 +225,19 @@ def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> 
 
 def too_long(n: int, most: int) -> str:
     """Return the error for a text too long to be recorded, for a third-party model."""
-    return f"What stands within the layers of this model is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
+    return f"The inside of this model's layers is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
 
 
 def no_layers(is_recurrent: bool, instead: str) -> str:
     """Return why a model has nothing to show here, and a model that does."""
     other = f" Open **{instead}**, a model of the same task that has them." if instead else ""
     why = (
-        "This model has no layers of this kind: one recurrent step after the other makes a new state out of the old one and the "
-        "next token, and nothing is added to a stream."
+        "This model has no layers of this kind. One recurrent step after the other makes a new state out of the old "
+        "one and the next token. Nothing is added to a stream."
         if is_recurrent
-        else "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
+        else (
+            "This model does not reveal what its layers add to a stream. It is not known through which of its "
+            "modules the stream goes."
+        )
     )
     return why + other

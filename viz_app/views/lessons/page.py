@@ -13,16 +13,16 @@ from viz_app.views.page import Cell, NextQuestion, Page, Shown, View, Widget
 QUESTION = "Lessons: what do you expect?"
 ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
 HOW = (
-    "A lesson is a row of questions. You commit to a prediction first; then the page changes, and what happened is read from the "
-    "run on the screen: with another model or another text it says something else. Everything on the page can be used meanwhile, "
-    "*Show the step again* brings the step's run back, and the link in the address bar leads back to this point.\n\n"
-    "An example is one sentence made for its question: it shows what can happen, not how often. Where a question is about how often, "
-    "the numbers are of held-out sentences, with their count.\n\n"
-    "`attnscope --lessons DIR` adds lessons of your own, a Markdown file each; README says what stands in one."
+    "A lesson is a row of questions. You commit to a prediction first. Then the page changes, and what happened is "
+    "read from the run on the screen. Another model or text gives other answers. Everything on the page can be used "
+    "meanwhile. *Show the step again* brings the step's run back. The link in the address bar leads back to this "
+    "point.\n\nAn example is one sentence made for its question: it shows what can happen, not how often. Where a "
+    "question is about how often, the numbers are of held-out sentences, with their count.\n\n`attnscope --lessons DIR`"
+    " adds lessons of your own, a Markdown file each. The README describes their format."
 )
 IN_CLASS = (
     "**With a class:** start a lesson below and read its code aloud. Pupils open this page on their own devices and type the code, or "
-    "open the link that stands beside it. You see how many predict what, without names, and show what happened to everyone at once. "
+    "open the link beside it. You see how many predict what, without names, and show what happened to everyone at once. "
     "All predictions are deleted when you end the class; take them as CSV before if you want to keep them. Your browser leads the "
     "class; to try the part of a pupil on the same machine, use a private window. **Handout** is the chosen lesson as a page to print, with "
     "its pictures; it takes a minute to make, since every step is run for it."

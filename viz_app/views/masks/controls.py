@@ -93,7 +93,7 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: l
         state.choose(kind, recall(ready), recall(k), own_layers)
 
     pick.from_list(
-        f"Ready-made, {name.lower()}",
+        f"Preset mask, {name.lower()}",
         ready,
         READY_MADE,
         notation.choice(kind, change),

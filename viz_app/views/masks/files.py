@@ -116,7 +116,7 @@ def masks_svg(view: MaskView) -> str:
     zeros = np.zeros(mask.shape)
     pictures = [  # title, site, what is not hatched, values, the colour of a value
         (
-            f"Mask, {kind_name} (hatched = may not be read, −∞)",
+            f"Mask, {kind_name} (hatched = blocked, −∞)",
             painted,
             mask,
             zeros,
@@ -144,7 +144,7 @@ def masks_svg(view: MaskView) -> str:
     parts = [
         svg.text(10, 18, heading, font_weight=600, font_size=13),
         *drawn,
-        svg.text(10, height + 14, "Rows read (query), columns are read (key)."),
+        svg.text(10, height + 14, "Rows: query, columns: key."),
     ]
     return svg.document(x, height + 24, parts, 11)
 

@@ -134,7 +134,7 @@ def log_prob_change(view: MaskView) -> LogProbChange:
         both = (_given(run.trace.outputs[name]) for run in (before, after))
         return LogProbChange(in_order.stream, labels(after.trace.streams[in_order.stream]), *both)
     comparison = compare_outputs(before.trace, after.trace)
-    notes = ["the model's own first guess before" * is_guess for is_guess in comparison.guessed]
+    notes = ["the model's own best guess before" * is_guess for is_guess in comparison.guessed]
     names = [Label(name, note) for name, note in zip(comparison.names, notes, strict=True)]
     return LogProbChange(comparison.what, names, comparison.before, comparison.after)
 
@@ -194,7 +194,7 @@ def checks(view: MaskView) -> list[Check]:
             "forbidden cells are 0",
             largest,
             0.0,
-            "Largest weight on a cell you forbade, over all layers and heads",
+            "Largest weight on a cell you blocked, over all layers and heads",
         ),
     ]
 

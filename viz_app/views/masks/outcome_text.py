@@ -26,9 +26,9 @@ def story(
         first_output(before.trace),
         (after.output, after.output_ids) == (before.output, before.output_ids),
     )
-    writes = "answers"
+    writes = "predicts"
     if isinstance(output, NextToken):
-        writes = "writes" if output.is_closed else "goes on with"
+        writes = "writes" if output.is_closed else "continues with"
     outcome = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     outcome += " (as before)." if same else f" (before: {before.output or 'nothing'})."
     comparison = (
@@ -41,7 +41,7 @@ def story(
 
 
 NOTHING_HIDDEN = (
-    "No token is hidden, and there is no second text: nothing can be likelier or less likely. Hide a token on the page Task, or "
+    "No token is hidden and there is no second text, so no probability can change. Hide a token on the page Task, or "
     "type [MASK]."
 )
 
@@ -87,15 +87,15 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[S
         loss_sentence = f"The loss on the {given_text} falls ({loss}): seeing what comes next helps this model to guess it."
     else:
         loss_sentence = (
-            f"One might expect a lower loss on the {given_text}; it rises ({loss}): trained with the mask, this model has "
-            "not learned to use what lies ahead."
+            f"One might expect a lower loss on the {given_text}, but it rises ({loss}). Trained with the mask, this "
+            "model has not learned to use later tokens."
         )
     outcome = (
         "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
     )
     return (
-        f"The decoder may look ahead. {loss_sentence} While writing there is nothing ahead to read, yet each new token changes "
-        f"what earlier ones see: the text {outcome}."
+        f"The decoder may look ahead. {loss_sentence} While writing there is nothing ahead, yet each new token changes"
+        f" what earlier ones see: the text {outcome}."
     )
 
 

@@ -9,36 +9,36 @@ from models.trace.edits import Edits, MaskChange, mask_change
 from viz_app import words
 from viz_app.session.mask_notation import hides_the_future
 
-QUESTION = "Masks: who may see whom, and why?"
-ANSWER = "Hatched cells may not be read. Click or drag cells: the model runs again at once."
+QUESTION = "Masks: which tokens may attend to which, and what if we change that?"
+ANSWER = "Hatched cells are blocked. Click or drag cells, and the model runs again at once."
 
 _RULES = """
-**Two forms of one mask.** Boolean: True where a query may read a key. Additive: 0 there and −∞ elsewhere, added to
+**Two forms of one mask.** Boolean: True where a query may attend to a key. Additive: 0 there and −∞ elsewhere, added to
 the scores: $\\mathrm{{softmax}}({formula} + M)$. Since $e^{{-\\infty}} = 0$, a blocked cell gets the weight 0 exactly.
 
 **Where a change applies.** {held}
 
 **If you edit a text,** painted cells keep their positions. Those beyond the new size are clipped off and come back
-if it grows again; new cells follow the other layers.
+if it grows again. New cells follow the other layers.
 
-**If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
+**If a whole row is blocked,** its query attends to nothing. All its weights are 0 (not NaN), {then}
 """
 
 GIVEN = (
-    "**The masks of this model cannot be painted.** Only finished weights are known of some of its attentions, computed where "
+    "**The masks of this model cannot be changed.** Only finished weights are known of some of its attentions, computed where "
     "this app cannot step in. The page Attention shows them."
 )
 LONG_TEXT = (
-    "Of so long a text there is no drawing, which would have a cell for every weight; of the weights the files have those of the "
+    "A text this long has no drawing, which would need a cell for every weight. The files hold the weights of the "
     "head shown."
 )
 NO_MASK = """
-**A recurrence has no mask.** A mask says which tokens an attention may read; this model has no attention. What
-masks do elsewhere follows here from its order: its decoder makes the state s(i) from s(i−1) and the token before, so nothing later
-can reach it, and no look-ahead mask is needed. Padding does not reach it either: reading simply stops at the end of a
-text, and h(m), where its reading ended, goes to the decoder.
+**A recurrence has no mask.** A mask defines which tokens may attend to which; this model has no attention. Its order
+does what masks do elsewhere. Its decoder makes the state s(i) from s(i−1) and the token before. So nothing later
+can reach it, and no look-ahead mask is needed. Padding does not reach it either. Reading stops at the end of a
+text, and the last state h(m) goes to the decoder.
 
-To paint on a mask, choose a model with Bahdanau's alignment, which has one (padding), or a Transformer, which has three.
+To paint on a mask, choose a model with Bahdanau's alignment (one mask, padding) or a Transformer (three masks).
 """
 
 
@@ -57,7 +57,7 @@ def rules(
     if words.is_alignment(site):
         scope = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         consequence = (
-            "the context is all zeros, and the step goes on with its token and its state alone."
+            "the context is all zeros, and the step continues with its token and its state alone."
         )
     else:
         scope = "Every layer and head of that kind of attention, and both texts, by position. "
@@ -74,7 +74,7 @@ def rules(
             None: ["its residual stream, if it has one,"],
         }
         remaining = [*stream[has_stream], *bias]
-        consequence = f"the heads pass on zeros, and the token goes on with {' and '.join(remaining) or 'nothing'} alone."
+        consequence = f"the heads pass on zeros, and the token continues with {' and '.join(remaining) or 'nothing'} alone."
     if layer_note:
         scope += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
     return _RULES.format(formula=words.formula_tex(site), held=scope, then=consequence)
@@ -96,11 +96,7 @@ ALONE = "No second text: the first runs alone, without padding."
 def second_help(model: Model) -> str:
     """Return the help text of the second text box."""
     filled = "The shorter of the two is padded to the length of the longer."
-    return (
-        filled
-        if not model.translates
-        else f"{filled} The {model.writes} of this one is what the model writes for it."
-    )
+    return filled if not model.translates else f"{filled} The model writes its {model.writes}."
 
 
 def batch(lengths: Sequence[int], stream: str) -> str:
@@ -110,7 +106,10 @@ def batch(lengths: Sequence[int], stream: str) -> str:
         return f"Both have {first} tokens: no padding in the {stream}."
     short = "first" if first < second else "second"
     n = abs(first - second)
-    return f"{first} and {second} tokens: the {short} {stream} is padded with {n} token{'s' * (n != 1)}."
+    return (
+        f"Text 1 has {first} tokens, text 2 has {second}: the {short} {stream} gets {n} padding token"
+        f"{'s' * (n != 1)}."
+    )
 
 
 def layer(kind: SiteKind, name: str) -> str:
@@ -120,7 +119,10 @@ def layer(kind: SiteKind, name: str) -> str:
     """
     if name == PADDING:
         return "cross padding" if kind.between_streams else f"{kind.key_stream} padding"
-    between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
+    between = {
+        LOOK_AHEAD: "positions up to its own",
+        "only the previous": "only the position before",
+    }
     return between.get(name, name) if kind.between_streams else name
 
 
@@ -132,18 +134,18 @@ def reason(kind: SiteKind, name: str, is_written: bool) -> str:
     if kind.between_streams and (explanation := _between_texts(kind, name)):
         return explanation
     if name.startswith("window"):
-        return "the key is further away than that"
+        return "the key is further away than the window"
     if name.startswith("blocks"):
         return "the key lies in another block"
     return {
-        PADDING: "this key only pads the shorter text; there is nothing to read",
+        PADDING: "this key only pads the shorter text; there is nothing to attend to",
         LOOK_AHEAD: "the key comes after the query"
         + "; while a decoder writes, it does not exist yet"
         * (hides_the_future(kind) and is_written),
         "only the previous": "the key is not the one just before the query",
         ORDER: "the key does not come before the query in the order"
         + "; its own token does not either" * (kind.role == "query"),
-        DRAWN: "you forbade it",
+        DRAWN: "you blocked it",
     }.get(name, "")
 
 
@@ -151,12 +153,12 @@ def _between_texts(kind: SiteKind, name: str) -> str:
     """Return the reason where query and key are in different texts; "" if it is the usual one."""
     key, query = kind.key_stream, kind.query_stream
     if name.startswith("window"):
-        return f"its place in the {key} is further than that from the query's place in the {query}"
+        return f"its position in the {key} is further than that from the query's position in the {query}"
     if name.startswith("blocks"):
-        return f"its place in the {key} lies in another block than the query's in the {query}"
+        return f"its position in the {key} is in another block than the query's in the {query}"
     return {
-        LOOK_AHEAD: f"its place in the {key} is after the query's in the {query}",
-        "only the previous": f"its place in the {key} is not the one before the query's in the {query}",
+        LOOK_AHEAD: f"its position in the {key} is after the query's in the {query}",
+        "only the previous": f"its position in the {key} is not the one before the query's in the {query}",
     }.get(name, "")
 
 
@@ -169,16 +171,16 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
     if kind.between_streams:
         key = kind.key_stream
         label = {
-            "none": "none: read everything",
-            "causal": f"{key} places up to its own",
-            "window": f"{key} places at most k from its own",
-            "previous": f"only the {key} place before its own",
-            "block-diagonal": f"own block of k {key} places",
+            "none": "none: attends to everything",
+            "causal": f"{key} positions up to its own",
+            "window": f"{key} positions at most k from its own",
+            "previous": f"only the {key} position before its own",
+            "block-diagonal": f"own block of k {key} positions",
         }[name]
     else:
         label = {
-            "none": "none: read everything",
-            "causal": "causal: itself and before",
+            "none": "none: attends to everything",
+            "causal": "causal: itself and earlier tokens",
             "window": "window: at most k back"
             if hides_the_future(kind)
             else "window: at most k away",
@@ -191,8 +193,8 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
     usual = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
     more = " and ".join(layer for layer in layers if layer not in usual)
     if name == "none" and more:
-        return f"only the {more} (own)"
-    return f"{label}{f', and {more}' * bool(more)} (own)"
+        return f"only the {more} (this model's)"
+    return f"{label}{f', and {more}' * bool(more)} (this model's)"
 
 
 def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
@@ -210,7 +212,7 @@ def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
 
 
 def _change(kind: SiteKind, change: MaskChange) -> str:
-    parts = [f"{layer(kind, name)} lifted" for name in change.removed_layers]
+    parts = [f"{layer(kind, name)} removed" for name in change.removed_layers]
     parts += [layer(kind, change.preset_name)] if change.preset != "none" else []
     for cells, what in ((change.block, "forbidden"), (change.allow, "allowed")):
         parts += [f"{len(cells)} cell{'s' * (len(cells) != 1)} {what}"] if cells else []
@@ -232,7 +234,4 @@ def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
         return ""
     more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
     output = "the context is" if words.is_alignment(site) else "the heads pass on"
-    return (
-        f"{name}: the whole row of “{blocked[0]}”{more} is blocked. The model then reads nothing there: "
-        f"weights 0, not NaN; {output} zeros."
-    )
+    return f"{name}: “{blocked[0]}”{more} may attend to nothing here: all its weights are 0; {output} zeros."

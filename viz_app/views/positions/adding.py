@@ -33,20 +33,20 @@ TOKEN = Whole("positions-token", 0)
 
 
 NOT_ADDED = RECURRENT + (
-    "So there is nothing to add and nothing to concatenate. Choose a Transformer above to see how a position vector is "
-    "added to a token's."
+    "So there is nothing to add and nothing to concatenate. Choose a Transformer above to see how a position vector "
+    "is added to a token's."
 )
 RELATIVE_ONLY = (
-    "**This model adds no position vector to a token**: how far apart two tokens stand is a term of their score, which the page "
-    "**Inside a head** shows. Choose a Transformer above to see how a position vector is added."
+    "**This model adds no position vector to a token.** The distance of two tokens is a term of their score; the page"
+    " **Inside a head** shows it. Choose a Transformer above to see how a position vector is added."
 )
 _UNKNOWN = (
-    "**This section is not shown for this model**: {}. Open **eng-fra** or **dates** to see how a position vector is added to a "
-    "token's."
+    "**This section is not shown for this model**: {}. Open **eng-fra** or **dates** to see how a position vector is "
+    "added to a token's."
 )
-_NO_SUM = "nothing says that its first W reads the sum of token and position and nothing else"
+_NO_SUM = "it is not known that its first W reads only the sum of token and position"
 NOT_ATTENDED = (
-    "**In this model the tokens of the text do not attend to each other**, so no W_Q reads the sum of token and position here. "
+    "**In this model the tokens of the text do not attend to each other**, so no W_Q reads both. "
     "Choose a Transformer above."
 )
 
@@ -140,7 +140,7 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "[x; p]·[W; W]": parts.both.concatenated[:, columns],
     }
     title_of_products = through(config, words.place(site, choices.head))
-    title = f"“{text}” at place {token}: its vector, the place's, and their sum"
+    title = f"“{text}” at position {token}: its vector, the position's, and their sum"
     note = caption(of_model(run.trace, run.scope.model.fields[0].name))
 
     def strips(rows: dict[str, Tensor], title: str, axis: str) -> Scaled:
@@ -163,7 +163,7 @@ def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     vectors = {"token x": parts.x[at], "position p": parts.p[at], "x + p": (parts.x + parts.p)[at]}
     return [
         Quantity(
-            f"the vectors at place {at}",
+            f"the vectors at position {at}",
             "value",
             torch.stack(list(vectors.values())),
             [Label(name) for name in vectors],
@@ -206,11 +206,11 @@ def explanation(x: Tensor, p: Tensor, kind: str) -> str:
         else ""
     )
     return (
-        f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "
-        f"multiply by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
+        f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers. "
+        f"Multiply them by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
         "follows,\n\n"
         r"$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
-        "\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of "
+        "\n\nConcatenating could do a little more, with a matrix of its own for p below W. That costs "
         f"{d} × {d} more weights in each projection. Adding shares one matrix; keeping the two apart is left to "
         f"training. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
         f"{float(p.norm(dim=1).mean()):.2f}.{lent}"

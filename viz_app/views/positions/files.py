@@ -41,7 +41,7 @@ def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
         "longest vector",
         "closest pair",
         "their distance",
-        "positions nearest to one that is not beside them",
+        "positions more like a distant one than like those beside them",
         "spread of PE·PEᵀ at one distance",
         "shift k",
         "positions fitted",
@@ -90,7 +90,7 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
     place = np.argsort(positioned.order)
     head = [
         "place",
-        "new place",
+        "new position",
         "token",
         *(f"{s}, with positions" for s in positioned.stages),
         *(f"{s}, without" for s in bare.stages),
@@ -109,7 +109,7 @@ def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
     place = np.argsort(test.order)
     changes = test.change.T.tolist()
     rows = ([i, int(place[i]), token, *changes[i]] for i, token in enumerate(tokens))
-    return csv_table(["place", "new place", "token", *test.stages], rows)
+    return csv_table(["place", "new position", "token", *test.stages], rows)
 
 
 def angles_csv(turns: Rotation) -> str:

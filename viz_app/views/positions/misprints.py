@@ -173,7 +173,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             ],
         ),
         (
-            "Aliased: positions that resemble one further away more than those beside them",
+            "Aliased: positions more like a distant one than like those beside them",
             [f"{m.neighbours.aliased} of {len(m.table)}" for m in measures],
         ),
         (
@@ -181,7 +181,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             [f"{100 * m.similarity.floor:.0f} %".replace("-", "−") for m in measures],
         ),
         (
-            "PE·PEᵀ at one distance differs from place to place by",
+            "PE·PEᵀ at one distance differs between positions by",
             [f"{m.similarity.spread:.2g}" if m.similarity.spread > 1e-6 else "0" for m in measures],
         ),
         (
@@ -189,7 +189,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             [share(m.rotation_miss) for m in measures],
         ),
         (
-            f"Shift by {k}: the best single matrix there is misses by",
+            f"Shift by {k}: the best single matrix misses by",
             [share(m.best_linear_miss) for m in measures],
         ),
     ]
@@ -215,8 +215,8 @@ def measured_table(measures: Sequence[FormulaMeasures]) -> str:
 def measured_note(m: FormulaMeasures) -> str:
     """Return a note on how the shifts were measured."""
     return (
-        f"The upper rows are over the {len(m.table)} positions shown. Shifts are measured over {m.n_fit} positions, at "
-        "least four times as many as dimensions, so that no matrix fits by luck; a miss is the root mean square, as a "
+        f"The upper rows are over the {len(m.table)} positions shown. Shifts are measured over {m.n_fit} positions, at"
+        " least four times as many as dimensions. So no matrix fits by luck. A miss is the root mean square, as a "
         "share of the vectors' length."
     )
 
@@ -227,29 +227,29 @@ def verdict(m: FormulaMeasures) -> str:
     said = []
     if m.n_varying < d / 2:
         said.append(
-            f"{d - m.n_varying} of {d} dimensions stand still over these {n} positions: they cost space in every vector and say "
-            f"nothing, and any two positions are at least {100 * m.similarity.floor:.0f} % alike."
+            f"{d - m.n_varying} of {d} dimensions hardly change over these {n} positions: they take room in every "
+            f"vector and carry no information. Any two positions are at least {100 * m.similarity.floor:.0f} % alike."
         )
     elif m.formula != "sin-sin":
-        said.append(f"{m.n_varying} of {d} dimensions take part.")
+        said.append(f"{m.n_varying} of {d} dimensions change.")
     if m.neighbours.aliased:
         said.append(
-            f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them."
+            f"{m.neighbours.aliased} of {n} positions are more like a distant one than like those beside them."
         )
     if m.rotation_miss < 1e-6:
         said.append(
-            f"A step of {m.shift} is the same rotation at every position. That might make it easy for a head to learn “look "
-            f"{m.shift} back”: it is why the paper chose its formula (§3.5)."
+            f"A step of {m.shift} is the same rotation at every position. The paper chose its formula so that a head "
+            f"might easily learn “look {m.shift} back” (§3.5)."
         )
     else:
         said.append(
-            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and any matrix "
-            f"makes zeros of zeros. Over {m.n_fit} positions together the best one misses by {share(m.best_linear_miss)} of the "
-            "vectors' length."
+            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and "
+            f"any matrix maps zeros to zeros. Over {m.n_fit} positions together the best matrix misses by "
+            f"{share(m.best_linear_miss)} of the vectors' length."
         )
     if m.similarity.spread > 1e-6:
         said.append(
-            "How alike two positions are depends on where they stand, not only on their distance."
+            "How alike two positions are depends on the positions, not only on their distance."
         )
     else:
         said.append("How alike two positions are depends on their distance alone.")

@@ -11,30 +11,32 @@ from viz_app.views.positions.misprints import MISPRINTS
 from viz_app.views.positions.tables import CURVES, MAP
 from viz_app.views.positions.text import NO_TABLE
 
-QUESTION = "Positions: how does it know the order?"
+QUESTION = "Positions: how does the model know word order?"
 
 
 def answer(model: Model) -> str:
     """Say how this model knows the order of what it reads, in one or two sentences."""
     if model.order_from == BY_STATES:
-        return "This model reads one token after the other, so the order is in its states: it has no position vectors."
+        return (
+            "This model reads one token after the other, so the order is in its states. It has no position "
+            "vectors."
+        )
     if model.order_from == BY_SCORES:
-        return "Each score gets a term of its own for how far apart the two tokens are; no vector is added to a token."
+        return "Each score gets a term for the distance of the two tokens. No vector is added to a token."
     if model.rotation(2) is not None:
         return (
-            "It turns each query and each key by angles that grow with its place, so that a score depends on how far apart two "
-            "tokens stand. No vector is added to a token."
+            "It turns each query and each key by angles that grow with its position. So a score depends on the "
+            "distance of two tokens."
         )
     if model.order_from in (BY_TURNING, UNSEEN):
         return f"This model {NO_TABLE[model.order_from]}."
-    alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
+    alone = "Attention alone ignores order."
     if model.stack == "decoder":
-        alone = (
-            "The look-ahead mask tells a little: each token sees as many others as stand before it."
-        )
-    added = "every place has a vector of its own, added to the token that stands there."
+        alone = "The look-ahead mask gives some order: each token attends only to those before it."
+    added = "a position vector is added to each token."
+    begin = "In addition, " if model.stack == "decoder" else "So "
     without = "This model has no position vectors. In others, "
-    return f"{alone} {without if model.order_from == BY_MASK else 'So '}{added}"
+    return f"{alone} {without if model.order_from == BY_MASK else begin}{added}"
 
 
 def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:

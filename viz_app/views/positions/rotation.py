@@ -23,11 +23,11 @@ from viz_app.views.positions.tables import LONG, LOW, STEPS, choose_length
 from viz_app.views.positions.text import length
 from viz_app.views.run_difference import Quantity
 
-_OTHERS = "In others each query and each key is turned by angles that its position sets (rotary positions)."
+_OTHERS = "In other models each query and each key is turned by angles that its position sets (rotary positions)."
 _NONE = f"**This model has no rotary positions.** {_OTHERS}"
 _UNKNOWN = (
-    f"**No rotation is shown for this model.** {_OTHERS} Of this one no module is known that makes such angles and that a run of it "
-    "bears out, so nothing is claimed."
+    f"**No rotation is shown for this model.** {_OTHERS} No module of this model was found that makes such angles and "
+    "is borne out by a run."
 )
 PAIRS = "pair of dimensions"
 
@@ -103,11 +103,12 @@ def explanation(turns: Rotation, d_head: int, n: int) -> str:
         else ""
     )
     return (
-        f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. Pair i is "
-        f"dimensions i and i + {pairs}.{left}{longer} The fastest pair comes round once in {length(float(waves.min()))} positions, "
-        f"the slowest once in {length(float(waves.max()))}; {int((waves <= n).sum())} of {pairs} come round within the {n} "
-        "positions shown. The product of a query and a key depends on the difference of their angles only, so on how far apart "
-        "they stand. The map leaves whole turns out: −½ and ½ are the same."
+        f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. "
+        f"Pair i is dimensions i and i + {pairs}.{left}{longer} The fastest pair completes a turn in "
+        f"{length(float(waves.min()))} positions, the slowest in {length(float(waves.max()))}. "
+        f"{int((waves <= n).sum())} of {pairs} complete one within the {n} positions shown. The product of a query and"
+        " a key depends only on the difference of their angles, so on their distance. The map leaves out whole turns:"
+        " −½ and ½ are the same."
     )
 
 

@@ -142,7 +142,7 @@ def _curves(run: CurrentRun, choices: Choices) -> Pictures:
     of_sine = "paper" if view.formula == say.OWN else view.formula
     waves = [None if view.waves is None else float(view.waves[i]) for i in dims]
     names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
-    title = f"What each place is told: {view.owner}, {view.table.shape[1]} dimensions"
+    title = f"Position encoding by position ({view.owner}, {view.table.shape[1]} dimensions)"
 
     def curves(scales: Extent) -> alt.Chart:
         return charts.curves(view.table, dims, names, title, domain(scales))
@@ -186,7 +186,7 @@ def _map(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         "positions-map": heatmap(f"Position by dimension: {view.owner}", view.table, "dimension"),
         "positions-products": heatmap(
-            "PE·PEᵀ: how alike two places are", products, "other position"
+            "Similarity of two positions (PE·PEᵀ)", products, "other position"
         ),
         "positions-similarity": scaled(span(similarity.least, similarity.largest), by_distance),
         "checks": check_rows(_checks(run, view)),

@@ -25,40 +25,41 @@ SAME, SAME_FLOAT = (
 NO_TABLE = {
     BY_MASK: "has no position vectors at all",
     BY_STATES: "has no position vectors: its states carry the order",
-    BY_SCORES: "adds no position vectors: each score has a term for how far apart the two tokens are",
-    BY_TURNING: "adds no position vectors: its queries and keys depend on where their tokens stand",
-    BY_VECTORS: "adds its positions to the vectors of the tokens, but from no table that was seen",
-    UNSEEN: "shows no position vectors, nor what else tells it the order",
+    BY_SCORES: "adds no position vectors: each score has a term for the distance of the two tokens",
+    BY_TURNING: "adds no position vectors: its queries and keys depend on the positions of their tokens",
+    BY_VECTORS: "adds its positions to the vectors of the tokens, but not from a table that was found",
+    UNSEEN: "shows no position vectors, nor anything else that gives it the order",
 }
 RECURRENT = (
-    "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the one read before and a "
-    "token, so the order is in the recurrence itself. "
+    "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the previous one "
+    "and a token. So the order is in the recurrence itself. "
 )
 
 _RELATIVE = (
-    "**This model adds no position vectors: its positions are relative.** Each score has a term of its own that says how far apart "
-    "the two tokens stand, by a vector r of sines and cosines of that distance: the page **Inside a head** shows it, stage "
-    "“position”. The order in which the tokens are predicted is a different matter, which can be changed on the page **Task**. "
-    "Open **eng-fra** or **dates** for a shuffle test; the sections beside it show the vectors that other models add."
+    "**This model adds no position vectors: its positions are relative.** Each score has a term for the distance of "
+    "the two tokens, by a vector r of sines and cosines. The page **Inside a head** shows it, stage “position”. The "
+    "order in which tokens are predicted is a different matter; the page **Task** changes it. Open **eng-fra** or "
+    "**dates** for a shuffle test. The other sections show the vectors that other models add."
 )
 _NOT_SHUFFLED = (
-    "**There is no shuffle test for this model.** The test asks what a model that reads a text all at once makes of its "
-    "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
-    "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; "
+    "**There is no shuffle test for this model.** The test needs a model that reads a text all at once, in any order."
+    " Here every token attends only to those before it, so a text in another order is another text. Open **eng-fra** "
+    "or **dates** for the test; "
 )
 _NOT_OURS = (
-    "**There is no shuffle test for a model that somebody else made.** The test asks a copy of it without position vectors, which "
+    "**There is no shuffle test for this kind of model.** The test runs a copy of it without position vectors, which "
     "cannot be made here. Open **eng-fra** or **dates** for the test; "
 )
 _NOT_ATTENDING = (
-    "**There is no shuffle test for this model.** The test follows the vector of each token through the layers. Here the tokens "
-    "of the text do not attend to each other, so no layer changes their vectors. Open **eng-fra** or **dates** for the test; "
+    "**There is no shuffle test for this model.** The test follows the vector of each token through the layers. Here "
+    "the tokens of the text do not attend to each other, so no layer changes their vectors. Open **eng-fra** or "
+    "**dates** for the test; "
 )
-_OWN_VECTORS = "the sections beside it show this model's own position vectors."
-_NO_VECTORS = "the sections beside it show the vectors that other models add. This one {}."
+_OWN_VECTORS = "the other sections show this model's own position vectors."
+_NO_VECTORS = "the other sections show the vectors that other models add. This one {}."
 _TURNED = (
-    "this model looks up no vectors of places: it turns its queries and keys, which the sections **Rotation** and **Score by "
-    "distance** show."
+    "this model looks up no position vectors. It turns its queries and keys, as the sections **Rotation** and **Score"
+    " by distance** show."
 )
 
 
@@ -80,28 +81,31 @@ WHOSE = {
     "sin-sin": "the misprint with sine twice",
 }
 WHAT = {
-    "paper": "Dimensions come in pairs, a sine and a cosine of one wavelength. From pair to pair the wavelength grows "
-    "by the same factor, from 2π towards 10000·2π positions.",
-    "2^i": "2ⁱ printed where 2i should stand. The exponent doubles from pair to pair, so that from the "
-    "pair log₂ d on (counted from 0) no wavelength is under 60,000 positions.",
-    "sin-sin": "Sine printed in both places, the second time with 2i+1. No dimension has a cosine partner of its own "
+    "paper": "Dimensions come in pairs, a sine and a cosine of one wavelength. From pair to pair the wavelength grows"
+    " by the same factor, from 2π to 10000·2π positions.",
+    "2^i": "2ⁱ is printed instead of 2i. The exponent doubles from pair to pair. From pair log₂ d on (counted from "
+    "0), no wavelength is under 60,000 positions.",
+    "sin-sin": "Sine is printed twice, the second time with 2i+1. No dimension has a cosine partner of its own "
     "wavelength.",
 }
 
 
 NO_WAVES = (
-    "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula says "
-    "how. Look at the map: are neighbouring places alike?"
+    "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula determines "
+    "them. Look at the map: are neighbouring positions alike?"
 )
-BAND = "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
+BAND = "Line: mean over all pairs at this distance; band: min–max. No band: similarity depends on distance only."
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES = "Each picture has its own download in its upper right corner, when the pointer is on it."
 TABLES_ONLY = RECURRENT + (
-    "The tables below are those that are added for attention: without them, and without a mask, it cannot tell one order "
-    "of tokens from another."
+    "The tables below are those added for attention. Without them and without a mask, attention cannot tell one order"
+    " of tokens from another."
 )
 
-NOTHING_ASKED = "What becomes of its answer is shown as soon as it has one: hide a token on the page Task, type [MASK], or type a second text."
+NOTHING_ASKED = (
+    "The change of the prediction is shown as soon as there is one. Hide a token on the page Task, type "
+    "[MASK], or type a second text."
+)
 
 
 def not_shuffled(model: Model) -> str:
@@ -123,8 +127,8 @@ def not_shuffled(model: Model) -> str:
 def order_help(model: Model) -> str:
     """Say which tokens keep their places, beside the choice of an order."""
     if model.translates:
-        return "The end mark keeps its place: it marks where the text ends and is no word."
-    return "Special tokens keep their places: they are no words. No token leaves its text."
+        return "The end mark keeps its position: it marks where the text ends and is no word."
+    return "Special tokens keep their positions: they are no words. No token leaves its text."
 
 
 def answer_sentence(where: str, what: str, label: str, answer: str) -> str:
@@ -137,7 +141,7 @@ def recurrent(test: ShuffleTest) -> str:
     if test.order == tuple(range(len(test.order))):
         return (
             RECURRENT
-            + "Nothing can change places here: besides the end mark there is only one token. Type more words."
+            + "Nothing can be reordered here: besides the end mark there is only one token. Type more words."
         )
     moved = ", ".join(
         f"{name} {words.percent(float(mean))}"
@@ -147,13 +151,14 @@ def recurrent(test: ShuffleTest) -> str:
         f"{name} {int((change < SAME).sum())}"
         for name, change in zip(test.stages, test.change, strict=True)
     )
-    ways = "Reading forwards, a state can only change from the first moved place on" + (
+    ways = "Reading forwards, a state can only change from the first moved position on" + (
         "; reading backwards, only up to the last one" if len(test.stages) > 1 else ""
     )
     return (
-        f"{RECURRENT}Put the same tokens in another order, and each token's state moves on average by this share of its length: "
-        f"{moved} ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). {ways}: of {len(test.order)} states these "
-        f"are the same as before: {same}. There is nothing to switch off, as there is in a Transformer."
+        f"{RECURRENT}Reordered, each token's state moves on average by this share of "
+        f"its length: {moved}. ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths.) {ways}. Of "
+        f"{len(test.order)} states these are the same as before: {same}. A recurrence cannot be switched off, as position vectors "
+        "can."
     )
 
 
@@ -163,7 +168,7 @@ def shuffled(
     """Explain the result of the shuffle test; `fixed` keeps its place."""
     n = len(positioned.order)
     if positioned.order == tuple(range(n)):
-        return f"Nothing can change places here: besides {fixed} there is only one token. Type more words above."
+        return f"Nothing can be reordered here: besides {fixed} there is only one token. Type more words above."
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = change_text(float(bare.largest.max()))
     rounding = (
@@ -173,20 +178,20 @@ def shuffled(
     same = float(bare.largest.max()) < SAME_FLOAT
     if kind == "none":
         return (
-            "This model has no position vectors. Its encoder cannot know the order of the source: reordering the tokens only "
-            f"reorders its vectors (largest change {exact} of their length).{rounding}"
+            "This model has no position vectors. Its encoder cannot know the order of the source: reordering the "
+            f"tokens only reorders its vectors. Largest change: {exact} of their length.{rounding}"
             if same
             else f"This model has no position vectors; yet a vector changed by {exact} of its length."
         )
     without = (
-        f"every vector is the same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
-        f"{rounding}"
+        f"every vector is the same as before, only at another position. The largest change anywhere is {exact} of a "
+        f"vector's length.{rounding}"
         if same
         else f"a vector still changed by {exact} of its length: more than rounding explains."
     )
     return (
-        f"With positions, a token's vector {where} is on average {words.percent(last)} of its length away from what it was "
-        f"({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). With positions switched off, {without}"
+        f"With positions, a token's vector {where} changes on average by {words.percent(last)} of its length. ("
+        f"{100 * UNRELATED:.0f} % would be a right angle, at equal lengths.) With positions switched off, {without}"
     )
 
 
@@ -227,10 +232,10 @@ def explanation(formula: str, kind: str, order_from: str) -> str:
         return text + (f" The loaded model {NO_TABLE[order_from]}." if kind == "none" else "")
     if kind == "learned":
         return (
-            "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is "
-            "prescribed, and past the last place there is none."
+            "**Learned positions.** One vector for each position, trained like every other weight. No formula "
+            "determines them, and past the last position there is none."
         )
-    return f"**Sinusoidal positions**, by the paper's formula, computed and not learned:\n\n$${LATEX['paper']}$$"
+    return f"**Sinusoidal positions**, computed by the paper's formula, not learned:\n\n$${LATEX['paper']}$$"
 
 
 def dimension(formula: str, dim: int, wavelength: float | None) -> str:
@@ -257,6 +262,6 @@ def turns(waves: Tensor, n: int) -> str:
     full, endless = int((waves <= n).sum()), int((waves >= NEVER).sum())
     rest = f" {endless} dimensions have a wavelength over 10⁹ and are not drawn." if endless else ""
     return (
-        f"{full} of {len(waves)} dimensions come round at least once in {n} positions and tell near places apart; the slower ones "
-        f"tell far places apart.{rest}"
+        f"{full} of {len(waves)} dimensions complete a turn within {n} positions and tell near positions apart. The "
+        f"slower ones tell distant positions apart.{rest}"
     )

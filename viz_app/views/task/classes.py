@@ -21,11 +21,11 @@ from viz_app.session.reference_models import alike_but_for_lambda
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
-TITLE = "How probable each class is, by the same model fine-tuned with another λ each"
+TITLE = "Same text, one fine-tuning for each λ: class probabilities"
 MOST = "most probable"
 NOTE = (
-    "Each was fine-tuned from the same weights on the same texts, to make L3 = L2 + λ·L1 small (Radford et al. 2018): L2 is the "
-    "loss of the class, L1 that of every token after those before it. Click a name to open that run."
+    "Each was fine-tuned from the same weights on the same texts, to minimise L3 = L2 + λ·L1 (Radford et al. 2018). "
+    "L2 is the loss of the class, L1 that of every token after those before it. Click a name to open that run."
 )
 
 

@@ -121,7 +121,7 @@ def _linked() -> str:
     """Return the error of an order in the URL; "" if there is none."""
     messages = url_state.unfit(url_state.parameter_of(_field(ORDER)))
     return (
-        f"In this page's address the {messages[0]}. The tokens are predicted from left to right."
+        f"In this link the {messages[0]}. The tokens are predicted from left to right."
         if messages
         else ""
     )
@@ -191,8 +191,10 @@ def unlike(chosen: Sequence[int], n: int) -> str:
     wrong = list(_wrong([position + 1 for position in chosen], n))
     if not wrong:
         return ""
-    explanation = "What it names is kept in its turn, and the others follow from left to right."
-    return f"This order was made for another text than this one of {n} tokens: {', '.join(wrong)}. {explanation}"
+    explanation = (
+        "The positions it names keep their turn, and the others follow from left to right."
+    )
+    return f"This order belongs to another text than this one of {n} tokens: {', '.join(wrong)}. {explanation}"
 
 
 def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
@@ -203,7 +205,7 @@ def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
     missing = [number for number in range(1, n + 1) if number not in numbers]
     for positions, singular, plural in (
         (beyond, "is not there", "are not there"),
-        (repeated, "stands twice", "stand twice"),
+        (repeated, "appears twice", "appear twice"),
         (missing, "is missing", "are missing"),
     ):
         if positions:

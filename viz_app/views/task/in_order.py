@@ -82,8 +82,8 @@ def _payload(
         "answer": {
             "title": text.guess_title(names[position].text, 0, 1),
             "from": text.predicted_from([names[i].text for i in before]),
-            "rows": [[token, token_label(tokenizer, token).as_json(), "stands there" * (token == label)] for token in listed],
-            "fact": text.fact(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "stands there"),
+            "rows": [[token, token_label(tokenizer, token).as_json(), "true token" * (token == label)] for token in listed],
+            "fact": text.fact(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
             "rest": text.rest(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
         },
         "reading": row_header,

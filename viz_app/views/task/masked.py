@@ -85,7 +85,7 @@ def check_hidden(run: CurrentRun, output: MaskedToken) -> Check:
         "the model read [MASK] there",
         float(wrong),
         0.0,
-        "Places of a guess at which it read anything else",
+        "Positions of a guess at which it read anything else",
     )
 
 

@@ -31,19 +31,19 @@ from viz_app.views.task.text import ROW
 from viz_app.words.allowed import blocking
 
 _MASK = (
-    "**[MASK]** stands in the place of a token and says nothing but where it stands. {reads} The model was trained on guesses like "
-    "these{pairs}.\n\n"
-    "**The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them "
-    f"probabilities. {ROW} Hiding goes by place: if you edit the text before it, another token is hidden."
+    "**[MASK]** hides a token; only its position is known. {reads} The model was trained on guesses like these{pairs}"
+    ".\n\n**The token that answers** is [MASK] itself. From its last vector the model makes the logits, and softmax "
+    f"makes them probabilities. {ROW} Hiding goes by position: if you edit the text before it, another token is "
+    "hidden."
 )
 _PAIRS = " and on nothing else but whether one text follows another"
 _CLASSES = (
-    "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit for each "
-    f"answer, and softmax makes them probabilities. {ROW}"
+    "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit"
+    f" for each answer, and softmax makes them probabilities. {ROW}"
 )
 _TOKENS = (
-    "**Every token answers** for itself: from its last vector the model makes a logit for each class, and softmax makes them "
-    f"probabilities.{{names}} {ROW}"
+    "**Every token answers** for itself. From its last vector the model makes a logit for each class, and softmax "
+    f"makes them probabilities.{{names}} {ROW}"
 )
 _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
@@ -52,14 +52,14 @@ def no_picture(trace: Trace, output: Output) -> str:
     """Explain, in Markdown, why there is no picture of an output."""
     if not isinstance(output, Numbers):
         return (
-            f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. What the "
-            "model's tokens read is on the page Attention."
+            f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. "
+            "The page Attention shows what the model's tokens attend to."
         )
     reads = _reads(trace)
     return (
-        f"**This model does not write**, so there is no next token to be surprised by: {reads[:1].lower()}{reads[1:]} "
-        "What it makes of the text is above. What its tokens read of each other is on the page Attention. To see a text token by "
-        "token, open **gpt**; to see one written, **eng-fra**."
+        f"**This model does not generate text**, so no next token can be surprising. {reads} Its answer is above. The "
+        "page Attention shows which tokens attend to which. To see a text token by token, open **gpt**; to see one "
+        "generated, **eng-fra**."
     )
 
 
@@ -87,11 +87,14 @@ def _reads(trace: Trace) -> str:
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
     restricted = [site for site in sites if blocking(site)]
     if any(site.stack == "decoder" for site in sites):
-        return "Every token reads those before it and itself."
+        return "Every token attends to itself and to those before it."
     if not restricted:
-        return "Every token reads every other, so what is made of it comes from both sides (Devlin et al. 2019, §3.1)."
+        return "Every token attends to every other, so its vector holds both sides (Devlin et al. 2019, §3.1)."
     names = ", ".join(dict.fromkeys(name for site in restricted for name in blocking(site)))
-    return f"It is read from both sides; in {len(restricted)} of {len(sites)} layers a token cannot read all others ({names})."
+    return (
+        f"It is read from both sides. In {len(restricted)} of {len(sites)} layers a token cannot attend to all "
+        f"others ({names})."
+    )
 
 
 Explain = Callable[[Trace, Output, str], str]

@@ -18,57 +18,58 @@ from models.trace.outputs import (
 from viz_app import words
 from viz_app.drawing.notes import arrows
 
-QUESTION = "Task: what is this model for, and what does it answer?"
+QUESTION = "Task: what is this model trained to do, and what does it predict?"
 UNKNOWN = "The text ends here: nothing follows yet."
-READING = "Shaded by weight, 0 to 1; hatched tokens are masked. Another layer or head: choose above, or on the page Attention."
-NO_ATTENTION = "This model has no attention: no row of weights says what its answer read."
+READING = "Shaded by weight, 0 to 1; hatched = masked."
+NO_ATTENTION = "This model has no attention, so no row of weights belongs to its answer."
 CONTINUES, WRITES = (
-    "says of every token how probable it is as the next",
+    "predicts for every token how probable it is next",
     "reads one text and writes another",
 )
-ANSWERS = "reads a text whole and answers in one step"
-ROW = "Its attention row says what one head read for that."
+ANSWERS = "reads a text whole and predicts in one step"
+ROW = "Its attention row shows what one head attended to."
 NEXT = f"""
-**Surprisal** of a token is $-\\log_2 p$, where p is the probability that the model gave it before it had read it, given all that
-stands before: 0 bits if it was certain, 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal to be
+**Surprisal** of a token is $-\\log_2 p$, where p is its probability, predicted from all tokens
+before it. It is 0 bits for a certain token, and 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
-**The token that answers** is the one before: from its last vector the model makes the logits of what follows, and softmax
+**The token that answers** is the one before. From its last vector the model makes the logits of what follows, and softmax
 makes them probabilities. {ROW}
 """
 CHOICE = f"""
 **Each choice** is read in a row of its own, after the question. From the last vector of one token of that row the model makes a
-single logit; softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW}
+single logit. Softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW}
 """
 SPAN = """
-**Start and end** are two distributions over the tokens of the text: each token's last vector gives one logit for "the answer begins
-here" and one for "it ends here". A span is as probable as p(start) · p(end); of all spans whose end does not come before their
-start, the most probable is the answer (Devlin et al. 2019, §4.2).
+**Start and end** are two distributions over the tokens of the text. Each token's last vector gives one logit for "the answer begins
+here" and one for "it ends here". A span is as probable as p(start) · p(end). No span ends before its start. The most probable one
+is the answer (Devlin et al. 2019, §4.2).
 
-**The tokens that answer** are those of the span: over all the layers, their vectors came to mark them as what is asked for. Their
-attention rows say what one head read for that.
+**The tokens that answer** are those of the span. Their attention rows show what one head attended to.
 """
 IN_ORDER = """
-**The order** says when each token is predicted, not where it stands: every token keeps its position, and is predicted from those
-whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order; a model
-that has learned well says nearly the same in all of them.
+**The order** sets when each token is predicted, not its position. Every token keeps its position, and is predicted from those
+whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order. A model
+that has learned well gives nearly the same in all of them.
 
-**Two streams.** The content stream of a position knows its token, and may see itself and what came before. The query stream knows
-only the position: it may not see its own token, or there would be nothing to predict. Both have the same weights, and both read
+**Two streams.** The content stream of a position knows its token, and attends to itself and what came before. The query stream knows
+only the position. It may not see its own token, or there would be nothing to predict. Both have the same weights, and both attend to
 the content stream (fig. 1 there).
 
-**The token that answers** is the one that is predicted: from the last vector of its query stream the model makes the logits. Its
+**The token that answers** is the one that is predicted. From the last vector of its query stream the model makes the logits. Its
 attention row says what one head of that stream read for it.
 """
-MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
-TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
+MASKED_TITLE = "Click a token to mask it; the model guesses it from both sides"
+TYPED_MASK = "You typed [MASK], so there is no true token to compare with."
 PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
-    "What does the model take the text for?",
+    "Predicted class",
 )
-ONE_TEXT = "One text alone. Type a second one above: the model says whether it follows the first."
+ONE_TEXT = (
+    "One text alone. Type a second one above, and the model predicts whether it follows the first."
+)
 BLOCKS = ("First text", "Second text")
-CHOICE_TITLE, CHOICE_BLOCKS = "Which choice goes best with the question?", ("Question", "Choice")
+CHOICE_TITLE, CHOICE_BLOCKS = "Which choice fits the question best?", ("Question", "Choice")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
@@ -90,10 +91,12 @@ def purpose(output: Output, training: dict[str, Any], config: Config | None = No
 def title(terms: words.Terms, output: NextToken, field: str, teacher_forced: bool) -> str:
     """Return the title of the text's predictions."""
     if not output.is_closed:
-        return f"How surprising each token of {terms.of(output.stream).text} is, given what stands before it"
+        return (
+            f"How surprising each token of {terms.of(output.stream).text} is, after those before it"
+        )
     label = terms.label(field)
     if teacher_forced:
-        return f"{label}, as given: how probable the model finds each token, and what it finds most probable besides"
+        return f"{label}, as given: how probable each token is, and the most probable others"
     return f"{label}, as the model writes it: each token with its probability, and the most probable others"
 
 
@@ -102,15 +105,15 @@ def scale(output: NextToken) -> list[str]:
     if output.is_closed:
         return ["0", "1  probability", "Click a token to see what was expected there."]
     n = output.logits.shape[1]
-    most = f"{bits(math.log2(n))} bits, as if all {n:,} tokens were equally likely; more looks the same"
-    return ["0", most, "Click a token to see what was expected in its place."]
+    most = f"{bits(math.log2(n))} bits = pure guessing among {n:,} tokens (the scale ends here)"
+    return ["0", most, "Click a token to see what was expected there."]
 
 
 def summary(expected: Expectations) -> str:
     """Return how hard the text was to predict, in a sentence."""
     n = len(expected.surprisal)
     if not n:
-        return "Nothing follows anything yet: there is no token to be surprised by."
+        return "Nothing follows yet, so no token can be surprising."
     return (
         f"{n} token{'s' * (n != 1)}, {bits(expected.mean_surprisal)} bits each on average: perplexity "
         f"{choices(expected.perplexity)}, as hard to guess as {choices(expected.perplexity)} equally likely tokens."
@@ -145,12 +148,14 @@ def hidden(n: int, n_shown: int) -> str:
     if not n:
         return "Nothing is hidden. Click a token, or type [MASK] in the text above."
     more = f" The first {n_shown} are worked out below." * (n > n_shown)
-    return f"{n} place{'s' * (n != 1)} to guess. A second click on a token shows it again.{more}"
+    return f"{n} masked token{'s' * (n != 1)}. Click it again to unmask.{more}"
 
 
 def guess_title(name: str, i: int, n: int) -> str:
     """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, or ""."""
-    return f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected in the place of {f'“{name}”' if name else '[MASK]'}"
+    return (
+        f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected for {f'“{name}”' if name else '[MASK]'}"
+    )
 
 
 def class_fact(output: ClassProbabilities) -> str:
@@ -213,7 +218,7 @@ def predicted_from(tokens: Sequence[str]) -> str:
     """Return the tokens a prediction is made from, in prediction order."""
     if not tokens:
         return "The first in the order: predicted from nothing but its position."
-    return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from where they and it stand."
+    return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from their positions and its own."
 
 
 def reading_title(
@@ -221,7 +226,7 @@ def reading_title(
 ) -> str:
     """Return the title of the shown attention row."""
     name = token if special else f"“{token}”"
-    return f"{words.place(site, head)}: what {name} reads of {terms.of(site.key_stream).text}"
+    return f"{words.place(site, head)}: what {name} attends to in {terms.of(site.key_stream).text}"
 
 
 def bits(value: float) -> str:

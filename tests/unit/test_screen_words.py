@@ -1,0 +1,167 @@
+"""What the app says on the screen: no phrase that was once mended, in any string of the app, its browser parts or its lessons."""
+
+import ast
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import viz_app
+from viz_app import navigation
+
+APP = Path(viz_app.__file__).parent
+# phrase → what is written instead
+BANNED = {
+    r"\b(stands?|stood|standing)\b(?! in for)": "is, comes, or the position itself",
+    r"\btold\b(?! apart)": "the fact itself",
+    r"\bof which\b": "two sentences",
+    r"\b(lets?|letting) (it )?go\b": "Reset, remove or release",
+    r"(?<!soon )\bas there (is|are)\b": "since",
+    r"\bwho (reads|may)\b|\bwhat is read\b(?! before)|\breads (whom|itself)\b(?! and)": "query, key, attends to",
+    r"(?<!in )(?<![{.])\bplaces?\b(?! the)": "position",
+    r"\bthe model (says|answers)\b": "predicts",
+    r"\bleft alone\b": "original",
+    r"\bready-made\b": "preset",
+    r"\bcome about\b": "is computed",
+    r"\bnobody\b|\bsomebody\b": "no token, others",
+    r"\bis asked of\b": "is read from",
+}
+PLAIN = re.compile(r"[a-z]+ [a-z]|[a-z]{3}", re.IGNORECASE)  # words, not a sign or a name
+
+
+def python_strings(path: Path) -> Iterator[str]:
+    """Each string of a module that is no docstring; of an f-string its fixed text."""
+    tree = ast.parse(path.read_text("utf-8"))
+    fixed = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                part.value if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docs | fixed
+            and " " in node.value
+            and "CREATE TABLE" not in node.value
+        ):
+            yield node.value
+
+
+def browser_strings(path: Path) -> Iterator[str]:
+    """Each string of several words in a browser part; of a template its fixed text."""
+    code = re.sub(r"(?<![:\"'`])//[^\n]*", "", path.read_text("utf-8"))
+    code = re.sub(r'(put\([\w.]+, "\w+", )"[^"]*"', r'\1""', code)  # the names of classes
+    for quoted in re.findall(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\\n]|\\.)*`', code):
+        text = re.sub(r"\$\{[^{}]*\}", "{}", quoted[1:-1])
+        if " " in text.strip():
+            yield text
+
+
+class Texts(HTMLParser):
+    """The text and the names in the HTML of a browser part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.all.append(data)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.all += [
+            value or "" for name, value in attrs if name in ("title", "aria-label", "placeholder")
+        ]
+
+
+def html_strings(path: Path) -> Iterator[str]:
+    parser = Texts()
+    parser.feed(path.read_text("utf-8"))
+    yield from parser.all
+
+
+def lesson_strings(path: Path) -> Iterator[str]:
+    """The lines of a lesson that a reader sees: not its addresses, readings and keys."""
+    for line in path.read_text("utf-8").splitlines():
+        if not re.match(r"(open|then|predict|look|happened|minutes):", line):
+            yield re.sub(r"\{[^{}?]*\}", "{}", line)
+
+
+READERS = {
+    ".py": python_strings,
+    ".js": browser_strings,
+    ".html": html_strings,
+    ".md": lesson_strings,
+}
+FILES = sorted(path for path in APP.rglob("*") if path.suffix in READERS)
+
+
+def test_the_strings_of_every_kind_of_file_are_read() -> None:
+    """A reader that finds nothing would let everything pass."""
+    for suffix in READERS:
+        found = [text for path in FILES if path.suffix == suffix for text in READERS[suffix](path)]
+        assert sum(bool(PLAIN.search(text)) for text in found) > 20, suffix
+    assert navigation.UNFIT in python_strings(APP / "navigation.py")
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_no_string_on_the_screen_has_a_phrase_that_was_mended(phrase: str) -> None:
+    pattern = re.compile(phrase, re.IGNORECASE)
+    found = [
+        f"{path.relative_to(APP)}: {text.strip()[:120]}"
+        for path in FILES
+        for text in READERS[path.suffix](path)
+        if pattern.search(text) and "<" not in text
+    ]
+    assert found == [], f"write {BANNED[phrase]}"
+
+
+MOST_WORDS = 20
+# file → its sentences that are longer: explanations of research, warnings of the command, tables of settings
+LONGER = {
+    "command.py": 2, "handout.py": 1, "views/lessons/page.py": 1, "views/train/text.py": 4, "views/inside/stages.py": 3,
+    "controls/measuring.py": 1, "views/compare/text.py": 4, "views/from_rnn/cost.py": 3,
+    "views/from_rnn/learning.py": 2, "views/inside/text.py": 2, "views/interventions/attribution_text.py": 4,
+    "views/interventions/explanation_text.py": 4, "views/interventions/many_texts.py": 5,
+    "views/interventions/patch_text.py": 8, "views/interventions/text.py": 5, "views/layer/text.py": 1, "views/positions/claims.py": 1,
+    "words/allowed.py": 1, "words/attention.py": 1, "words/glossary.py": 2,
+}  # fmt: skip
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each formula one word, each number or name put in one word."""
+    text = re.sub(r"\$\$.*?\$\$", "\n\n", text, flags=re.DOTALL)
+    text = re.sub(r"\$[^$]*\$", "x", text.replace("et al.", "et al"))
+    return re.split(r"(?<=[.!?])(?:\**\s+|(?=\{))|\n\s*\n", text)
+
+
+def test_a_sentence_has_at_most_twenty_words() -> None:
+    assert [
+        len(one.split()) for one in sentences("One two. **Three** $a + b$ {} four!\n\nFive")
+    ] == [2, 4, 1]
+    longer: dict[str, int] = {}
+    for path in FILES:
+        if path.suffix == ".md":
+            continue
+        for text in READERS[path.suffix](path):
+            count = sum(
+                sum(bool(re.search(r"\w|\{", word)) for word in one.split()) > MOST_WORDS
+                for one in sentences(text)
+            )
+            if count and "<" not in text:
+                name = str(path.relative_to(APP))
+                longer[name] = longer.get(name, 0) + count
+    assert {name: n for name, n in longer.items() if n > LONGER.get(name, 0)} == {}
