@@ -73,7 +73,7 @@ SMALL_PLANS: dict[str, dict[str, Plan]] = {
     "sort": _written() | {"gpt": _gpt(800), "bert": _bert(1000), "xlnet": _xlnet(1200)},
     "addition": {
         "gpt": _gpt(1000, digits="reversed"),
-        "bahdanau": _recurrent(1000, digits="reversed"),
+        "bahdanau": _recurrent(1600, digits="reversed"),
     },
     "repeat": {
         "gpt": _gpt(1000, {"n_ctx": 31}, period="varied"),  # <s> and 30 letters

@@ -623,7 +623,7 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     assert words.how_to_read(site) in said["walk"]
     assert r"$A = Q K^\top$ with softmax over each row" in said["matrices"]
     assert r"$A = K^\top Q$ with softmax over each column" in said["matrices"]
-    assert r"variance $d_k = 5$: dividing by $\sqrt{5}$" in said["scaling"]
+    assert r"variance $d_k = 5$. Dividing by $\sqrt{5}$" in said["scaling"]
     assert "in nats" in said["scaling"]
     assert (
         r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$"

@@ -9,16 +9,16 @@ ANSWER = (
     "Train a small model here, and see its attention form on an example that it never trains on."
 )
 HOW = (
-    "A run is `attnscope train` in a process of its own: the same settings and the same seed give the same weights, bit for bit, "
-    "here or on the command line, whether it was paused, stepped or stopped in between.\n\n"
-    "**The example** is the first case held out for validation, with its right answer. While the run is trained, its weights at that "
-    "moment draw the picture; once it rests, the slider goes back over the steps whose weights were kept.\n\n"
-    "**The chart** has the training loss of each batch, and the loss and the score on held-out cases at each validation. "
+    "A run is `attnscope train` in a process of its own. The same settings and seed give the same weights, bit for bit. "
+    "It may be paused, stepped or stopped, here or on the command line.\n\n"
+    "**The example** is the first case held out for validation, with its correct answer. During training, the current weights "
+    "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
+    "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The vertical line is the step of the picture.\n\n"
-    "**Start** begins a new run with the settings above; the run before stays beside it, so that you can change one thing and compare. "
+    "**Start** begins a new run with the settings above. The run before stays beside it: change one thing, and compare. "
     "An empty box is the recipe's own value."
 )
-OFF = "This app does not train: it was started without trainers (`attnscope --share --trainers 1` allows one run at a time)."
+OFF = "This app was started without trainers. `attnscope --share --trainers 1` allows one run at a time."
 NOTHING_YET = "Nothing is trained yet. Press **Start**."
 NO_ATTENTION = "This model has no attention: one vector carries the whole source."
 TOO_LARGE = "This attention has too many weights to be watched."
