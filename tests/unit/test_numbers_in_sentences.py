@@ -365,6 +365,8 @@ def test_where_queries_keys_and_values_come_from() -> None:
                 key_stream=kind.key_stream,
                 has_causes=True,
                 mask=Mask(),
+                n_query=3,
+                n_key=3,
             ),
             words.terms("translation", ("en", "fr")),
         )
