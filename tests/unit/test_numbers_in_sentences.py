@@ -21,7 +21,7 @@ from models.analysis.position_measures import measure
 from models.analysis.shuffle import ShuffleTest
 from models.architectures.base import BY_MASK, BY_VECTORS
 from models.architectures.transformer import Transformer
-from models.layers.masks import Mask
+from models.layers.masks import Mask, look_ahead
 from models.layers.positions import wavelengths
 from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
@@ -364,7 +364,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
                 query_stream=kind.query_stream,
                 key_stream=kind.key_stream,
                 has_causes=True,
-                mask=Mask(),
+                mask=Mask([look_ahead(3, 3)] if kind.name == "decoder_self" else []),
                 n_query=3,
                 n_key=3,
             ),
