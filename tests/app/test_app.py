@@ -59,7 +59,7 @@ def test_a_newcomer_lands_on_a_translated_sentence() -> None:
     assert picker(app)["value"] == "eng-fra"
     assert field(app, "source").value == "She is reading a book."
     header, _ = shown_head(app)
-    assert "what each French token reads from the English sentence" in header["title"]
+    assert "what each French token attends to in the English sentence" in header["title"]
     rows = dict(said(app, "written")["rows"])
     assert (
         rows["output"] == models.load("eng-fra", device="cpu").run("She is reading a book.").output
@@ -255,7 +255,7 @@ def test_a_broken_checkpoint_in_the_url_says_so_without_a_picture(tmp_path: Path
     (tmp_path / "config.json").write_text("{")
     app = open_app(checkpoint=str(tmp_path))
     assert str(tmp_path) in said(app, "note checkpoint")["rows"][0][1]
-    assert any("no picture yet" in body for body in html(app))
+    assert any("Nothing to show yet" in body for body in html(app))
 
 
 def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def folder(request, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("view", [page for page in PAGES if page not in ("models", "lessons", "train")])
+@pytest.mark.parametrize(
+    "view", [page for page in PAGES if page not in ("models", "lessons", "train")]
+)
 def test_every_page_opens_with_it(folder, view):
     app = page_at(view, checkpoint=str(folder))
     scope = load(folder)

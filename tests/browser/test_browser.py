@@ -475,7 +475,7 @@ def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> 
     visit(page)
     expect(page.locator(".written .source")).to_have_text("She is reading a book.")
     expect(page.locator(".head .title")).to_contain_text(
-        "what each French token reads from the English sentence"
+        "what each French token attends to in the English sentence"
     )
     rested(page)
     found = boxes(page, ".overview", ".head .pictures", ".written")

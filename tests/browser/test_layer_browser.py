@@ -47,7 +47,7 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None
     shared_page.get_by_role("radio", name="Encoder").click()
     shared_page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
     expect(shared_page.locator(".layer .without")).to_contain_text(
-        "The encoder cannot be asked what the model would say"
+        "No prediction is read from the encoder."
     )
     rested(shared_page)  # painted before the address has it
     shared_page.go_back()

@@ -165,7 +165,7 @@ def test_a_link_shows_the_same_view(page, checkpoint):
     )
     expect(page.locator(".st-key-positions-dims")).to_contain_text("3")
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
-    expect(page.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
+    expect(page.locator(".st-key-explanation")).to_contain_text("Sine is printed twice")
 
 
 def test_a_picture_and_a_table_can_be_taken_away(shared_page, checkpoint):

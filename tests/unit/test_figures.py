@@ -106,7 +106,7 @@ def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
     header, _ = unpack(head(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS))
     assert (
         header["title"]
-        == "Decoder layer 2, head 3: what each French token reads from the English sentence"
+        == "Decoder layer 2, head 3: what each French token attends to in the English sentence"
     )
     assert "query" in header["queryAxis"]
     assert "key" in header["keyAxis"]
