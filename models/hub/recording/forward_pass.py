@@ -137,7 +137,10 @@ class ForwardPass:
             self.is_paused = False
 
     def place(
-        self, n_query: int, n_key: int, of: tuple[Tensor, Tensor] | None = None
+        self,
+        n_query: int,
+        n_key: int,
+        of: tuple[Shaped[Tensor, ...], Shaped[Tensor, ...]] | None = None,
     ) -> Place | str:
         """Return where the attention that is called now belongs, or why it is not recorded.
 
@@ -352,7 +355,7 @@ class ForwardPass:
         kind: SiteKind,
         number: int,
         name: str,
-        out: Tensor,
+        out: Shaped[Tensor, ...],
         edits: Edits,
     ) -> AttentionSite:
         q, n_heads, groups = call.q, call.q.shape[1], self.context.groups

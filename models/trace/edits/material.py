@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit
@@ -90,7 +90,9 @@ class PartsOfHeads:
         """The tensors as they were added, head by head."""
         return [t for _, parts in sorted(self._by_head.items()) for t in parts]
 
-    def whole(self, of: Sequence[Tensor] | None = None) -> Float[Tensor, "row head query x"]:
+    def whole(
+        self, of: Sequence[Shaped[Tensor, ...]] | None = None
+    ) -> Float[Tensor, "row head query x"]:
         """Return one tensor of all heads and queries; `of` stand in place of the `tensors`."""
         rest = iter(self.tensors if of is None else of)
         steps = [[next(rest) for _ in parts] for _, parts in sorted(self._by_head.items())]

@@ -46,7 +46,9 @@ def size_of(axis: Sequence[Atom]) -> int:
     return math.prod(atom.size for atom in axis)
 
 
-def after(func: Callable[..., Any], args: Sequence[Any], result: Tensor, layout: Layout) -> Any:
+def after(
+    func: Callable[..., Any], args: Sequence[Any], result: Shaped[Tensor, ...], layout: Layout
+) -> Any:
     """Return the layout of a function's result, given that of its first argument; None if unknown.
 
     A function that is no view is taken to act on each number by itself if it keeps the shape;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.hub.recording.by_hand.axes import Atom, Axis, Layout, arranged, resolved, size_of
@@ -53,7 +53,9 @@ class WeightedSum:
         groups = roles.batch, roles.head, roles.key, roles.feature
         return arranged(self.values, self.of_values, groups)
 
-    def by_head(self, t: Tensor, layout: Layout) -> Float[Tensor, "batch head query key"] | None:
+    def by_head(
+        self, t: Shaped[Tensor, ...], layout: Layout
+    ) -> Float[Tensor, "batch head query key"] | None:
         """Return scores or weights, over all rows and heads."""
         t4 = arranged(t, layout, self.roles.of_weights)
         if t4 is None:

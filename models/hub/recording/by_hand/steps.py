@@ -72,7 +72,7 @@ class Step:
     value: Tensor
     layout: Layout
 
-    def again(self, root_value: Tensor, done: dict[int, Any] | None = None) -> Tensor:
+    def again(self, root_value: Shaped[Tensor, ...], done: dict[int, Any] | None = None) -> Tensor:
         """Return what this step makes of another value of its root."""
         done = {} if done is None else done
         if self.func is None:
@@ -96,7 +96,7 @@ class Step:
             step = inner
         return None
 
-    def _again(self, arg: Any, root_value: Tensor, done: dict[int, Any]) -> Any:
+    def _again(self, arg: Any, root_value: Shaped[Tensor, ...], done: dict[int, Any]) -> Any:
         if isinstance(arg, Step):
             return arg.again(root_value, done)
         if isinstance(arg, tuple | list):
@@ -257,7 +257,7 @@ def axes_of(product: Product, known: Mapping[int, Axis] | None = None) -> dict[i
     return axes
 
 
-def layout_of(t: Tensor, labels: Sequence[int], axes: Mapping[int, Axis]) -> Layout:
+def layout_of(t: Shaped[Tensor, ...], labels: Sequence[int], axes: Mapping[int, Axis]) -> Layout:
     """Return the axes of an operand, without those that it is broadcast along."""
     return tuple(
         resolved(axes[label]) if size > 1 else ()
