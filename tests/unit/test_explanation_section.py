@@ -225,7 +225,7 @@ HUB = {
 def test_a_model_of_others_is_tried_as_one_of_ours(name: str, tmp_path: Path) -> None:
     """Each column is a run under its weights as an edit, and its sentence says what that run predicts."""
     if name == "own module":
-        scope, words = watched(Written(), decode=text_of), "abc de"
+        scope, words = watched(Written(), decode=text_of, n_ctx=31), "abc de"
     else:
         (KINDS if name in KINDS else CASES)[name].save(tmp_path)
         if name in KINDS:

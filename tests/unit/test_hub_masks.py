@@ -143,5 +143,5 @@ def test_the_walk_speaks_of_distance_only_where_the_bias_is_one_of_distance(
     added = f"{float(table[1, 2, 4]):.2f}".replace("-", "−")
     assert told.sentence.endswith(f"adds {added}.")
     assert ("distance" in told.title) == by_distance
-    assert ("nothing else" in told.sentence) == by_distance
+    assert ("only on their distance" in told.sentence) == by_distance
     assert ("j−i" in told.formula) == by_distance

@@ -15,9 +15,10 @@ import viz_app
 from models.analysis.head_matching import KindDistances, match_heads
 from models.analysis.jacobian_reach import LAYER_KINDS, LayerChoice, Reach
 from models.analysis.layer_timing import Timing
+from models.analysis.paired import Interval
 from models.analysis.position_measures import similarity_by_distance
 from models.layers.positions import formula_table
-from models.runs.sweep import Swept
+from models.runs.sweep import HeadResult, Swept
 from viz_app.drawing import loss_curve
 from viz_app.drawing.frame import larger
 from viz_app.drawing.look import LIGHT
@@ -64,8 +65,11 @@ def one_cell() -> tuple[Any, cell.Cell]:
 
 def swept() -> tuple[CurrentRun, Swept]:
     scope = letters()
+    heads = tuple(HeadResult("cross", 0, h, Interval(0.1, 0.0, 0.2, 0.5), False) for h in range(2))
     curve = {"0.5": (0.1, 0.05, 0.2, 0.4), "1": (0.5, 0.5, 0.5, 0.5)}
-    return CurrentRun(scope, scope.run("abcde", "edc")), Swept("zero", 8, 3, (), {"cross": curve})
+    return CurrentRun(scope, scope.run("abcde", "edc")), Swept(
+        "zero", 8, 3, heads, {"cross": curve}
+    )
 
 
 def matched() -> tuple[Any, ...]:

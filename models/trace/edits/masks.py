@@ -93,7 +93,7 @@ class MaskChange(Edit):
     def effects(self) -> list[str]:
         cells = {"forbidden": self.block, "opened": self.allow}
         return [
-            *(f"{name} lifted" for name in self.removed_layers),
+            *(f"{name} removed" for name in self.removed_layers),
             *([self.preset_name] if self.preset_name else []),
             *(
                 f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in listed)}"
