@@ -185,7 +185,7 @@ def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
     button.click()
     assert_shows(shared_page, trace.attention["decoder.layers.0.self_attn"], 1)
     expect(shared_page.locator(".head .title")).to_contain_text(
-        "Decoder layer 1, head 2: what each character of the ISO date reads"
+        "Decoder layer 1, head 2: what each character of the ISO date attends to"
     )
     laid_out(shared_page)  # a picture that Python sends anew has no head enlarged
     button.hover()
@@ -205,9 +205,7 @@ def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
 def test_a_masked_cell_says_why(shared_page: Page) -> None:
     see(shared_page, site="decoder.layers.0.self_attn", head="0")
     assert weight_at(shared_page, 2, 7) == 0
-    expect(shared_page.locator(".head .tip .why")).to_have_text(
-        "masked (look-ahead): it may not be read"
-    )
+    expect(shared_page.locator(".head .tip .why")).to_have_text("masked (look-ahead)")
 
 
 def test_a_locked_token_stays_while_one_types(shared_page: Page) -> None:

@@ -166,11 +166,9 @@ def test_a_masked_cell_is_hatched_and_says_which_mask(
     assert len(colours(1, 0)) > 1  # masked: stripes
     assert colours(2, 1) == {"#ffffff"}  # a weight of 0: the page's background
     point(page, 0, 1)
-    expect(page.locator(".tip .why")).to_have_text("masked (look-ahead): it may not be read")
+    expect(page.locator(".tip .why")).to_have_text("masked (look-ahead)")
     point(page, 0, 2)
-    expect(page.locator(".tip .why")).to_have_text(
-        "masked (padding, look-ahead): it may not be read"
-    )
+    expect(page.locator(".tip .why")).to_have_text("masked (padding, look-ahead)")
 
 
 def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[..., Show]) -> None:

@@ -229,7 +229,7 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     for at, said in (
         ((0, 0), "Step 1, rank 1: a … Log-probability −0.150 nats over 1 token; score −0.100 = log-probability / "
         "((5 + 1) / 6)α = 0.6."),
-        ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens; score −1.500 = log-probability / "
+        ((2, 2), "Step 3, rank 3: bx [end]. Log-probability −2.250 nats over 2 tokens; score −1.500 = log-probability / "
         "((5 + 2) / 6)α = 0.6. It had ended before this step and only waits in the beam."),
     ):  # fmt: skip
         stage.show(beam_payload(at)[0])

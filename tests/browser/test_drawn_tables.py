@@ -188,9 +188,9 @@ def test_the_rows_are_the_query_then_its_keys_then_their_sum(stage: Stage) -> No
         asides = {
             one["text"]: one
             for one in stage.drawn(CELLS, "text")
-            if one["text"] in ("reads", "is read")
+            if one["text"] in ("query", "key")
         }
-        assert asides["reads"]["y"] == names[0]["y"] < asides["is read"]["y"] == names[1]["y"]
+        assert asides["query"]["y"] == names[0]["y"] < asides["key"]["y"] == names[1]["y"]
         if told["foot"]:
             assert_strip(
                 stage,
@@ -901,7 +901,7 @@ def test_the_heads_as_a_file(stage: Stage) -> None:
     ]
     assert [text.strip() for text in said[3:5]] == [
         "0",
-        "the lengths' scale, whose end stands at its head",
+        "the lengths' scale, with its end above it",
     ]
     assert picture.at(6, TOP + ROW + 10 + 30) == HEADS[1]
 

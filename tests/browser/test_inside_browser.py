@@ -381,6 +381,7 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 def test_what_the_scaling_does(opened, trace):
     page = opened("choice", inside_view="scaling")
+    open_details(page)
     w = walk_of(trace)
     first = page.locator("table tr").nth(1).locator("td")
     assert float(first.nth(1).inner_text()) == pytest.approx(float(w.weights.max()), rel=1e-3)

@@ -1,4 +1,4 @@
-"""Sub-words joined to words in a real browser: the switch, what it says, the address, and the browser's Back."""
+"""Sub-words merged into words in a real browser: the switch, what it says, the address, and the browser's Back."""
 
 from playwright.sync_api import Page, expect
 from served_app import go, in_url
@@ -34,7 +34,7 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
         "a row is the mean of the word's token rows, a column the sum"
     )
     expect(shared_page.locator(".head figure.map .note")).to_contain_text(
-        "Sub-words joined to words"
+        "Sub-words merged into words"
     )
     longer = "The unbelievably hungry doggy was unbelievably there"
     shared_page.get_by_role("textbox", name="Text (type here)").fill(longer)

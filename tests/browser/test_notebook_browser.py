@@ -82,7 +82,7 @@ def test_a_heads_page_says_the_runs_numbers_and_is_locked(
     expect(page.locator(".head")).to_have_attribute("data-lock", f"k{key}")
     expect(page.locator(".head .reading")).to_contain_text(f"{weights[:, key].max():.2f}")
     page.mouse.move(2, 700)
-    expect(page.locator(".head .reading")).to_contain_text("Locked")
+    expect(page.locator(".head .reading")).to_contain_text("Pinned")
     expect(page.locator(".about")).to_contain_text(run.model.fingerprint[:12])
     assert page.title() == head(run, 2, 3).title
 
