@@ -15,6 +15,7 @@ PAGES = [
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}), ("interventions", ".outcome", {}),
     ("interventions", ".patch", {"interventions-section": "Patch"}),
+    ("interventions", ".scatter", {"interventions-section": "Patch", "patch-part": "gradient"}),
     ("interventions", ".rowtests", {"interventions-section": "Is attention explanation?"}),
     ("compare", ".difference", {}),
     ("inside", ".several", {"inside-view": "several"}), ("layer", ".layer", {}),
