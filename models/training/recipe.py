@@ -82,7 +82,7 @@ def densely_kept(recipe: Recipe, most: int) -> Recipe:
     """Return the recipe with its snapshots as close together as `most` (at least 2) allow."""
 
     def spaced(ratio: float) -> Recipe:
-        n = 1 + _powers_to_one(recipe.steps, ratio)
+        n = 1 + (_powers_to_one(recipe.steps, ratio) if ratio < recipe.steps else 1)
         return replace(recipe, snapshots=True, snapshot_ratio=ratio, n_snapshots=n)
 
     tried = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())

@@ -1,6 +1,7 @@
 """The paper's schedule, learning, and runs that are stopped and go on."""
 
 import json
+import math
 import os
 from itertools import pairwise
 
@@ -127,7 +128,9 @@ def test_snapshots_as_close_together_as_their_number_allows(steps):
     assert len(kept) == steps + 1 if steps < 64 else 60 <= len(kept) <= 64
     gaps = [(b - a) / b for a, b in pairwise(kept[1:])]
     assert all(gap <= 0.5 for gap in gaps), "no stretch of the run is left out"
-    assert snapshot_steps(densely_kept(recipe, 2)) == [0, steps]
+    ends = densely_kept(recipe, 2)
+    assert snapshot_steps(ends) == [0, steps]
+    assert ends.snapshot_ratio < math.inf, "a ratio that JSON can hold"
     assert densely_kept(recipe, 64).seed == 3
 
 
