@@ -15,8 +15,9 @@ ROWS = [
 
 def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, float]]:
     """(step, height) of the points of one line."""
-    _, losses, measure = chart["layer"]
-    rows = [row for line in (*losses["layer"], measure) for row in line["data"]["values"]]
+    _, *drawn = chart["layer"]
+    lines = [line for one in drawn for line in one["layer"]]
+    rows = [row for line in lines for row in line["data"]["values"]]
     return [(row["step"], row["at"]) for row in rows if (row["of"], row["run"]) == (name, run)]
 
 
@@ -27,6 +28,15 @@ def test_every_number_of_the_record_is_drawn():
     assert values(chart, "exact match") == [(20, 62.5)]
     assert chart["layer"][0]["data"]["values"] == [{"step": 20}]
     assert chart["layer"][1]["encoding"]["x"]["scale"]["domain"] == [0, 97]
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_what_has_no_point_yet_has_no_line_and_no_axis(n):
+    chart = learning_chart([Curve("this run", ROWS[:n])], "exact match", 0, 97, LIGHT)
+    lines = [line for one in chart["layer"][1:] for line in one["layer"]]
+    assert all(line["data"]["values"] for line in lines)
+    assert len(lines) == (0, 0, 1, 3)[n]
+    assert len(chart["layer"]) == (1, 1, 2, 3)[n]
 
 
 def test_two_runs_are_told_apart():
@@ -53,5 +63,6 @@ def test_a_long_line_is_thinned_and_keeps_its_end(n):
 def test_a_likelihood_is_no_percentage():
     assert unit("exact match") == " %"
     assert unit("nats per token") == unit("bits per byte") == ""
-    measure = learning_chart([Curve("this run", ROWS)], "nats per token", 1, 9, LIGHT)["layer"][2]
+    rows = [{"step": 1, "loss": 2.0, "nats per token": 2.5}]
+    measure = learning_chart([Curve("this run", rows)], "nats per token", 1, 9, LIGHT)["layer"][2]
     assert "domain" not in measure["encoding"]["y"]["scale"]

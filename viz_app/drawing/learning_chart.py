@@ -34,10 +34,10 @@ def learning_chart(
     """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
 
     The first run's lines are solid, the second's dashed. A rule marks the step of the picture;
-    `last` is the last step of the runs.
+    `last` is the last step of the runs. What has no point yet has no line and no axis: Vega finds
+    no extent in it and warns.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
-    names = [TRAINING, HELD_OUT, metric]
     tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
     encoding = {
         "x": {
@@ -46,7 +46,7 @@ def learning_chart(
         },
         "color": {
             "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 2},
-            "scale": {"domain": names, "range": [look.quiet, look.accent, look.opposite]},
+            "scale": {"domain": [TRAINING, HELD_OUT, metric], "range": [look.quiet, look.accent, look.opposite]},
         },
         "strokeDash": {
             "field": "run", "type": "nominal", "title": None,
@@ -79,14 +79,11 @@ def learning_chart(
         "resolve": {"scale": {"y": "independent"}},
         "layer": [
             rule,
-            {
-                "layer": [_line(points, TRAINING, 0), _line(points, HELD_OUT, 24)],
-                "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | loss},
-            },
-            {
-                **_line(points, metric, 24),
-                "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | share},
-            },
+            *(
+                {"layer": lines, "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | axis}}
+                for names, axis in (((TRAINING, HELD_OUT), loss), ((metric,), share))
+                if (lines := _lines(points, names))
+            ),
         ],
     }  # fmt: skip
 
@@ -96,11 +93,17 @@ def unit(metric: str) -> str:
     return "" if metric.endswith(NOT_PERCENT) or "nats" in metric else " %"
 
 
-def _line(points: Sequence[dict[str, Any]], name: str, size: int) -> dict[str, Any]:
-    """Return one line of each run, with points of this size (px²); 0: none."""
-    kept = [point for point in points if point["of"] == name]
-    marked = {"filled": True, "size": size} if size else False
-    return {"mark": {"type": "line", "strokeWidth": 1.7, "point": marked}, "data": {"values": kept}}
+def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a line of each run for each name that has points; marked where they are measured."""
+    kept = {name: [point for point in points if point["of"] == name] for name in names}
+    return [
+        {
+            "mark": {"type": "line", "strokeWidth": 1.7, "point": name != TRAINING and {"filled": True, "size": 24}},
+            "data": {"values": own},
+        }
+        for name, own in kept.items()
+        if own
+    ]  # fmt: skip
 
 
 def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
