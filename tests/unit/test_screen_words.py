@@ -1,6 +1,7 @@
 """What the app says on the screen: no phrase that was once mended, in any string of the app, its browser parts or its lessons."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -109,10 +110,15 @@ READERS = {
 FILES = sorted(path for path in APP.rglob("*") if path.suffix in READERS)
 
 
+@functools.cache
+def strings(path: Path) -> tuple[str, ...]:
+    return tuple(READERS[path.suffix](path))
+
+
 def test_the_strings_of_every_kind_of_file_are_read() -> None:
     """A reader that finds nothing would let everything pass."""
     for suffix in READERS:
-        found = [text for path in FILES if path.suffix == suffix for text in READERS[suffix](path)]
+        found = [text for path in FILES if path.suffix == suffix for text in strings(path)]
         assert sum(bool(PLAIN.search(text)) for text in found) > 20, suffix
     assert navigation.UNFIT in python_strings(APP / "navigation.py")
 
@@ -123,7 +129,7 @@ def test_no_string_on_the_screen_has_a_phrase_that_was_mended(phrase: str) -> No
     found = [
         f"{path.relative_to(APP)}: {text.strip()[:120]}"
         for path in FILES
-        for text in READERS[path.suffix](path)
+        for text in strings(path)
         if pattern.search(text) and "<" not in text
     ]
     assert found == [], f"write {BANNED[phrase]}"
@@ -156,7 +162,7 @@ def test_a_sentence_has_at_most_twenty_words() -> None:
     for path in FILES:
         if path.suffix == ".md":
             continue
-        for text in READERS[path.suffix](path):
+        for text in strings(path):
             count = sum(
                 sum(bool(re.search(r"\w|\{", word)) for word in one.split()) > MOST_WORDS
                 for one in sentences(text)
