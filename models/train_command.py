@@ -20,7 +20,7 @@ from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
 from models.training.controlled import follow_controlled
-from models.training.processes import join_processes
+from models.training.processes import joined_processes
 from models.training.recipe import Recipe
 from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
@@ -136,34 +136,34 @@ def train(options: argparse.Namespace) -> int:
         torch.set_num_threads(options.threads)
     plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
-    rank = join_processes(device)
-    held_out_files = {"validation_files": options.valid, "test_files": options.test}
-    task = open_task(
-        options.task,
-        options.data,
-        **plan.data,
-        **{name: files for name, files in held_out_files.items() if files},
-    )
-    config = config_of(plan, task)
-    begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
-    trainer = Trainer(
-        task, config, plan.recipe, out, device, options.command, begin, options.languages
-    )
-    with claimed(out) if rank == 0 else nullcontext():
-        if options.resume:
-            print(f"resumed at step {trainer.resume()}")
-        elif rank == 0:
-            _begin(out, options.overwrite)
-        if rank == 0 and n_pairs:
-            _print_beginning(n_pairs, plan, task.data())
-        elif rank == 0 and "documents" in (data := task.data()):
-            _print_texts(plan, data)
-        if options.controlled:
-            return follow_controlled(trainer, lambda: record_score(task, out, device))
-        if not _follow(trainer, quiet=rank > 0):
-            return 130
-        if rank == 0:
-            record_score(task, out, device)
+    with joined_processes(device) as rank:
+        held_out_files = {"validation_files": options.valid, "test_files": options.test}
+        task = open_task(
+            options.task,
+            options.data,
+            **plan.data,
+            **{name: files for name, files in held_out_files.items() if files},
+        )
+        config = config_of(plan, task)
+        begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
+        trainer = Trainer(
+            task, config, plan.recipe, out, device, options.command, begin, options.languages
+        )
+        with claimed(out) if rank == 0 else nullcontext():
+            if options.resume:
+                print(f"resumed at step {trainer.resume()}")
+            elif rank == 0:
+                _begin(out, options.overwrite)
+            if rank == 0 and n_pairs:
+                _print_beginning(n_pairs, plan, task.data())
+            elif rank == 0 and "documents" in (data := task.data()):
+                _print_texts(plan, data)
+            if options.controlled:
+                return follow_controlled(trainer, lambda: record_score(task, out, device))
+            if not _follow(trainer, quiet=rank > 0):
+                return 130
+            if rank == 0:
+                record_score(task, out, device)
     return 0
 
 

@@ -1,6 +1,9 @@
 """Data-parallel processes under torchrun (DDP), which share each batch; or one alone."""
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -10,14 +13,25 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def join_processes(device: torch.device) -> int:
-    """Join the other processes under torchrun; return this one's rank (0 when alone)."""
-    if "RANK" in os.environ and not dist.is_initialized():
+@contextmanager
+def joined_processes(device: torch.device) -> Iterator[int]:
+    """Join the other processes under torchrun, and leave them at the end.
+
+    Gives the rank of this one, 0 when it is alone.
+    """
+    joins = "RANK" in os.environ and not dist.is_initialized()
+    if joins:
         if device.type == "cuda":
             # the meaning of "cuda" in this process from here on
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return dist.get_rank() if dist.is_initialized() else 0
+    try:
+        yield dist.get_rank() if dist.is_initialized() else 0
+    finally:
+        if joins:
+            # a wrapped model that outlives its group may abort the process at its end
+            gc.collect()
+            dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
@@ -29,7 +43,7 @@ class Processes:
 
     @classmethod
     def current(cls) -> "Processes":
-        """Return this process as `join_processes` set it up."""
+        """Return this process as `joined_processes` set it up."""
         return cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
 
     @property

@@ -67,15 +67,14 @@ import json, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from models.training.processes import join_processes
+from models.training.processes import joined_processes
 from small import Reversal, reversal_trainer
 
-rank = join_processes(torch.device("cpu"))
-for batch_size in (1, 17):
-    trainer = reversal_trainer(Path(sys.argv[1]) / str(batch_size), Reversal(batch_size), save_every=1, snapshots=True)
-    records = [(r.loss, r.tokens) for r in trainer.train()]
-    Path(sys.argv[1], f"{batch_size}-{rank}.json").write_text(json.dumps(records))
-torch.distributed.destroy_process_group()
+with joined_processes(torch.device("cpu")) as rank:
+    for batch_size in (1, 17):
+        trainer = reversal_trainer(Path(sys.argv[1]) / str(batch_size), Reversal(batch_size), save_every=1, snapshots=True)
+        records = [(r.loss, r.tokens) for r in trainer.train()]
+        Path(sys.argv[1], f"{batch_size}-{rank}.json").write_text(json.dumps(records))
 """
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
 from models.training.evaluation import score
-from models.training.processes import Processes, join_processes
+from models.training.processes import Processes, joined_processes
 from models.training.recipe import Recipe, densely_kept, scheduled_rate, snapshot_steps
 from models.training.task import DataError
 
@@ -319,9 +319,12 @@ def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):
     monkeypatch.setattr(
         torch.distributed, "init_process_group", lambda backend: calls.append(backend)
     )
-    join_processes(torch.device("cuda"))
-    join_processes(torch.device("cpu"))
-    assert calls == [1, "nccl", "gloo"]
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("left"))
+    with joined_processes(torch.device("cuda")):
+        calls.append("joined")
+    with pytest.raises(KeyboardInterrupt), joined_processes(torch.device("cpu")):
+        raise KeyboardInterrupt
+    assert calls == [1, "nccl", "joined", "left", "gloo", "left"]
 
 
 def test_training_does_not_touch_a_model_that_was_loaded(trained_folder):
