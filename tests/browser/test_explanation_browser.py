@@ -44,8 +44,8 @@ def use(page: Page, test: str) -> Locator:
 
 
 def weights(page: Page, column: int) -> list[float]:
-    bars = page.locator(f'.rowtests .weight[data-column="{column}"]')
-    return [float(bars.nth(i).get_attribute("data-weight")) for i in range(bars.count())]
+    bars = page.locator(f'.rowtests .weight[data-column="{column}"]')  # all read at once
+    return [float(w) for w in bars.evaluate_all("(all) => all.map((bar) => bar.dataset.weight)")]
 
 
 def test_equal_weights_are_put_into_the_run_and_taken_out_again(opened: Page, scope: Scope) -> None:

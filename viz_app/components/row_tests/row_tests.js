@@ -1,7 +1,8 @@
 // One row of weights beside other weights for it: a table of bars, a column for each. The first column's bars are dragged, or moved with the
 // arrow keys: the rest of its row is rescaled, so that it still sums to 1.
 const FEW_KEYS = 11; // of more, the lines are narrower, so that all are seen
-const WEIGHT_STEP = 0.05, LEAST_MARK = 0.01; // own weights below it have no mark in the other columns
+const WEIGHT_STEP = 0.05, SAME = 1e-3; // weights: of a key press; taken for equal
+const LEAST_MARK = 0.01; // own weights below it have no mark in the other columns
 
 class RowTests {
   constructor(root) {
@@ -18,6 +19,9 @@ class RowTests {
     offerDecisions(this.part(".decisions"), picture.decisions, (position) => send({ position }));
     this.part(".title").textContent = picture.title;
     this.part("table").setAttribute("aria-label", picture.title);
+    const row = JSON.stringify([picture.title, picture.keys]);
+    if (row !== this.row) this.waiting = undefined; // weights on their way to Python
+    this.row = row;
     this.root.style.setProperty("--row", picture.keys.length > FEW_KEYS ? "15px" : "17px");
     const shape = `${picture.keys.length} ${picture.columns.length}`;
     if (shape !== this.shape) this.build(picture);
@@ -74,7 +78,7 @@ class RowTests {
       ", ",
     );
     head.of.textContent = distances ? `  ${distances}` : "";
-    if (c === 0) this.weights = weights;
+    if (c === 0) weights = this.weights = this.newest(weights);
     keys.forEach((_, k) => this.fill(this.cells[k].bars[c], weights?.[k] ?? null, own[k], allowed[k], c, k));
     place.replaceChildren();
     for (const line of says) put(place, "p", "", line);
@@ -91,7 +95,10 @@ class RowTests {
         button.textContent = words.searching;
         button.disabled = true;
         this.send({ search: true });
-      } else this.send({ weights: c === 0 ? [] : weights });
+      } else {
+        this.waiting = undefined;
+        this.send({ weights: c === 0 ? [] : weights });
+      }
     };
   }
 
@@ -119,28 +126,34 @@ class RowTests {
     }
   }
 
+  // The hand's weights until Python has answered them; an older answer does not undo them.
+  newest(weights) {
+    if (this.waiting?.every((w, k) => Math.abs(w - weights[k]) < SAME)) this.waiting = undefined;
+    return this.waiting ?? weights;
+  }
+
   moves(k) {
     return this.picture.columns[0].moves && this.picture.allowed[k];
   }
 
-  // The row with this weight on key k, and the rest in the same proportions; null where there is no rest.
-  withWeight(k, weight) {
+  // These weights with this one on key k and the rest in the same proportions, or equal where there is no rest.
+  withWeight(weights, k, weight) {
     const wanted = Math.max(0, Math.min(1, weight)), { allowed } = this.picture;
-    const rest = this.weights.reduce((sum, w, j) => (j === k ? sum : sum + w), 0);
-    if (rest > 1e-9) return this.weights.map((w, j) => (j === k ? wanted : (w * (1 - wanted)) / rest));
+    const rest = weights.reduce((sum, w, j) => (j === k ? sum : sum + w), 0);
+    if (rest > 1e-9) return weights.map((w, j) => (j === k ? wanted : (w * (1 - wanted)) / rest));
     const n = allowed.filter((open, j) => open && j !== k).length;
-    return this.weights.map((_, j) => (j === k ? wanted : allowed[j] ? (1 - wanted) / n : 0));
+    return weights.map((_, j) => (j === k ? wanted : allowed[j] ? (1 - wanted) / n : 0));
   }
 
   moved(k, weight) {
-    const weights = this.withWeight(k, weight);
+    const weights = this.withWeight(this.weights, k, weight);
     this.preview(weights);
-    this.weights = weights;
     this.send({ weights });
   }
 
   preview(weights) {
     const { columns, allowed } = this.picture;
+    this.weights = this.waiting = weights;
     weights.forEach((w, j) => this.fill(this.cells[j].bars[0], w, columns[0].own[j], allowed[j], 0, j));
   }
 
@@ -149,24 +162,24 @@ class RowTests {
       const { left, width } = track.getBoundingClientRect();
       return (event.clientX - left) / width;
     };
+    const before = this.weights;
     let weights = null;
     const move = (event) => {
       if (!weights && Math.abs(event.clientX - start.clientX) < 3) return;
-      weights = this.withWeight(k, at(event));
+      weights = this.withWeight(before, k, at(event));
       this.preview(weights);
     };
     const end = () => {
       box.removeEventListener("pointermove", move);
-      if (!weights) return;
-      this.weights = weights;
-      this.send({ weights });
+      if (weights) this.send({ weights });
     };
     box.setPointerCapture(start.pointerId);
     box.addEventListener("pointermove", move);
     box.addEventListener("pointerup", end, { once: true });
     box.addEventListener("pointercancel", () => {
       box.removeEventListener("pointermove", move);
-      this.preview(this.weights);
+      this.preview(before);
+      this.waiting = undefined;
     }, { once: true });
   }
 }
