@@ -39,6 +39,18 @@ def test_what_has_no_point_yet_has_no_line_and_no_axis(n):
     assert len(chart["layer"]) == (1, 1, 2, 3)[n]
 
 
+def test_the_measure_keeps_its_side_where_no_loss_was_recorded():
+    rows = [{"step": 5, "exact match": 62.5}]
+    sides = [
+        [layer["encoding"]["y"]["axis"]["orient"] for layer in chart["layer"][1:]]
+        for chart in (
+            learning_chart([Curve("this run", some)], "exact match", 5, 97, LIGHT)
+            for some in (rows, ROWS)
+        )
+    ]
+    assert sides == [["right"], ["left", "right"]]
+
+
 def test_two_runs_are_told_apart():
     other = [{"step": 5, "loss": 1.5}]
     curves = [Curve("this run", ROWS), Curve("the run before", other)]

@@ -56,12 +56,16 @@ def learning_chart(
         "detail": {"field": "run", "type": "nominal"},
         "tooltip": tip,
     }  # fmt: skip
-    loss = {"scale": {"type": "log"}, "title": "loss (nats, log)", "axis": {"grid": False, "tickCount": 4, "format": "~g"}}  # fmt: skip
+    loss = {
+        "title": "loss (nats, log)",
+        "axis": {"orient": "left", "grid": False, "tickCount": 4, "format": "~g"},
+        "scale": {"type": "log"},
+    }
     bounds = {"domain": [0, 100]} if unit(metric) else {"zero": True}
     title = f"held-out {metric}{unit(metric)}"
     share = {
         "title": title,
-        "axis": {"grid": False, "tickCount": 5, "format": ".3~g"},
+        "axis": {"orient": "right", "grid": False, "tickCount": 5, "format": ".3~g"},
         "scale": bounds,
     }
     rule = {
