@@ -2,8 +2,8 @@
 
 import time
 
-from playwright.sync_api import Page
-from served_app import in_url, rested, visit
+from playwright.sync_api import Page, expect
+from served_app import go, in_url, rested, visit
 
 START, PAUSE = ".st-key-train-start button", ".st-key-train-pause button"
 MAPS = ".st-key-train-maps .maps"
@@ -48,3 +48,13 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     page.wait_for_selector(".head[data-painted]")
     in_url(page, "growth-step", "0")
     assert page.locator(".head").get_attribute("data-site") == "decoder.layers.0.cross_attn"
+
+
+def test_a_class_reads_how_far_the_run_is_and_no_model_beside_it_is_named(page: Page) -> None:
+    visit(page, "train", START, present="1", **{"train-d-model": "16", "train-seed": "5"})
+    expect(page.locator(".st-key-input-bar")).to_be_hidden()  # it names a model, and not this one
+    page.click(START)
+    expect(page.locator(".st-key-train-status .note")).to_contain_text("of 800")
+    page.click(".st-key-train-reset button")
+    go(page, "attention", ".head[data-painted]")
+    expect(page.locator(".st-key-input-bar")).to_be_visible()

@@ -51,6 +51,14 @@ def test_the_measure_keeps_its_side_where_no_loss_was_recorded():
     assert sides == [["right"], ["left", "right"]]
 
 
+@pytest.mark.parametrize(
+    ("last", "ticks"), [(97, [0, 10, 97]), (800, [0, 10, 100, 800]), (1000, [0, 10, 100, 1000])]
+)
+def test_the_ticks_are_few_enough_to_be_read_and_end_at_the_last_step(last, ticks):
+    chart = learning_chart([Curve("this run", ROWS)], "exact match", 5, last, LIGHT)
+    assert chart["layer"][1]["encoding"]["x"]["axis"]["values"] == ticks
+
+
 def test_two_runs_are_told_apart():
     other = [{"step": 5, "loss": 1.5}]
     curves = [Curve("this run", ROWS), Curve("the run before", other)]

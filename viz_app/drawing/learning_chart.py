@@ -10,7 +10,7 @@ from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
 
 MOST = 300  # points of a line
 TRAINING, HELD_OUT = "training loss", "held-out loss"
-HEIGHT = 285  # px
+HEIGHT, LARGE_HEIGHT = 285, 370  # px
 _LOSSES = {"loss": TRAINING, "validation loss": HELD_OUT}
 
 
@@ -42,10 +42,10 @@ def learning_chart(
     encoding = {
         "x": {
             "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
-            "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"tickCount": 6, "grid": False},
+            "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"values": _ticks(last), "grid": False},
         },
         "color": {
-            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 2},
+            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 1 if is_large else 2, "rowPadding": 7},
             "scale": {"domain": [TRAINING, HELD_OUT, metric], "range": [look.quiet, look.accent, look.opposite]},
         },
         "strokeDash": {
@@ -78,7 +78,7 @@ def learning_chart(
     named = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
     return {
         "title": {"text": named if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
-        "height": HEIGHT,
+        "height": LARGE_HEIGHT if is_large else HEIGHT,
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},
         "layer": [
@@ -95,6 +95,12 @@ def learning_chart(
 def unit(metric: str) -> str:
     """Return the unit of a measure, with a space before it."""
     return "" if metric.endswith(NOT_PERCENT) or "nats" in metric else " %"
+
+
+def _ticks(last: int) -> list[int]:
+    """Return the steps with a tick: 0, the powers of ten that leave room, and the last one."""
+    powers = [10**n for n in range(1, len(str(last)))]
+    return [0, *(power for power in powers if 2 * power < last), last]
 
 
 def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:

@@ -36,6 +36,8 @@ TRAIN = Page(
     text.QUESTION,
     lambda run: text.ANSWER,
     {"": lambda run: RUNS},
-    lambda run, choices: NextQuestion("Which tokens does this model attend to?", "attention"),
+    lambda run, choices: NextQuestion(
+        f"Which tokens does {run.scope.name} attend to?", "attention"
+    ),
     shows_changes=False,
 )
