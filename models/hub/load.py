@@ -33,6 +33,7 @@ from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, fram
 from models.hub.trial import client as trials
 from models.hub.writers import (
     CausalLM,
+    EncoderDecoderLM,
     TwoStackClassifier,
     TwoStackReader,
     TwoStacks,
@@ -250,6 +251,8 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 
     Raises CheckpointError for a model with a decoder whose answer cannot be asked for.
     """
+    if kind is EncoderDecoderLM and not is_two_stacks(module):
+        kind = CausalLM  # a language model that reads what an encoder makes of a sound
     if kind is CausalLM and not probe.looks_back_only(module, sizes):
         return HubModel
     if kind is MaskedLM:

@@ -1,0 +1,37 @@
+"""What a folder of Hugging Face is opened as where its library's tables or sizes say too little."""
+
+from pathlib import Path
+
+import torch
+from hub_models import Case
+
+import models
+
+_SIZES = {
+    "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
+    "intermediate_size": 37, "max_position_embeddings": 61,
+}  # fmt: skip
+_EARS = {"d_model": 22, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 31}
+LISTENING = Case(  # transformers has it among those with an encoder and a decoder
+    "Qwen2AudioForConditionalGeneration",
+    "Qwen2AudioConfig",
+    {
+        "text_config": _SIZES | {"model_type": "qwen2"},
+        "audio_config": _EARS | {"model_type": "qwen2_audio_encoder"},
+    },
+)
+TEXT = "7 11 13 17 19 5"
+
+
+def test_a_language_model_that_also_listens_reads_and_writes_text(tmp_path: Path) -> None:
+    module = LISTENING.save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(TEXT)
+    given = scope.given_ids(TEXT)
+    with torch.no_grad():
+        wanted = module(input_ids=torch.tensor([given])).logits[0]
+        row = module.generate(torch.tensor([given]), do_sample=False, max_new_tokens=7)[0].tolist()
+    assert scope.model.writes == "text"
+    assert {site.stack for site in trace.attention.values()} == {"decoder"}
+    assert (trace.next_token.logits - wanted).abs().max() < 1e-5
+    assert [step.token for step in models.decoding.greedy(scope.model, given, max_new=7)] == row[6:]
