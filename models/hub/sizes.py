@@ -98,7 +98,7 @@ def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: b
         n_heads=n_heads,
         n_layers=int(text.num_hidden_layers),
         n_ctx=_n_ctx(text, module, library),
-        n_key_heads=int(getattr(text, "num_key_value_heads", None) or n_heads),
+        n_key_heads=_key_heads(text) or n_heads,
         dtype=str(module.dtype).removeprefix("torch."),
         pad_id=vocab_size,
         start_id=begin if start < 0 else start,
@@ -109,6 +109,14 @@ def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: b
         last_id=last,
         gives_weights=gives_weights,
     )
+
+
+def _key_heads(text: Any) -> int:
+    """Return the number of key heads; 0 if it is not given, or is another in each layer."""
+    try:
+        return int(getattr(text, "num_key_value_heads", None) or 0)
+    except Exception:  # the library has an error of its own for layers that differ
+        return 0
 
 
 def _first(ids: tuple[int, ...]) -> int:

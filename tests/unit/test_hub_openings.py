@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pytest
 import torch
+import transformers
 from hub_models import Case
 
 import models
@@ -20,6 +22,13 @@ LISTENING = Case(  # transformers has it among those with an encoder and a decod
         "audio_config": _EARS | {"model_type": "qwen2_audio_encoder"},
     },
 )
+UNEQUAL = Case(  # its second layer has one key head, its first two
+    "EmbeddingGemma2TextModel",
+    "EmbeddingGemma2TextConfig",
+    _SIZES
+    | {"head_dim": 8, "hidden_size_per_layer_input": 8, "embedding_dim": 22}
+    | {"per_layer_config": {1: {"num_key_value_heads": 1, "head_dim": 8}}},
+)
 TEXT = "7 11 13 17 19 5"
 
 
@@ -35,3 +44,17 @@ def test_a_language_model_that_also_listens_reads_and_writes_text(tmp_path: Path
     assert {site.stack for site in trace.attention.values()} == {"decoder"}
     assert (trace.next_token.logits - wanted).abs().max() < 1e-5
     assert [step.token for step in models.decoding.greedy(scope.model, given, max_new=7)] == row[6:]
+
+
+def test_layers_may_differ_in_their_key_heads(tmp_path: Path) -> None:
+    if not hasattr(transformers, UNEQUAL.model):
+        pytest.skip(f"this version of transformers has no {UNEQUAL.model}")
+    module = UNEQUAL.save(tmp_path)
+    trace = models.load(tmp_path, device="cpu").run(TEXT)
+    module.set_attn_implementation("eager")
+    with torch.no_grad():
+        ids = torch.tensor([trace.streams["text"].ids])
+        wanted = module(input_ids=ids, output_attentions=True).attentions
+    assert len(trace.attention) == len(wanted) == 2
+    for site, weights in zip(trace.attention.values(), wanted, strict=True):
+        assert (site.weights() - weights[0]).abs().max() < 2e-6
