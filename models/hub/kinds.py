@@ -14,9 +14,9 @@ from models.errors import CheckpointError
 from models.hub.choosers import MultipleChoice, NextSentence
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
-from models.hub.writers import CausalLM, EncoderDecoderLM
+from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
 
-N = 5  # tokens of the run
+N, SHORT = 5, 3  # tokens of the runs
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
 
@@ -27,31 +27,57 @@ def other_input(transformers: Any, name: str) -> str:
 
 
 @torch.no_grad()
-def why_nothing_is_shown(module: nn.Module) -> str:
-    """Return the reason why no attention between the tokens of a text is seen in this model."""
+def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
+    """Return the reason why no attention between the tokens of a text is seen in this model.
+
+    `otherwise` is the reason if its attention is one of tokens to tokens.
+    """
     counter = _Softmaxes()
-    ids = torch.arange(3, 3 + N)[None] % max(2, getattr(module.config, "vocab_size", N + 3))
     try:
         with counter:
-            module(input_ids=ids.to(next(module.parameters()).device))
-    except Exception:  # the library raises what it likes
-        reads = getattr(module, "input_modalities", ("text",))
-        kinds = [reads] if isinstance(reads, str) else list(reads)
-        if set(kinds) - {"text"}:
-            return f"it reads {' and '.join(kinds)}, and does not run on a text alone"
-        return "it does not run on the tokens of a text alone"
+            _run(module, N)
+    except Exception as error:  # the library raises what it likes
+        return _does_not_run(module, N, error)
     if not counter.shapes:
-        return "it has no attention: no softmax is taken in a run, so no token weighs the others"
+        return "no softmax is taken in a run, so there are no weights with which its tokens read one another"
     if (N, N) not in counter.shapes:
         shapes = " and ".join(f"{q} × {k}" for q, k in sorted(counter.shapes))
         return (
             f"its attention is not between the tokens of a text: in a run of {N} tokens it weighs {shapes} "
             "places of its own"
         )
-    return (
+    return otherwise or (
         "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands "
         "out no weights: there is nothing that could be shown"
     )
+
+
+@torch.no_grad()
+def why_it_does_not_run(module: nn.Module) -> str:
+    """Return why a model does not run on a text alone, in its library's words; empty if it does."""
+    for n in (SHORT, N):
+        try:
+            _run(module, n)
+        except Exception as error:  # the library raises what it likes
+            return _does_not_run(module, n, error)
+    return ""
+
+
+def _run(module: Any, n: int) -> None:
+    """Run a model on n tokens, which its decoder is given too if it has one."""
+    ids = torch.arange(3, 3 + n)[None] % max(2, getattr(module.config, "vocab_size", N + 3))
+    ids = ids.to(next(module.parameters()).device)
+    module(input_ids=ids, **({"decoder_input_ids": ids} if is_two_stacks(module) else {}))
+
+
+def _does_not_run(module: nn.Module, n: int, error: Exception) -> str:
+    reads = getattr(module, "input_modalities", ("text",))
+    kinds = [reads] if isinstance(reads, str) else list(reads)
+    others = f"it reads {' and '.join(kinds)}, and " if set(kinds) - {"text"} else "it "
+    first = next(iter(str(error).strip().splitlines()), "")
+    is_sentence = first and not isinstance(error, AttributeError | TypeError)  # of Python's own
+    in_its_words = f" ({first[:200]})" if is_sentence else ""
+    return f"{others}does not run on a text of {n} tokens alone{in_its_words}"
 
 
 class _Softmaxes(TorchFunctionMode):
@@ -132,6 +158,7 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(f"{names[0]:.80} reads {reads}; only models that read text are shown")
     raise CheckpointError(
-        f"{names[0]:.80} is none of what can be opened here: models that read text and write, fill masks, label it or "
-        "its tokens, compare texts, answer questions or make vectors"
+        f"{names[0]:.80} is none of what can be opened here: of {kind!r:.60}, transformers names no such class among "
+        "its models that read text and write, fill masks, label it or its tokens, compare texts, answer questions or "
+        "make vectors"
     )

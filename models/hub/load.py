@@ -24,11 +24,11 @@ from models.hub import files, positions, probe
 from models.hub.choosers import MultipleChoice
 from models.hub.families import layer_maps, rotary_paths
 from models.hub.files import staged
-from models.hub.kinds import kind_of, why_nothing_is_shown
+from models.hub.kinds import kind_of, why_it_does_not_run, why_nothing_is_shown
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.readers import REPLACED, Classifier, Discriminator, MaskedLM, TokenClassifier
-from models.hub.sizes import HubConfig, check_settings, sizes_of
+from models.hub.sizes import HubConfig, check_settings, missing_in, sizes_of
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
 from models.hub.trial import client as trials
 from models.hub.writers import (
@@ -89,8 +89,20 @@ def _read(
     library = library_tokenizer(private)
     sizes = _known_sizes(plan.name, module, plan.config, library, gives_weights)
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
-    model = _hub_model(plan.ask, module, plan.config, sizes, tokenizer)
+    model = _running(plan.ask, module, plan.config, sizes, tokenizer)
     return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+
+
+def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
+    """Return `_hub_model`. Raises CheckpointError for a model that does not run on a text alone."""
+    try:
+        return _hub_model(kind, module, *about)
+    except CheckpointError:
+        raise
+    except Exception:  # the library's own, unless it runs without being watched
+        if not (reason := why_it_does_not_run(module)):
+            raise
+        raise CheckpointError(reason) from None
 
 
 @dataclass(frozen=True)
@@ -226,7 +238,7 @@ def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives:
     try:
         return sizes_of(name, module, config, library, gives)
     except (AttributeError, NotImplementedError):
-        raise CheckpointError(why_nothing_is_shown(module)) from None
+        raise CheckpointError(why_nothing_is_shown(module, missing_in(module, config))) from None
 
 
 def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:

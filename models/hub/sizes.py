@@ -111,6 +111,16 @@ def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: b
     )
 
 
+def missing_in(module: Any, config: Any) -> str:
+    """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
+    text = config.get_text_config(decoder=True)
+    wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
+    missing = [name.replace("_", " ") for name in wanted if not hasattr(text, name)]
+    if missing:
+        return f"its configuration does not give its {' and '.join(missing)}"
+    return f"{type(module).__name__:.80} hands out no table with one embedding for each token"
+
+
 def _key_heads(text: Any) -> int:
     """Return the number of key heads; 0 if it is not given, or is another in each layer."""
     try:

@@ -196,6 +196,19 @@ REFUSED = {
         },
         "it weighs .*7 × 7",
     ),
+    "BrosModel": ("BrosConfig", _WIDE, r"not run on a text of 3 tokens alone \(.* bbox\)"),
+    "FunnelForMaskedLM": (  # pools a text of 3 tokens to fewer than it can compare
+        "FunnelConfig",
+        {"vocab_size": VOCABULARY, "d_model": 22, "n_head": 2, "d_head": 11, "d_inner": 31}
+        | {"block_sizes": [1, 1, 1], "sep_token_id": 3},
+        "not run on a text of 3 tokens alone",
+    ),
+    "CanineModel": (  # hashes each letter
+        "CanineConfig",
+        {key: size for key, size in _WIDE.items() if key != "vocab_size"}
+        | {"hidden_size": 24, "num_hash_buckets": 17, "type_vocab_size": 2},
+        "CanineModel hands out no table with one embedding for each token",
+    ),
     "ViTForImageClassification": (
         "ViTConfig",
         {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},

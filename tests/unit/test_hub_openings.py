@@ -1,13 +1,15 @@
-"""What a folder of Hugging Face is opened as where its library's tables or sizes say too little."""
+"""What a folder of Hugging Face is opened as where its library's tables or sizes say too little, and whom a refusal blames."""
 
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
-from hub_models import Case
+from hub_models import BY_NAME, Case
 
 import models
+from models.errors import CheckpointError
+from models.hub import load
 
 _SIZES = {
     "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
@@ -58,3 +60,17 @@ def test_layers_may_differ_in_their_key_heads(tmp_path: Path) -> None:
     assert len(trace.attention) == len(wanted) == 2
     for site, weights in zip(trace.attention.values(), wanted, strict=True):
         assert (site.weights() - weights[0]).abs().max() < 2e-6
+
+
+def test_the_library_is_blamed_only_for_what_it_does_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of the recorder")
+
+    monkeypatch.setattr(load, "_hub_model", fail)
+    with pytest.raises(CheckpointError, match="a fault of the recorder") as error:
+        models.load(tmp_path, device="cpu")
+    assert "does not run" not in str(error.value)
