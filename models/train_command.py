@@ -27,6 +27,7 @@ from models.training.run_folder import claimed, clear, leftovers
 from models.training.start import Start, sizes_of
 from models.training.task import Task
 from models.training.trainer import Trainer
+from models.training.watched import reporting
 from models.training_record import is_language
 
 
@@ -228,11 +229,18 @@ def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
 
 
 def _follow(trainer: Trainer, quiet: bool) -> bool:
-    """Train with a progress bar; return False if Ctrl-C stopped the run, after saving its state."""
+    """Train with a progress bar; return False if Ctrl-C stopped the run, after saving its state.
+
+    The first process, which is not `quiet`, shows the run to an app that watches its folder.
+    """
+    if not quiet and trainer.step == 0:
+        trainer.save_beginning()
+    shown = nullcontext(lambda record: None) if quiet else reporting(trainer)
     progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
-    with progress as bar, _interrupt() as interrupted:
+    with progress as bar, _interrupt() as interrupted, shown as report:
         for record in trainer.train():
             bar.update()
+            report(record)
             bar.set_postfix(
                 loss=f"{record.loss:.3f}",
                 tokens_s=f"{record.tokens_per_second:,.0f}",

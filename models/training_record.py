@@ -21,6 +21,7 @@ runs                                       [{"name", "command", "accuracy": [per
                                            variants of the same training
 curve                                      [{"step": count, name: number}]
 examples                                   strings, or lists of strings for several inputs
+example                                    list of strings: fields of the case watched in training
 held_out                                   lists of strings: texts of the validation split, by field
 checksums                                  {file: SHA-256}; a file without an entry is not checked
 """
@@ -211,6 +212,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "curve": ("a list of objects with a step and numbers", _list_of(_is_row)),
     "examples": ("a list of strings, or of lists of strings", _list_of(_is_example)),
+    "example": ("a list of strings", _list_of(_is_text)),
     "held_out": ("a list of lists of strings", _list_of(_list_of(_is_text))),
     "checksums": (
         "an object of SHA-256 sums",

@@ -1,6 +1,8 @@
 """Output folder of a run: locked, cleared of older runs, with a state to resume from."""
 
 import io
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,14 @@ from models.checkpoint import CheckpointError
 from models.checkpoint_files import FILES, checksum, snapshot_path, snapshots, write_bytes
 from models.weights import half_bytes
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 STATE = "state.pt"
+LOCK = ".lock"
+PATIENCE = 0.2  # s, longer than somebody else looks whether the folder is claimed
 _MARK = b"\nSHA-256 "  # in state.pt, between torch's content and its checksum
 
 
@@ -27,12 +36,43 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(folder / ".lock", timeout=0):
+        with FileLock(folder / LOCK, timeout=PATIENCE):
             yield
     except Timeout:
         raise ValueError(
             f"{folder}: another run is writing there; wait until it ends or choose another --out"
         ) from None
+
+
+def is_claimed(folder: Path) -> bool:
+    """Return True if a process is writing into the folder; nothing in it is changed.
+
+    A folder that may only be read is seen, too.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        file = os.open(folder / LOCK, flags)
+    except OSError:  # none, or a link
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return False
+        return _is_locked(folder / LOCK, file)
+    finally:
+        os.close(file)
+
+
+def _is_locked(path: Path, file: int) -> bool:
+    try:
+        if fcntl is None:
+            with FileLock(path, timeout=0):
+                return False
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, Timeout):
+        return True
+    except OSError:  # a file system without locks
+        return False
+    return False
 
 
 def leftovers(folder: Path) -> list[Path]:

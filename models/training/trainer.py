@@ -23,6 +23,7 @@ from models.architectures import Config, Model, build
 from models.checkpoint import add_to_record, save_checkpoint
 from models.training import progress
 from models.training.batches import Batch, Example
+from models.training.fixed_example import example_fields
 from models.training.objectives import Losses, label_counts
 from models.training.processes import Processes
 from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
@@ -229,6 +230,7 @@ class Trainer:
             "examples": [
                 case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
             ],
+            "example": example_fields(self.task, self.model),
             "held_out": held_out_texts(self.task, self.model.config.n_ctx),
             "training_seconds": round(self.seconds),
             "device": str(self.device),
