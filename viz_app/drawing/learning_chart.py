@@ -34,8 +34,8 @@ def learning_chart(
     """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
 
     The first run's lines are solid, the second's dashed. A rule marks the step of the picture;
-    `last` is the last step of the runs. What has no point yet has no line and no axis: Vega finds
-    no extent in it and warns.
+    `last` is the last step of the runs; without a `metric`, none is drawn. What has no point yet
+    has no line and no axis: Vega finds no extent in it and warns.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
     tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
@@ -46,7 +46,7 @@ def learning_chart(
         },
         "color": {
             "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 1 if is_large else 2, "rowPadding": 7},
-            "scale": {"domain": [TRAINING, HELD_OUT, metric], "range": [look.quiet, look.accent, look.opposite]},
+            "scale": {"domain": [TRAINING, HELD_OUT, *filter(None, [metric])], "range": [look.quiet, look.accent, look.opposite]},
         },
         "strokeDash": {
             "field": "run", "type": "nominal", "title": None,
@@ -125,7 +125,7 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
     for row in curve.rows:
         if "validation loss" in row:
             points.append(_point(row, "validation loss", HELD_OUT, curve.name))
-        if metric in row:
+        if metric and metric in row:
             points.append(_point(row, metric, metric, curve.name))
     return points
 

@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from models.training.run_folder import is_claimed
 
 FOLDER = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
 LARGEST = 1_000_000_000  # bytes of all runs
@@ -58,20 +58,9 @@ def make_room(largest: int | None = None, most: int | None = None) -> None:
     for folder in folders:
         if sum(sizes.values()) <= largest and len(sizes) < most:
             return
-        if not is_training(folder):
+        if not is_claimed(folder):
             shutil.rmtree(folder, ignore_errors=True)
             del sizes[folder]
-
-
-def is_training(folder: Path) -> bool:
-    """Return True if a process is writing there (models.training.run_folder.claimed)."""
-    if not (lock := folder / ".lock").exists():
-        return False
-    try:
-        with FileLock(lock, timeout=0):
-            return False
-    except Timeout:
-        return True
 
 
 def _is_run(path: Path) -> bool:

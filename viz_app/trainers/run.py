@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from models.architectures import Model
 from models.checkpoint_files import RECORD, read_json, snapshots
 from models.errors import CheckpointError
+from models.training.fixed_example import example_fields
 from viz_app.trainers import folders
 from viz_app.trainers.process import Report, TrainingProcess, weights_of
 from viz_app.trainers.settings import RunSettings
@@ -43,6 +45,7 @@ class TrainingRun:
     speed: int = 0  # steps a second; 0: no limit
     site: str = ""  # whose attention is watched
     rests_since: float = 0.0  # when it came to rest
+    begun: int = 1  # a run of this object is always the same one
     _steps: int = 0  # asked for before it started
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -54,6 +57,15 @@ class TrainingRun:
     def name(self) -> str:
         """Its name among the models; "" before it has begun."""
         return folders.PREFIX + self.folder.name if self.folder else ""
+
+    @property
+    def task(self) -> str:
+        return self.settings.task
+
+    @property
+    def metric(self) -> str:
+        """The held-out measure of its validations."""
+        return self.settings.opened.metric
 
     @property
     def steps(self) -> int:
@@ -68,6 +80,10 @@ class TrainingRun:
     @property
     def can_be_opened(self) -> bool:
         return self.folder is not None and (self.folder / RECORD).is_file() and bool(self.snapshots)
+
+    def example(self, model: Model) -> list[str]:
+        """Return the texts of the watched example."""
+        return example_fields(self.settings.opened, model)
 
     def start(self) -> None:
         """Begin to train, or go on from the saved state."""

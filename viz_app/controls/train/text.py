@@ -1,8 +1,10 @@
 """What the page Train says."""
 
+from models.printable import printable
 from viz_app.drawing.learning_chart import unit
 from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
+from viz_app.trainers.watched import WatchedRun
 
 QUESTION = "Train: when will the diagonal appear?"
 ANSWER = (
@@ -19,10 +21,13 @@ HOW = (
     "An empty box is the recipe's own value."
 )
 OFF = "This app was started without trainers. `attnscope --share --trainers 1` allows one run at a time."
+NO_TRAINERS = "This app was started without trainers."
 NOTHING_YET = "Nothing is trained yet. Press **Start**."
 NO_ATTENTION = "This model has no attention: one vector carries the whole source."
 TOO_LARGE = "This attention has too many weights to be watched."
+LONGEST = 300  # characters of a message
 STARTING = "The trainer is starting …"
+NOT_HERE = "This run was started on the command line: only its own terminal can pause or stop it."
 WORDS = {
     states.STARTING: STARTING,
     states.RUNNING: "Training",
@@ -50,10 +55,39 @@ def status(run: TrainingRun, place: int) -> str:
     return f"{WORDS[run.state]} · step {run.step:,} of {run.steps:,}{measures(run)}"
 
 
-def measures(run: TrainingRun) -> str:
+def watched_status(run: WatchedRun) -> str:
+    """Return where a run on the command line is, in one line that begins with its folder."""
+    name = printable(run.folder.name)
+    if run.problem:
+        return f"{name} cannot be read: {printable(run.problem)[:LONGEST]}"
+    return f"{name}: {_watched_state(run)}"
+
+
+def _watched_state(run: WatchedRun) -> str:
+    if run.state == states.WAITING:
+        return "no run is there yet; `attnscope train` begins one."
+    if run.state == states.STARTING:
+        return "the trainer is starting …"
+    taken = f"step {run.step:,} of {run.steps:,}{measures(run)}"
+    if run.state == states.STOPPED:
+        return f"not training, its process ended before the last step · {taken}. {_resumed(run)}"
+    if run.state == states.DONE:
+        return f"{'done' if run.is_scored else 'trained, but never scored'} · {taken}"
+    words = "training" if run.state == states.RUNNING else "trained; it is being scored"
+    return f"{words} · {taken}. {NOT_HERE}"
+
+
+def _resumed(run: WatchedRun) -> str:
+    """Return how the command line goes on with a run."""
+    words = [word for word in run.command.split() if word not in ("--overwrite", "--resume")]
+    command = printable(" ".join([*words, "--resume"]))
+    is_short = run.command and len(command) <= LONGEST
+    return f"Continue it with: {command if is_short else 'attnscope train … --resume'}"
+
+
+def measures(run: TrainingRun | WatchedRun) -> str:
     """Return the last loss and the last held-out score of a run."""
-    points = run.points()
-    metric = run.settings.opened.metric
+    points, metric = run.points(), run.metric
     parts = [f" · loss {row['loss']:.3g}" for row in points[-1:] if "loss" in row]
     scored = [row for row in points if metric in row]
     parts += [
