@@ -1,4 +1,4 @@
-"""The `attnscope` command: app, train, decode, evaluate, ablate, compare, inspect, seal, card."""
+"""The `attnscope` command: app, train, watch, decode, evaluate, compare, inspect and so on."""
 
 import argparse
 import shlex
@@ -57,7 +57,12 @@ def main(
     An error that a user can cause prints one line on stderr and returns 1; Ctrl-C returns 130.
     """
     parser = _parser()
-    parser.set_defaults(run=open_app or _no_app, write_handout=write_handout or _no_app)
+    parser.set_defaults(
+        run=open_app or _no_app,
+        open_app=open_app or _no_app,
+        write_handout=write_handout or _no_app,
+        watch=None,
+    )
     options = parser.parse_args(arguments)
     typed = (
         [word for word in sys.argv[1:] if word != CONTROLLED] if arguments is None else arguments
@@ -83,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
     ablate, compare = _add_ablate(commands), _add_compare(commands)
     _add_handout(commands)
+    _add_watch(commands)
     inspect = commands.add_parser(
         "inspect", help="print configuration, parameters and training record"
     )
@@ -333,6 +339,14 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     )
     compare.set_defaults(run=compare_command.compare)
     return compare
+
+
+def _add_watch(commands: Any) -> None:
+    watch = commands.add_parser(
+        "watch", help="open the app on a run of `attnscope train` and watch it while it trains"
+    )
+    watch.add_argument("watch", type=Path, metavar="DIR", help="folder of the run (its --out)")
+    watch.set_defaults(run=lambda options: options.open_app(options))
 
 
 def _add_handout(commands: Any) -> None:

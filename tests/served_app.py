@@ -45,12 +45,16 @@ PATIENCE = (
 )
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
 @functools.cache
 def app_address() -> str:
     """The address of the app, started on a free port the first time anyone asks and stopped when the tests end."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     app = Path(viz_app.__file__).with_name("server.py")
     command = [
         sys.executable,

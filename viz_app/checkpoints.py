@@ -104,7 +104,7 @@ def missing(name: str) -> str:
 def error_message(error: Exception) -> str:
     """Return the message of an error in one line; a shared app hides where its folders are."""
     message = str(error)
-    for root in filter(None, (os.environ.get(MODELS), os.environ.get(folders.FOLDER))):
+    for root in filter(None, map(os.environ.get, (MODELS, folders.FOLDER, run_owners.WATCHED))):
         message = message.replace(root, Path(root).name) if is_shared() else message
     return printable(message)
 

@@ -44,13 +44,14 @@ def open_app(options: Namespace) -> int:
     It runs in this process, so that files in the working folder hide no package.
 
     Raises:
-        ValueError: the folder of --models or --lessons does not exist, or another option is
-            invalid.
+        ValueError: the folder of --models, --lessons or `watch` does not exist, or another option
+            is invalid.
     """
     from viz_app import checkpoints
     from viz_app.host_guard import ALLOWED
     from viz_app.session import byte_cache
     from viz_app.session.byte_cache import BUDGET_VARIABLE
+    from viz_app.session.run_owners import WATCHED
 
     if options.keep is not None:
         os.environ[BUDGET_VARIABLE] = options.keep
@@ -67,6 +68,12 @@ def open_app(options: Namespace) -> int:
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
     if options.lessons:
         _use_lessons(options.lessons)
+    if options.watch:
+        if not options.watch.is_dir():
+            raise ValueError(
+                f"watch {options.watch}: no such folder; `attnscope train` makes it (--out)"
+            )
+        os.environ[WATCHED] = str(options.watch.resolve())
     if options.module:
         os.environ[checkpoints.MODULE] = options.module
         checkpoints.open_scope(options.module)  # raises now, not on every page
@@ -86,9 +93,7 @@ def _serve(options: Namespace, n: int, kept: float) -> int:
         os.environ[checkpoints.SHARED] = "1"
         flags.append("--client.showErrorDetails=none")
         print(
-            WARNING.format(
-                address=options.share, port=options.port, models=_offered(options.models)
-            ),
+            WARNING.format(address=options.share, port=options.port, models=_offered(options)),
             file=sys.stderr,
         )
     if n > 1:
@@ -171,12 +176,14 @@ def _workers(options: Namespace) -> int:
     return n
 
 
-def _offered(folder: Path | None) -> str:
+def _offered(options: Namespace) -> str:
     import models
     from viz_app import checkpoints
 
     n = len(checkpoints.available()) - len(models.shipped())
-    return f"the shipped models and {n} under {folder}" if folder else "the shipped models"
+    own = [f"{n} under {options.models}"] if options.models else []
+    own += ["the watched run"] if options.watch else []
+    return " and ".join(["the shipped models", *own])
 
 
 if __name__ == "__main__":

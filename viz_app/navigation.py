@@ -18,7 +18,7 @@ from viz_app.controls import lesson_panel
 from viz_app.controls.pin_bar import pin
 from viz_app.input_bar.examples import holds_lines
 from viz_app.input_bar.form import input_bar
-from viz_app.session import live, pinned, process, url_state
+from viz_app.session import live, pinned, process, training, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import is_long
@@ -44,6 +44,7 @@ from viz_app.views.train.page import TRAIN
 NEWCOMER = "New here? Lesson 1"
 UNFIT = "Part of this link could not be restored: {}. Showing the default instead."
 LANDING = "attention"  # the page at "/"
+WATCHES = "train"  # the page to which `attnscope watch` leads
 # URL path → page
 PAGES: dict[str, Page] = {
     "lessons": LESSONS,
@@ -107,6 +108,8 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
     page, session = PAGES[address], live.session()
     to, session.leaves_for = session.leaves_for, ""
+    if training.is_led_to(address != LANDING or bool(st.query_params)):
+        to = WATCHES
     if to not in ("", address):
         url_state.leave_for(pages[to])
     url_state.arrive(page)

@@ -10,6 +10,7 @@ import streamlit.web.cli
 from viz_app import checkpoints, command, workers
 from viz_app.host_guard import ALLOWED
 from viz_app.lessons import library
+from viz_app.session import run_owners
 from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 
 
@@ -190,3 +191,18 @@ def test_a_folder_of_lessons_reaches_the_app_and_a_broken_one_is_named(
     assert attnscope(monkeypatch, "--lessons", str(tmp_path)) == 0
     assert os.environ[library.FOLDER] == str(tmp_path)
     assert started
+
+
+def test_a_watched_folder_reaches_the_app_and_one_that_there_is_not_is_named(
+    started: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert attnscope(monkeypatch, "watch", "/no/such/run") == 1
+    assert "attnscope: watch /no/such/run: no such folder" in capsys.readouterr().err
+    assert not started
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert attnscope(monkeypatch, "--port", "8999", "watch", str(tmp_path / "link")) == 0
+    assert os.environ[run_owners.WATCHED] == str(tmp_path.resolve())
+    assert "--server.port=8999" in started[0]

@@ -1,5 +1,6 @@
 """Whose runs are whose. Streamlit's session of this rerun is the owner of what it starts."""
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from viz_app.trainers import folders
 from viz_app.trainers.pool import Pool, trainers
+from viz_app.trainers.watched import WatchedRun
 
+WATCHED = "ATTNSCOPE_WATCH"  # environment variable: the folder of `attnscope watch`
 _owned: dict[str, set[Path]] = {}  # session → folders of its runs
 
 
@@ -35,9 +38,24 @@ def own(folder: Path) -> None:
 
 
 def offered(is_shared: bool) -> dict[str, Path]:
-    """Return name → folder of the runs that this session may open: all, in a shared app its own."""
+    """Return name → folder of the runs that this session may open.
+
+    They are the watched one, and of those trained here all, in a shared app its own.
+    """
     every = folders.every()
-    if not is_shared:
-        return every
-    mine = _owned.get(session(), set())
-    return {name: folder for name, folder in every.items() if folder in mine}
+    if is_shared:
+        mine = _owned.get(session(), set())
+        every = {name: folder for name, folder in every.items() if folder in mine}
+    run = watched()
+    return every | ({run.name: run.folder} if run and run.can_be_opened else {})
+
+
+def watched() -> WatchedRun | None:
+    """Return the run that was begun on the command line and is watched here, if there is one."""
+    folder = os.environ.get(WATCHED)
+    return _watched(folder) if folder else None
+
+
+@cache
+def _watched(folder: str) -> WatchedRun:
+    return WatchedRun(Path(folder))

@@ -1,6 +1,7 @@
-"""What a session trains: its run, the run before it, and what is shown of them."""
+"""What a session trains or watches: its run, the run before it, and what is shown of them."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import streamlit as st
 
@@ -11,6 +12,7 @@ from viz_app.session.parameters import Choice
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.run import STOPPED, TrainingRun
 from viz_app.trainers.settings import RunSettings
+from viz_app.trainers.watched import WatchedRun
 
 SPEEDS = {0: "full speed", 10: "10 steps a second", 1: "1 step a second"}
 SITE = Choice("train-site")
@@ -22,15 +24,15 @@ _KEY = "training"
 class Trained:
     """A run and the pictures of its example."""
 
-    run: TrainingRun
+    run: TrainingRun | WatchedRun
     pictures: ExamplePictures
 
 
 class Training:
-    """The runs of one session."""
+    """The runs of one session; before it has begun one, the watched run if there is any."""
 
     def __init__(self) -> None:
-        self.now: Trained | None = None
+        self.now: Trained | None = _watched()
         self.before: Trained | None = None
         self.speed = 0
         self.error = ""
@@ -38,8 +40,18 @@ class Training:
         self.charted = 0.0  # when
 
     @property
-    def run(self) -> TrainingRun | None:
+    def run(self) -> TrainingRun | WatchedRun | None:
         return self.now.run if self.now else None
+
+    @property
+    def controlled(self) -> TrainingRun | None:
+        """The run, if this session has begun it."""
+        return self.run if isinstance(self.run, TrainingRun) else None
+
+    @property
+    def watched(self) -> WatchedRun | None:
+        """The run, if it was begun on the command line."""
+        return self.run if isinstance(self.run, WatchedRun) else None
 
     def start(self, settings: RunSettings, *, paused: bool = False) -> None:
         """Train a new run; the one before stays beside it."""
@@ -58,12 +70,12 @@ class Training:
         self.now = Trained(run, ExamplePictures(run))
 
     def pause(self) -> None:
-        if self.run:
-            self.run.pause()
+        if self.controlled:
+            self.controlled.pause()
 
     def go_on(self) -> None:
         """Let the run take steps again, from its saved state if it has stopped."""
-        if not (run := self.run):
+        if not (run := self.controlled):
             return
         url_state.keep(AT, None)
         run.go_on()
@@ -71,7 +83,7 @@ class Training:
 
     def one_step(self, settings: RunSettings) -> None:
         """Take one step of the run, or the first of a new one."""
-        if not (run := self.run):
+        if not (run := self.controlled):
             self.start(settings, paused=True)
             return
         url_state.keep(AT, None)
@@ -88,15 +100,32 @@ class Training:
 
     def reset(self) -> None:
         """Forget the runs; what they have written can still be opened."""
-        if self.run:
-            self.run.stop()
-        self.now = self.before = self.chart = None
+        if self.controlled:
+            self.controlled.stop()
+        self.now, self.before, self.chart = _watched(), None, None
         self.error = ""
 
     def set_speed(self, steps: int) -> None:
         self.speed = steps
-        if self.run:
-            self.run.set_speed(steps)
+        if self.controlled:
+            self.controlled.set_speed(steps)
+
+
+def _watched() -> Trained | None:
+    run = run_owners.watched()
+    return Trained(run, _pictures(run)) if run else None
+
+
+@cache
+def _pictures(run: WatchedRun) -> ExamplePictures:
+    """Return the pictures of the watched run, shared by all sessions."""
+    return ExamplePictures(run)
+
+
+def is_led_to(is_linked: bool) -> bool:
+    """Return True once for a session that comes without a link while a run is watched."""
+    is_new = _KEY not in st.session_state
+    return is_new and training().watched is not None and not is_linked
 
 
 def training() -> Training:
@@ -108,7 +137,7 @@ def chosen_site(now: Trained) -> AttentionSite | None:
     """Return the attention that is looked at; by default the first that reads the source."""
     if (trace := now.pictures.first()) is None or not trace.attention:
         return None
-    if now.run.folder is not None:
+    if isinstance(now.run, TrainingRun) and now.run.folder is not None:
         run_owners.own(now.run.folder)
     groups = by_kind(trace)
     usual = groups[-1][1][-1].name

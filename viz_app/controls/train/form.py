@@ -6,7 +6,7 @@ import streamlit as st
 
 from viz_app import ui
 from viz_app.controls import pick
-from viz_app.session import url_state
+from viz_app.session import run_owners, url_state
 from viz_app.session.parameters import Choice, Number, Parameter, Whole
 from viz_app.trainers.settings import CHOICES, NUMBERS, WHOLE, RunSettings, offered
 
@@ -92,6 +92,6 @@ def in_words(settings: RunSettings, other: RunSettings) -> str:
     )
 
 
-def is_offered() -> bool:
-    """Return True if there is anything that can be trained."""
-    return bool(offered())
+def trains() -> bool:
+    """Return True if runs can be begun here."""
+    return run_owners.pool().n > 0 and bool(offered())

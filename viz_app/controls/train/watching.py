@@ -6,31 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from models.checkpoint import CheckpointError
+from models.printable import printable
 from models.trace import AttentionSite, Trace
-from viz_app import checkpoints, ui, words
-from viz_app.components.catalogue import MAPS, PLAYER
+from viz_app import ui, words
+from viz_app.components.catalogue import MAPS
 from viz_app.components.mounting import show
 from viz_app.controls import pick
 from viz_app.controls.train import text
 from viz_app.controls.train.form import in_words
+from viz_app.controls.train.kept_steps import kept_steps
 from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.learning_chart import Curve, learning_chart
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session import run_owners, url_state
-from viz_app.session.focus import HEAD
-from viz_app.session.focus import SITE as SHOWN_SITE
 from viz_app.session.live import session
-from viz_app.session.run_changes import SHOWS_STEP, STEP
 from viz_app.session.training import AT, SITE, Trained, Training, chosen_site, training
-from viz_app.session.url_state import CHECKPOINT, parameter_of
-from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
+from viz_app.trainers.run import FAILED, PAUSED, RUNNING, TrainingRun
+from viz_app.trainers.watched import WatchedRun
 
-REDRAWN, LOOKS = 0.2, 0.5  # s between two redraws: of a run under way, of one that waits
+# s between two redraws: of a run under way, of one that waits, of one that may be gone on with
+REDRAWN, LOOKS, RESTS = 0.2, 0.5, 2.0
 CHARTED = 1.0  # s between two new charts
-OPENS = "attention"  # the page on which a step is opened
 
 
 @dataclass(frozen=True)
@@ -48,21 +46,28 @@ def watch() -> None:
     every = None
     if run is not None and run.is_active and run.state != PAUSED:
         every = REDRAWN if run.state == RUNNING else LOOKS
-    st.fragment(_draw, run_every=every)(run.state if run else "")
+    elif now.watched:
+        every = RESTS
+    st.fragment(_draw, run_every=every)(_standing(now))
 
 
-def _draw(state: str) -> None:
-    """Draw status, chart and attention; rerun the page when the run's `state` has changed."""
+def _standing(now: Training) -> tuple[str, bool]:
+    """Return the state of the run, and if there is an attention to choose."""
+    return (now.now.run.state, now.now.pictures.trace is not None) if now.now else ("", False)
+
+
+def _draw(before: tuple[str, bool]) -> None:
+    """Draw status, chart and attention; rerun the page when the run stands otherwise."""
     now = training()
     run = now.run
-    if (run.state if run else "") != state or session().leaves_for:
+    if now.watched:
+        now.watched.look()
+    if _standing(now) != before or session().leaves_for:
         st.rerun()
     if run is None or now.now is None:
         st.markdown(text.NOTHING_YET)
         return
-    bad = run.state == "failed"
-    slot = st.container(key="train-status")
-    ui.note(slot, text.status(run, run_owners.pool().place(run)), bad=bad, key="train-status-line")
+    _status(now.now)
     site = chosen_site(now.now)
     moment = _moment(now.now, site)
     left, right = st.columns([1, 3.2], gap="medium")
@@ -73,18 +78,37 @@ def _draw(state: str) -> None:
         _attention(now, site, moment)
 
 
+def _status(now: Trained) -> None:
+    """Say where the run is, and what of it cannot be read."""
+    run = now.run
+    if isinstance(run, WatchedRun):
+        line, bad = text.watched_status(run), bool(run.problem)
+    else:
+        line, bad = text.status(run, run_owners.pool().place(run)), run.state == FAILED
+    slot = st.container(key="train-status")
+    ui.note(slot, line, bad=bad, key="train-status-line")
+    if now.pictures.problem:
+        message = printable(now.pictures.problem)[: text.LONGEST]
+        ui.note(slot, message, bad=True, key="train-weights-line")
+
+
 def _moment(now: Trained, site: AttentionSite | None) -> Moment | None:
     """Return the weights to draw: the latest while the run goes on, else the chosen step's."""
     run = now.run
     if site is None:
         return None
-    steps = run.snapshots
+    if not (steps := run.snapshots):
+        return None
     if run.is_active and run.state != PAUSED:
-        if run.latest and run.latest[1] == site.name:
+        if run.latest and run.latest[1] == site.name and _fits(run.latest[2], site):
             return Moment(run.latest[0], run.latest[2])
-        return Moment(steps[0], now.pictures.weights(steps[0], site.name))
+        return Moment(steps[-1], now.pictures.weights(steps[-1], site.name))
     step = url_state.one_of(AT, steps, steps[-1])
     return Moment(step, now.pictures.weights(step, site.name))
+
+
+def _fits(weights: np.ndarray, site: AttentionSite) -> bool:
+    return weights.shape == (site.n_heads, site.n_query, site.n_key)
 
 
 def _chart(now: Training, step: int) -> dict:
@@ -97,7 +121,7 @@ def _chart(now: Training, step: int) -> dict:
         return made[1]
     names = ["this run", "the run before"]
     curves = [Curve(name, one.run.points()) for name, one in zip(names, runs, strict=False)]
-    metric = runs[0].run.settings.opened.metric
+    metric = runs[0].run.metric
     look, large = ui.page_look(), bool(url_state.get(ui.PRESENT))
     last = max(one.run.steps for one in runs)
     chart = learning_chart(curves, metric, step, last, look, is_large=large)
@@ -116,17 +140,20 @@ def _attention(now: Training, site: AttentionSite | None, moment: Moment | None)
     if trace is None or site is None or moment is None:
         return
     if moment.weights is None:
-        st.markdown(text.TOO_LARGE)
+        if not one.pictures.problem:
+            st.markdown(text.TOO_LARGE)
     else:
         _maps(one.run, trace, site, moment, "train-maps")
     if one.run.state == PAUSED or not one.run.is_active:
-        _scrub(one, site, moment)
+        kept_steps(one, site.name, moment.step)
     if now.before is not None:
         _beside(now.before, one, site, moment)
 
 
-def _maps(run: TrainingRun, trace: Trace, site: AttentionSite, moment: Moment, key: str) -> None:
-    terms = words.terms(run.settings.task)
+def _maps(
+    run: TrainingRun | WatchedRun, trace: Trace, site: AttentionSite, moment: Moment, key: str
+) -> None:
+    terms = words.terms(run.task)
     title = f"{words.kind_title(site)}, layer {site.layer + 1}, step {moment.step:,}"
     about = facts(trace) | {"training step": str(moment.step)}
     saved = saving(file_name(trace, f"attention-step-{moment.step}"), about)
@@ -138,53 +165,18 @@ def _maps(run: TrainingRun, trace: Trace, site: AttentionSite, moment: Moment, k
 def _beside(before: Trained, now: Trained, site: AttentionSite, moment: Moment) -> None:
     """Draw the run before at the nearest step, and say what differs."""
     trace = before.pictures.first()
-    differs = in_words(before.run.settings, now.run.settings) or "nothing"
-    st.markdown(f"**The run before** differs in: {differs}.")
+    if isinstance(before.run, TrainingRun) and isinstance(now.run, TrainingRun):
+        differs = in_words(before.run.settings, now.run.settings) or "nothing"
+        st.markdown(f"**The run before** differs in: {differs}.")
+    else:  # of the watched run only what its files say is known
+        st.markdown("**The run before**, at the nearest step that is kept.")
     if trace is None or site.name not in trace.attention:
         return
-    step = min(before.run.snapshots, key=lambda each: abs(each - moment.step))
+    step = min(before.run.snapshots or [0], key=lambda each: abs(each - moment.step))
     weights = before.pictures.weights(step, site.name)
     if weights is not None:
         other = trace.attention[site.name]
         _maps(before.run, trace, other, Moment(step, weights), "train-maps-before")
-
-
-def _scrub(one: Trained, site: AttentionSite, moment: Moment) -> None:
-    """Draw the slider over the kept steps, its player, and the way to the other pages."""
-    steps = one.run.snapshots
-    with st.container(key="train-scrub", horizontal=True, vertical_alignment="bottom"):
-        st.select_slider(
-            "Step of the weights", steps, moment.step, format_func=lambda n: f"{n:,}",
-            **url_state.bound(AT, moment.step),
-        )  # fmt: skip
-        playing = {"steps": steps, "step": moment.step}
-        show(PLAYER, playing, "train-player", on_step=lambda step: url_state.keep(AT, step))
-        pick.button(
-            f"Open step {moment.step:,} on the other pages",
-            "train-open",
-            lambda: open_elsewhere(one, site.name, moment.step),
-            icon=":material/open_in_new:",
-        )
-
-
-def open_elsewhere(one: Trained, site: str, step: int) -> None:
-    """Open a run at a step, with its example, on the page Attention."""
-    trace, live = one.pictures.trace, session()
-    if trace is None:
-        return
-    try:
-        checkpoints.folder(one.run.name)
-    except CheckpointError:  # its folder made room for newer runs
-        return
-    url_state.let_go()
-    url_state.keep(CHECKPOINT, one.run.name)
-    url_state.keep(SHOWS_STEP, True)
-    url_state.keep(STEP, step)
-    url_state.keep(SHOWN_SITE, site)
-    url_state.keep(HEAD, 0)
-    for field in one.pictures.fields:
-        url_state.keep(parameter_of(field), trace.fields.get(field.name) or "")
-    live.texts_are_set, live.leaves_for = True, OPENS
 
 
 def choose_site() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from viz_app.controls.train import text
 from viz_app.controls.train.buttons import buttons
-from viz_app.controls.train.form import is_offered
+from viz_app.controls.train.form import trains
 from viz_app.controls.train.watching import watch
 from viz_app.session import run_owners
 from viz_app.session.current_run import CurrentRun
@@ -17,7 +17,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
 
 
 def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    if run_owners.pool().n < 1 or not is_offered():
+    if not trains() and run_owners.watched() is None:
         return [Prose(text.OFF), Foot()]
     return [Widget(buttons), Widget(watch), Foot()]
 
