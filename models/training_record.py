@@ -31,7 +31,9 @@ from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 8
-NOT_PERCENT = ("perplexity", "bits per byte", "nats per character", "nats per letter")  # ≥ 0
+NOT_PERCENT = (
+    "perplexity", "bits per byte", "nats per character", "nats per letter", "induction score",
+)  # ≥ 0  # fmt: skip
 
 
 def check_record(record: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """Induction (Olsson et al. 2022): a head finds a token's last occurrence and copies what followed.
 
-Both measures are taken on random tokens that are repeated once, <s> t₁ … tₙ t₁ … tₙ, so that
-nothing but the repetition helps. They apply to language models at any step of their training.
+Both measures use random tokens, <s> t₁ … tₙ … t₁ … tₙ …, so that nothing but the repetition helps.
+How many other tokens stand between the two blocks differs from text to text: a head that looks back
+by one distance is no induction head. They apply to language models at any step of their training.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 
 import torch
 from jaxtyping import Float, Int
@@ -17,9 +18,29 @@ from models.architectures import Model
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import Recording, record
 
-BLOCK = 12  # tokens before they are repeated, at most
-N_TEXTS = 16
-SMALLEST_JUMP = 0.1  # a smaller rise between two steps is no jump
+BLOCK = 4  # tokens that are repeated, at most
+GAP = 8  # other tokens before they are repeated, at most
+N_TEXTS = 4  # of each distance
+SMALLEST_JUMP = 0.2  # a score that rises by less in all has no jump
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Texts in which a block of `n` distinct random tokens comes again, after `gaps` others."""
+
+    ids: Int[Tensor, "text token"]
+    n: int
+    gaps: Int[Tensor, "text"]
+
+    @property
+    def queries(self) -> Int[Tensor, "text query"]:
+        """Positions of the second block, but for its last: what follows that is another token."""
+        return 1 + self.n + self.gaps[:, None] + torch.arange(self.n - 1)
+
+    @property
+    def keys(self) -> Int[Tensor, "query"]:
+        """Positions after the first occurrences of the tokens at `queries`."""
+        return 2 + torch.arange(self.n - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +48,8 @@ class Induction:
     """What each head of a language model does on repeated random tokens.
 
     `prefix_matching` is the mean weight, 0 to 1, that a repeated token gives the one after its
-    first occurrence. `copying` is how much the head itself raises the logit of that token above the
-    mean of the text's other tokens.
+    first occurrence, at the distance where it gives least. `copying` is how much the head itself
+    raises the logit of that token above the mean of the block's other tokens.
     """
 
     prefix_matching: Float[Tensor, "layer head"]
@@ -48,23 +69,23 @@ class Induction:
 
 def repeated(
     tokens: Sequence[int], n_ctx: int, start_id: int, *, n_texts: int = N_TEXTS, seed: int = 0
-) -> Int[Tensor, "text n"]:
-    """Return texts of <s> and distinct random tokens, twice.
+) -> Repeats:
+    """Return `n_texts` texts of each distance: <s>, a block, other tokens, the block, others.
 
     Raises:
         ValueError: there are too few tokens, or too few positions.
     """
-    n = min(BLOCK, len(tokens), (n_ctx - 1) // 2)
+    n = min(BLOCK, len(tokens) - 1, (n_ctx - 2) // 2)
     if n < 2:
-        raise ValueError(f"induction needs 2 tokens and 5 positions, not {len(tokens)} and {n_ctx}")
-    rng = torch.Generator().manual_seed(seed)
-    once = torch.stack(
-        [
-            torch.tensor(tokens)[torch.randperm(len(tokens), generator=rng)[:n]]
-            for _ in range(n_texts)
-        ]
-    )
-    return torch.cat([torch.full((n_texts, 1), start_id), once, once], dim=1)
+        raise ValueError(f"induction needs 3 tokens and 6 positions, not {len(tokens)} and {n_ctx}")
+    most = min(GAP, len(tokens) - n, n_ctx - 1 - 2 * n)
+    rng, rows = torch.Generator().manual_seed(seed), []
+    gaps = torch.arange(most + 1).repeat_interleave(n_texts)
+    for gap in gaps.tolist():
+        drawn = torch.tensor(tokens)[torch.randperm(len(tokens), generator=rng)[: n + most]]
+        again, others = drawn[:n], drawn[n:]
+        rows.append(torch.cat([torch.tensor([start_id]), again, others[:gap], again, others[gap:]]))
+    return Repeats(torch.stack(rows), n, gaps)
 
 
 def is_measurable(model: Model) -> bool:
@@ -78,7 +99,7 @@ def _attentions(model: Model) -> list[Sublayer]:
 
 
 @torch.no_grad()
-def induction(model: Model, texts: Int[Tensor, "text n"]) -> Induction:
+def induction(model: Model, repeats: Repeats) -> Induction:
     """Measure every head of a language model on texts of `repeated`.
 
     Raises:
@@ -90,48 +111,50 @@ def induction(model: Model, texts: Int[Tensor, "text n"]) -> Induction:
     was_training = model.training
     model.eval()
     with record() as recording:
-        model(texts.to(model.device))
+        model(repeats.ids.to(model.device))
     model.train(was_training)
-    n = texts.shape[1] // 2
-    queries = torch.arange(n + 1, 2 * n + 1)  # tokens of the second copy
-    keys = queries - n + 1  # those after their first occurrence
     matching, copying = [], []
     for part in layers:
         site = recording.attention[part.path]
-        weights = torch.stack([site.weights(None, row) for row in range(len(texts))])
-        matching.append(weights[:, :, queries, keys].mean((0, 2)))
-        copying.append(_copying(model, recording, part, texts, queries, keys))
-    return Induction(torch.stack(matching).cpu(), torch.stack(copying).cpu())
+        weights = torch.stack([site.weights(None, text) for text in range(len(repeats.ids))])
+        matching.append(_matching(weights.cpu(), repeats))
+        copying.append(_copying(model, recording, part, repeats))
+    return Induction(torch.stack(matching), torch.stack(copying).cpu())
+
+
+def _matching(
+    weights: Float[Tensor, "text head token key"], repeats: Repeats
+) -> Float[Tensor, "head"]:
+    """Return the mean weight of `keys` at `queries`, at the distance where it is least."""
+    texts = torch.arange(len(repeats.ids))[:, None]
+    each = weights[texts, :, repeats.queries, repeats.keys].mean(1)  # (text, head)
+    means = [each[repeats.gaps == gap].mean(0) for gap in repeats.gaps.unique()]
+    return torch.stack(means).amin(0)
 
 
 def _copying(
-    model: Model,
-    recording: Recording,
-    part: Sublayer,
-    texts: Int[Tensor, "text n"],
-    queries: Int[Tensor, "query"],
-    keys: Int[Tensor, "query"],
+    model: Model, recording: Recording, part: Sublayer, repeats: Repeats
 ) -> Float[Tensor, "head"]:
     """Return how much each head raises the logit of the token at `keys`, at `queries`.
 
     The scale of the last norm is held as it was in the run (direct logit attribution).
     """
     site = recording.attention[part.path]
-    final = recording.activations[model.sublayers[-1].after].value[:, queries]
-    scale, device = _scale(model.last_norm, final), texts.device
-    n = len(queries)
-    once = texts[:, 1 : n + 1].to(model.device)  # (text, token): all tokens of the text
+    texts, queries = torch.arange(len(repeats.ids))[:, None], repeats.queries
+    final = recording.activations[model.sublayers[-1].after].value[texts, queries]
+    scale = _scale(model.last_norm, final)
+    once = repeats.ids[:, 1 : repeats.n + 1].to(model.device)  # (text, token of the block)
     directions = model.embedding.weight.detach()[once]  # (text, token, d_model)
-    wanted = nn.functional.one_hot((keys - 1) % n, n).bool()  # (query, token)
+    wanted = nn.functional.one_hot(repeats.keys - 1, repeats.n).bool()  # (query, token)
     raised = []
     for head in range(site.n_heads):
         W_O, _ = block(site, "W_O", head)  # (d_head, d_model)
-        added = site.out[:, head, queries] @ W_O
+        added = site.out[texts, head, queries] @ W_O
         added = (added - added.mean(-1, keepdim=True)) * scale
         logits = added @ directions.mT  # (text, query, token)
         own = logits[:, wanted.to(logits.device)].mean()
         raised.append(own - logits[:, ~wanted.to(logits.device)].mean())
-    return torch.stack(raised).to(device)
+    return torch.stack(raised)
 
 
 def _scale(
@@ -146,7 +169,7 @@ def _scale(
 
 @dataclass(frozen=True)
 class Jump:
-    """The largest rise of a score between two steps that follow each other."""
+    """The shortest stretch of a training in which a score makes half of its rise, or more."""
 
     before: int  # step
     after: int  # step
@@ -154,8 +177,13 @@ class Jump:
 
 
 def jump(scores: dict[int, float]) -> Jump | None:
-    """Return the jump of a score by step; None if it never rises by SMALLEST_JUMP at once."""
-    steps = sorted(scores)
-    rises = [Jump(a, b, scores[b] - scores[a]) for a, b in pairwise(steps)]
-    largest = max(rises, key=lambda each: each.rise, default=None)
-    return largest if largest is not None and largest.rise >= SMALLEST_JUMP else None
+    """Return the jump of a score by step; None if it rises by less than SMALLEST_JUMP in all.
+
+    It hardly depends on how close to each other the steps are.
+    """
+    pairs = [Jump(a, b, scores[b] - scores[a]) for a, b in combinations(sorted(scores), 2)]
+    whole = max((each.rise for each in pairs), default=0.0)
+    if whole < SMALLEST_JUMP:
+        return None
+    rising = (each for each in pairs if each.rise >= whole / 2)
+    return min(rising, key=lambda each: (each.after - each.before, -each.rise))

@@ -8,10 +8,7 @@ do, and nothing else would be learned: that is what `period` "fixed" shows.
 from random import Random
 from typing import Any
 
-from jaxtyping import Int
-from torch import Tensor
-
-from models.analysis.induction import induction, is_measurable, repeated
+from models.analysis.induction import Repeats, induction, is_measurable, repeated
 from models.architectures import Model
 from models.tasks.forms import CONTINUED, Strings, accuracy
 from models.tasks.generated import GeneratedTask
@@ -75,11 +72,15 @@ class RepeatTask(GeneratedTask):
             report = progress if texts is sources else no_progress
             examples = self.examples(texts, Random("evaluation"))
             measures[name] = accuracy(self.read, model, examples, self.tokenizer, report)
-        if is_measurable(model):
-            measures[INDUCTION] = induction(model, self.induction_texts(model)).score
-        return Evaluation(measures, len(sources))
+        return Evaluation(measures | self.snapshot_measures(model), len(sources))
 
-    def induction_texts(self, model: Model) -> Int[Tensor, "text n"]:
+    def snapshot_measures(self, model: Model) -> dict[str, float]:
+        """Return the induction score of a model that it can be measured on."""
+        if not is_measurable(model):
+            return {}
+        return {INDUCTION: induction(model, self.repeats(model)).score}
+
+    def repeats(self, model: Model) -> Repeats:
         """Return the texts of random letters that induction is measured on."""
         ids = self.tokenizer.encode(LETTERS).ids
         return repeated(ids, model.config.n_ctx, self.tokenizer.special_ids["start"])

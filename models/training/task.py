@@ -108,6 +108,15 @@ class Evaluated(Protocol):
 
 
 @runtime_checkable
+class SnapshotMeasured(Protocol):
+    """Measures that are so quick that they are taken of every snapshot of a run."""
+
+    def snapshot_measures(self, model: Any, /) -> dict[str, float]:
+        """Return measures of a model by name."""
+        ...
+
+
+@runtime_checkable
 class Task(Evaluated, Protocol):
     """A data set with its split, its vocabulary and its metric."""
 

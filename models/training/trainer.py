@@ -30,7 +30,7 @@ from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_
 from models.training.run_folder import STATE, read_state, write_snapshot, write_state
 from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
-from models.training.task import Task, held_out_texts
+from models.training.task import SnapshotMeasured, Task, held_out_texts
 from models.training.validation import validation_losses, validation_scores
 
 N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
@@ -171,15 +171,15 @@ class Trainer:
 
     def _record_step(self, record: StepRecord) -> StepRecord:
         """Store the results of this step; return the record, with warnings if any."""
-        if self.step % 20 == 0 or record.validation:
+        is_kept = self.step in snapshot_steps(self.recipe)
+        measures = record.validation | (self._snapshot() if is_kept else {})
+        if self.step % 20 == 0 or measures:
             row = {"step": self.step, "loss": round(record.loss, 4)}
-            self.curve.append(row | {k: round(v, 4) for k, v in record.validation.items()})
+            self.curve.append(row | {k: round(v, 4) for k, v in measures.items()})
         if record.validation:
             record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
         if not self.processes.is_first:
             return record
-        if self.step in snapshot_steps(self.recipe):
-            self._snapshot()
         if record.validation:
             self._save_weights()
         if self._is_due(self.recipe.save_every) or self.stopped_early:
@@ -198,13 +198,14 @@ class Trainer:
                 training_seconds=round(self.seconds),
             )
 
-    def _snapshot(self) -> None:
-        if self.recipe.snapshots and self.processes.is_first:
-            write_snapshot(
-                self.folder,
-                self.best_model if self.step == self.recipe.steps else self.model,
-                self.step,
-            )
+    def _snapshot(self) -> dict[str, float]:
+        """Keep the weights of this step, if the recipe asks for it; return their measures."""
+        if not (self.recipe.snapshots and self.processes.is_first):
+            return {}
+        model = self.best_model if self.step == self.recipe.steps else self.model
+        write_snapshot(self.folder, model, self.step)
+        task = self.task
+        return task.snapshot_measures(model) if isinstance(task, SnapshotMeasured) else {}
 
     def save_beginning(self) -> None:
         """Save the weights before the first step, so that the run can be opened from then on."""

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from models.analysis.induction import jump
 from models.tasks import open_task
 from models.tasks.repeat import INDUCTION, OTHER
 from models.training.plan import Plan
+from models.training.recipe import densely_kept
 from models.training.recipes import PLANS
 from models.training.small_recipes import SMALL_PLANS
 from models.training.trainer import Trainer
@@ -33,6 +35,7 @@ class Run:
 
     measures: dict[str, float]
     seconds: float  # processor time of the training, with its validations and files
+    curve: list[dict[str, float]]
 
     @property
     def score(self) -> float:
@@ -56,7 +59,7 @@ def trained(task_name: str, plan: Plan, folder: Path) -> Run:
         measures = task.evaluate(trainer.best_model).measures
     finally:
         torch.set_num_threads(n_threads)
-    return Run(measures, seconds)
+    return Run(measures, seconds, trainer.curve)
 
 
 @pytest.mark.parametrize(("task", "model"), RECIPES)
@@ -77,13 +80,27 @@ def test_a_recipe_reaches_its_goal_in_a_minute(task, model, tmp_path):
     assert max(seconds) <= WORST_SECONDS
 
 
-def test_two_layers_learn_to_repeat_at_any_period_and_one_layer_does_not(tmp_path):
+def test_two_layers_learn_to_look_up_and_one_layer_does_not(tmp_path):
+    """The score jumps in two layers alone; a chain of coarser steps finds the jump, too."""
     plan = PLANS["repeat"]["gpt"]
+    plan = replace(plan, recipe=densely_kept(plan.recipe, 62))
     two = trained("repeat", plan, tmp_path / "two")
     one = trained("repeat", replace(plan, sizes=plan.sizes | {"n_layers": 1}), tmp_path / "one")
     print(f"\ntwo layers {two.measures}; one layer {one.measures}")
     assert min(two.score, two.measures[OTHER]) >= GOAL > 96 > one.score > one.measures[OTHER]
-    assert two.measures[INDUCTION] > one.measures[INDUCTION]
+    scores, scores_of_one = scores_by_step(two), scores_by_step(one)
+    assert two.measures[INDUCTION] > 0.4 > 0.2 > max(scores_of_one.values())
+    assert jump(scores_of_one) is None
+    found = jump(scores)
+    coarse = jump({step: score for i, (step, score) in enumerate(scores.items()) if i % 2})
+    print(f"jump {found}; of every other snapshot {coarse}")
+    assert found is not None
+    assert coarse is not None
+    assert abs(found.before + found.after - coarse.before - coarse.after) / 2 <= 50
+
+
+def scores_by_step(run: Run) -> dict[int, float]:
+    return {int(row["step"]): row[INDUCTION] for row in run.curve if INDUCTION in row}
 
 
 def test_one_period_teaches_an_offset(tmp_path):

@@ -1,12 +1,24 @@
 """Induction: the score of planted heads, and both measures by a second route."""
 
+import math
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
 from models.analysis.direct_logits import logit_parts
-from models.analysis.induction import BLOCK, Jump, induction, is_measurable, jump, repeated
+from models.analysis.induction import (
+    BLOCK,
+    GAP,
+    Jump,
+    Repeats,
+    induction,
+    is_measurable,
+    jump,
+    repeated,
+)
 from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.checkpoint import Checkpoint
@@ -24,23 +36,37 @@ def language_model(**settings) -> GPT:
     return GPT(GPTConfig(LETTERS.vocab_size, **sizes | settings)).eval()
 
 
-def texts_for(model: GPT, n_texts: int = 3) -> torch.Tensor:
+def repeats_for(model: GPT, n_texts: int = 2) -> Repeats:
     return repeated(IDS, model.config.n_ctx, model.config.start_id, n_texts=n_texts, seed=5)
 
 
-def test_texts_are_distinct_letters_twice():
-    texts = texts_for(language_model(), 11)
-    assert texts.shape == (11, 1 + 2 * BLOCK)
-    for start, *row in texts.tolist():
+def test_a_block_of_distinct_letters_comes_again_after_every_distance():
+    repeats = repeats_for(language_model(), 3)
+    assert repeats.ids.shape == (3 * (GAP + 1), 1 + 2 * BLOCK + GAP)
+    assert repeats.gaps.tolist() == [gap for gap in range(GAP + 1) for _ in range(3)]
+    for (start, *row), gap in zip(repeats.ids.tolist(), repeats.gaps.tolist(), strict=True):
         assert start == LETTERS.start_id
-        assert row[:BLOCK] == row[BLOCK:]
-        assert len(set(row)) == BLOCK
+        assert row[:BLOCK] == row[BLOCK + gap : 2 * BLOCK + gap]
+        assert len(set(row)) == len(row) - BLOCK
         assert set(row) <= set(IDS)
-    assert len({tuple(row) for row in texts.tolist()}) == 11
-    assert repeated(IDS[:3], 29, 1).shape == (16, 7)  # no more letters
-    assert repeated(IDS, 8, 1).shape == (16, 7)  # no more positions
-    with pytest.raises(ValueError, match="needs 2 tokens and 5 positions, not 17 and 4"):
-        repeated(IDS, 4, 1)
+    assert len({tuple(row[: 1 + BLOCK]) for row in repeats.ids.tolist()}) > 2 * GAP
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_ctx", "n", "most"),
+    [(17, 29, 4, 8), (6, 29, 4, 2), (3, 29, 2, 1), (17, 12, 4, 3), (17, 6, 2, 1)],
+)
+def test_few_tokens_and_positions_make_shorter_texts(n_tokens, n_ctx, n, most):
+    repeats = repeated(IDS[:n_tokens], n_ctx, 1, n_texts=1)
+    assert (repeats.n, int(repeats.gaps.max())) == (n, most)
+    assert repeats.ids.shape == (most + 1, 1 + 2 * n + most)
+    assert repeats.ids.shape[1] <= n_ctx
+
+
+@pytest.mark.parametrize(("n_tokens", "n_ctx"), [(2, 29), (17, 5)])
+def test_too_few_of_either_are_refused(n_tokens, n_ctx):
+    with pytest.raises(ValueError, match=f"3 tokens and 6 positions, not {n_tokens} and {n_ctx}"):
+        repeated(IDS[:n_tokens], n_ctx, 1)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
@@ -50,59 +76,70 @@ def test_both_measures_are_their_formulas(activation):
     for part in (model.decoder, model.embedding):  # logits of a size that rounding does not reach
         for parameter in part.parameters():
             parameter.data.mul_(2)
-    texts = texts_for(model, 2)
-    found = induction(model, texts)
-    n = BLOCK
+    repeats = repeats_for(model, 2)
+    found = induction(model, repeats)
     scope = Scope(Checkpoint(Path(), model, LETTERS, {}), torch.device("cpu"))
-    traces = [scope.run(LETTERS.decode(row)) for row in texts.tolist()]
+    traces = [scope.run(LETTERS.decode(row)) for row in repeats.ids.tolist()]
+    again = [second_block(trace.streams["text"].ids) for trace in traces]
     for layer in range(2):
         path = f"decoder.layers.{layer}.self_attn"
         for head in range(N_HEADS):
-            cells = []
-            for trace in traces:
-                tokens, weights = trace.streams["text"].ids, trace.attention[path].weights(head)
-                for i in range(n + 1, 2 * n + 1):
-                    last = max(j for j in range(i) if tokens[j] == tokens[i])
-                    cells.append(float(weights[i, last + 1]))
+            cells = defaultdict(list)
+            for trace, places in zip(traces, again, strict=True):
+                weights = trace.attention[path].weights(head)
+                for query, before in places:
+                    cells[query - before] += [float(weights[query, before + 1])]
+            least = min(sum(each) / len(each) for each in cells.values())
+            assert len(cells) == GAP + 1
             matching = float(found.prefix_matching[layer, head])
-            assert matching == pytest.approx(sum(cells) / len(cells), rel=1e-4)
+            assert matching == pytest.approx(least, rel=1e-4)
     layer, head, raised = 1, 2, []
-    for trace in traces:
+    for trace, places in zip(traces, again, strict=True):
         tokens = trace.streams["text"].ids
-        for i in range(n + 1, 2 * n + 1):
-            wanted = tokens[i - n + 1]
-            for other in set(tokens[1 : n + 1]) - {wanted}:
-                parts = logit_parts(model, trace, wanted, other, i)
+        for query, before in places:
+            wanted = tokens[before + 1]
+            for other in set(tokens[1 : BLOCK + 1]) - {wanted}:
+                parts = logit_parts(model, trace, wanted, other, query)
                 raised.append(float(parts.heads[f"decoder.layers.{layer}.self_attn"][head]))
     copying = float(found.copying[layer, head])
     assert copying == pytest.approx(sum(raised) / len(raised), rel=1e-3, abs=1e-5)
 
 
-def test_a_head_that_looks_back_by_one_distance_matches_only_at_that_distance():
-    """The trap of one period: such a head is no induction head, and scores 0 elsewhere."""
-    model = language_model(n_layers=1, n_heads=1, d_model=32, n_ctx=2 * BLOCK + 1)
-    attention, n = model.decoder.layers[0].self_attn, BLOCK
+def second_block(tokens: Sequence[int]) -> list[tuple[int, int]]:
+    """Places of the tokens that were there before and whose successor was, too, and where."""
+    last = {token: i for i, token in reversed(list(enumerate(tokens)))}
+    pairs = [(i, last[token]) for i, token in enumerate(tokens) if last[token] < i]
+    return [(i, j) for i, j in pairs if i + 1 < len(tokens) and tokens[i + 1] == tokens[j + 1]]
+
+
+@pytest.mark.parametrize("distance", [BLOCK, BLOCK + 3])
+def test_a_head_that_looks_back_by_one_distance_is_no_induction_head(distance):
+    """The trap of one period: it matches at that distance, so its mean is not 0, but no other."""
+    n_ctx = 1 + 2 * BLOCK + GAP
+    model = language_model(n_layers=1, n_heads=1, d_model=32, n_ctx=n_ctx)
+    attention = model.decoder.layers[0].self_attn
     with torch.no_grad():
         model.embedding.weight.zero_()
-        model.positions.table.copy_(torch.eye(32)[: 2 * n + 1] * 100)
+        model.positions.table.copy_(torch.eye(32)[:n_ctx] * 100)
         projections = dict(attention.named_parameters())
         projections["W_K.weight"].copy_(torch.eye(32))
         projections["W_Q.weight"].zero_()
-        for i in range(n - 1, 2 * n + 1):
-            projections["W_Q.weight"][i - n + 1, i] = 10.0
+        for i in range(distance - 1, n_ctx):
+            projections["W_Q.weight"][i - distance + 1, i] = 10.0
         for name, parameter in projections.items():
             if name.endswith("bias"):
                 parameter.zero_()
-    texts = texts_for(model)
-    assert induction(model, texts).score == pytest.approx(1, abs=1e-3)
-    shorter = torch.cat([texts[:, :n], texts[:, 1:n]], dim=1)  # blocks of one letter less
-    assert induction(model, shorter).score < 0.05
+    repeats = repeats_for(model)
+    here = repeats.gaps == distance - BLOCK
+    there = Repeats(repeats.ids[here], repeats.n, repeats.gaps[here])
+    assert induction(model, there).score == pytest.approx(1, abs=1e-3)
+    assert induction(model, repeats).score < 0.05
 
 
 def test_measuring_changes_neither_the_model_nor_the_random_numbers():
     model = language_model().train()
     before, state = {n: p.clone() for n, p in model.named_parameters()}, torch.get_rng_state()
-    found = induction(model, texts_for(model))
+    found = induction(model, repeats_for(model))
     assert model.training
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(before[n], p) for n, p in model.named_parameters())
@@ -115,13 +152,23 @@ def test_other_models_are_refused():
     for model in (bert, language_model(norm="post")):
         assert not is_measurable(model)
         with pytest.raises(ValueError, match="pre-norm language model"):
-            induction(model, texts_for(language_model()))
+            induction(model, repeats_for(language_model()))
 
 
-def test_a_jump_is_the_largest_rise_between_two_steps():
+def test_a_jump_is_the_shortest_stretch_with_half_of_the_rise():
     scores = {0: 0.05, 100: 0.07, 200: 0.11, 300: 0.71, 400: 0.92, 500: 0.9}
     assert jump(scores) == Jump(200, 300, 0.71 - 0.11)
     assert jump(dict(reversed(scores.items()))) == jump(scores)
     assert jump({step: -score for step, score in scores.items()}) is None  # it only falls
     assert jump({0: 0.05, 100: 0.14, 200: 0.2}) is None
     assert jump({0: 0.3}) is jump({}) is None
+
+
+@pytest.mark.parametrize("every", [1, 7, 20])
+def test_a_jump_is_found_however_close_the_steps_are(every):
+    curve = {step: 0.1 + 0.8 / (1 + math.exp((300 - step) / 20)) for step in range(0, 601, every)}
+    found = jump(curve)
+    assert found.before < 300 < found.after
+    assert found.after - found.before <= 60
+    assert found.rise == pytest.approx(curve[found.after] - curve[found.before])
+    assert found.rise >= 0.4

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import islice, pairwise
 from random import Random
 
@@ -10,16 +11,19 @@ import torch
 
 from models.analysis.induction import induction, repeated
 from models.architectures import build
+from models.checkpoint import load_checkpoint
+from models.checkpoint_files import snapshots as snapshots_in
 from models.tasks import TASKS, DataError, markov, open_task, reopen_task
 from models.tasks.forms import HIDDEN, ORDERED, PAIRS
 from models.tasks.generated import is_held_out
 from models.tasks.markov import MarkovTask, mean_loss, probability
-from models.tasks.repeat import LENGTH
+from models.tasks.repeat import INDUCTION, LENGTH
 from models.tasks.small import LETTERS, LONGEST, SHORTEST, SMALL_TASKS
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL
 from models.training.recipes import PLANS
 from models.training.task import N_HELD_OUT, held_out_texts
+from models.training.trainer import Trainer
 from viz_app.words.terms import terms
 
 EVERY = [(name, model) for name in SMALL_TASKS for model in PLANS[name]]
@@ -203,8 +207,8 @@ def test_the_repeat_task_reports_the_score_of_its_model():
     sizes = PLANS["repeat"]["gpt"].sizes
     model = build(PLANS["repeat"]["gpt"].config(task.tokenizer.vocab_size, **sizes))
     measures = task.evaluate(model, 5).measures
-    texts = repeated(task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id)
-    assert measures["induction score"] == induction(model, texts).score
+    repeats = repeated(task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id)
+    assert measures["induction score"] == induction(model, repeats).score
 
 
 def in_closed_form(text: str) -> float:
@@ -259,3 +263,29 @@ def test_a_character_vocabulary_with_a_mask_is_read_back():
     again = Tokenizer.from_json(tokenizer.to_json())
     assert again.special_ids == tokenizer.special_ids
     assert again.tokens(again.encode("ab[MASK]d?").ids) == ("a", "b", "[MASK]", "d", "[UNK]")
+
+
+def test_a_run_records_the_score_of_every_snapshot_and_learns_the_same(tmp_path):
+    plan = PLANS["repeat"]["gpt"]
+    task = open_task("repeat", batch_size=3)
+    config = plan.config(task.tokenizer.vocab_size, **plan.sizes | {"d_model": 12, "d_ff": 13})
+    sizes = {"steps": 23, "validate_every": 20, "save_every": 20, "score_cases": 0}
+    cpu, ends = torch.device("cpu"), []
+    for snapshots in (True, False):
+        recipe = replace(plan.recipe, snapshots=snapshots, **sizes)
+        trainer = Trainer(task, config, recipe, tmp_path / f"{snapshots}", cpu)
+        ends.append([record.loss for record in trainer.train()])
+        scores = {row["step"]: row[INDUCTION] for row in trainer.curve if INDUCTION in row}
+        if not snapshots:
+            assert scores == {}
+            continue
+        kept = [step for step in snapshots_in(trainer.folder) if step]
+        assert list(scores) == kept
+        assert len(kept) > 4
+        for step in kept:
+            model = load_checkpoint(trainer.folder, step).model
+            repeats = repeated(
+                task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id
+            )
+            assert scores[step] == round(induction(model, repeats).score, 4)
+    assert ends[0] == ends[1]
