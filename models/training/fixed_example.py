@@ -16,8 +16,13 @@ LARGEST = 2**15  # weights in one report; a site with more is not watched
 
 
 def example_fields(task: Task, model: Model) -> list[str]:
-    """Return the texts of the model's fields for the first validation case, with its answer."""
-    (case,) = task.held_out(1, validation=True)
+    """Return the texts of the model's fields for the first validation case, with its answer.
+
+    Nothing where the validation split has no such case, as in a very short text.
+    """
+    if not (cases := task.held_out(1, validation=True)):
+        return []
+    (case,) = cases
     fields = case.fields
     # without the answer the model would write its own, another one at every step
     return [*fields, case.references[0]] if model.translates and len(fields) == 1 else fields
@@ -28,8 +33,10 @@ class FixedExample:
 
     def __init__(self, task: Task, model: Model) -> None:
         scope = Scope(Checkpoint(Path(), model, task.tokenizer, {}), model.device)
-        row = model.completed(scope.encode(*example_fields(task, model)), task.tokenizer)
-        self._model, self._inputs = model, model.inputs([row])
+        self._model, self._inputs = model, None
+        if fields := example_fields(task, model):
+            row = model.completed(scope.encode(*fields), task.tokenizer)
+            self._inputs = model.inputs([row])
 
     @torch.no_grad()
     def weights(self, site: str) -> dict[str, Any]:
@@ -37,6 +44,8 @@ class FixedExample:
 
         Training mode and torch's generator are as before.
         """
+        if self._inputs is None:
+            return {}
         was_training = self._model.training
         with record() as recording:
             self._model.eval()(*self._inputs)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import reversal_trainer
+from small import Reversal, reversal_trainer
 from small_runs import RUN, assert_same_run, run
 
 from models.errors import CheckpointError
@@ -74,6 +74,15 @@ def test_the_report_is_of_the_weights_at_its_step_and_of_the_losses_so_far(tmp_p
         assert scope.training["example"] == fields, "the record names the same example"
         expected = scope.run(*fields).attention[site].weights().numpy()
         np.testing.assert_allclose(weights, expected, atol=2e-3)  # half precision
+
+
+def test_without_a_validation_case_there_is_no_example_and_the_run_goes_on(tmp_path, monkeypatch):
+    held_out = Reversal.held_out
+    monkeypatch.setattr(
+        Reversal, "held_out", lambda self, n=None, *, validation=False: [] if validation else held_out(self, n)
+    )  # fmt: skip
+    assert all(report["attention"] == {} for report in watched_run(tmp_path, SITE))
+    assert load(tmp_path, device="cpu").training["example"] == []
 
 
 def test_nobody_who_looks_no_report(tmp_path):
