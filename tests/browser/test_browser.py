@@ -481,15 +481,24 @@ def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> 
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pictures_follow_the_browsers_theme(browser: Browser, scheme: str) -> None:
-    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+@pytest.mark.parametrize("schemes", [("light", "dark"), ("dark", "light")])
+def test_the_pictures_follow_the_browsers_theme(browser: Browser, schemes: tuple[str, str]) -> None:
+    """From the first picture on, and when it changes while the page is open, as at sunset."""
+    context = browser.new_context(color_scheme=schemes[0], bypass_csp=True)
     page = context.new_page()
     see(page)
-    paper = page.locator(".head canvas.cells").evaluate(
-        "c => c.getContext('2d').getImageData(2, 30, 1, 1).data.slice(0, 3).join()"
-    )
-    assert paper == {"light": "255,255,255", "dark": "16,20,29"}[scheme]
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        paper = {"light": "255,255,255", "dark": "16,20,29"}[scheme]
+        page.wait_for_function(
+            """([paper, component]) => {
+              const find = (root) => root.querySelector(component) ??
+                [...root.querySelectorAll("*")].map((e) => e.shadowRoot && find(e.shadowRoot)).find(Boolean);
+              const canvas = find(document)?.querySelector("canvas.cells");
+              return canvas?.getContext("2d").getImageData(2, 30, 1, 1).data.slice(0, 3).join() === paper;
+            }""",
+            arg=[paper, ".head"],
+        )
     context.close()
 
 

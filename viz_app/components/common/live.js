@@ -1,6 +1,6 @@
 // A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py).
 // Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
-const themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
+let themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
 // key → { edition, data, rerun, show } of each component on the page; `rerun` is the { edition, data } that the last rerun sent
 const pictures = (window.attnscopePictures ??= new Map());
 
@@ -12,7 +12,7 @@ function show(component) {
     reachable(component.parentElement);
     return mount({ ...component, data: picture.data });
   };
-  for (const part of component.parentElement.children) themes.delete(part);
+  themes = new WeakMap();
   pictures.set(key, picture);
   const end = picture.show();
   return () => {
