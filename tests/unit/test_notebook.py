@@ -478,7 +478,7 @@ def test_the_page_has_the_apps_colours() -> None:
 
     folder = Path(viz_app.__file__).parent
     themes = tomllib.loads((folder / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
-    light, dark = (folder / "notebook" / "page.css").read_text("utf-8").split("}")[:2]
+    light, dark = (folder / "notebook" / "colours.css").read_text("utf-8").split("}")[:2]
     for css, name in ((light, "light"), (dark, "dark")):
         found = dict(re.findall(r"--st-([a-z-]+-color): (#\w{6});", css))
         expected = {

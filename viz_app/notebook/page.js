@@ -1,33 +1,5 @@
-// Stands in for Streamlit where there is no server: gives each part of a picture its element and its payload, and after a click
-// shows what Python has drawn beforehand, or says which call draws it.
+// Puts the parts of a picture on the page (parts.js), and after a click shows what Python has drawn beforehand, or says which call draws it.
 const main = document.querySelector("main"), roomOf = (part) => document.querySelector(`[data-part="${part}"]`) ?? main, call = document.querySelector(".call");
-
-class Part {
-  constructor({ name, files }, payload, send, room) {
-    Object.assign(this, { name, payload, send });
-    const place = room.appendChild(document.createElement("div"));
-    place.className = `st-key-${name}`;
-    this.root = place.attachShadow({ mode: "open" });
-    this.root.innerHTML = `<style>${files.css}</style>${files.html}`;
-    const script = document.createElement("script");       // runs where a page's policy allows neither eval nor blobs
-    script.textContent = `attnscope.${name} = (() => {\n${files.js}\nreturn show;\n})();`;
-    document.head.append(script);
-    this.component = window.attnscope[name];
-  }
-
-  show(payload = this.payload) {
-    const setTriggerValue = (event, value) => queueMicrotask(() => this.send(event, value));      // no answer before the gesture ends
-    this.payload = payload;
-    this.component({ key: this.name, data: payload, parentElement: this.root, setTriggerValue });
-  }
-}
-
-// What was packed and compressed by viz_app/notebook/picture.py.
-async function unpacked() {
-  const bytes = Uint8Array.from(atob(JSON.parse(document.querySelector("#drawn").textContent)), (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return unpack(new Uint8Array(await new Response(stream).arrayBuffer()));
-}
 
 // In a notebook the one whose letters are light is dark, whatever it is made of; a page of its own follows the system.
 function themeAround() {
@@ -56,17 +28,6 @@ function say({ says, code }, value) {
   call.replaceChildren(`${says} `, Object.assign(document.createElement("code"), { textContent: filled }));
 }
 
-// A payload with other fields in its header (drawing/payload.py).
-function changed(payload, fields) {
-  const end = 4 + new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(payload.subarray(4, end)));
-  const written = new TextEncoder().encode(JSON.stringify({ ...header, ...fields })), whole = new Uint8Array(4 + written.length + payload.length - end);
-  new DataView(whole.buffer).setUint32(0, written.length, true);
-  whole.set(written, 4);
-  whole.set(payload.subarray(end), 4 + written.length);
-  return whole;
-}
-
 // What fits itself to the height of a window fits itself to the frame as it is at first: one that grew with it would never end.
 // By name: the least height, what else stands in the frame, and the most, as in head.css, mask_painter.css and difference.css.
 function hold() {
@@ -90,13 +51,16 @@ function restyle() {
 
 if (window.frameElement) hold();
 window.attnscope = {};
-const { theme, title, about, answers, arrays, ...picture } = await unpacked(), parts = [];
+const { theme, title, about, answers, arrays, ...picture } = await unpacked(document.querySelector("#drawn")), parts = [];
 main.replaceChildren();
 main.classList.toggle("two", picture.parts.length > 1);
-const object = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 for (const [i, part] of picture.parts.entries()) {
-  const payload = part.is_object ? object(arrays[part.payload]) : arrays[part.payload];
-  parts.push(new Part(part, payload, (event, value) => answer(i, event, value), roomOf(i)));
+  const script = document.createElement("script");       // runs where a page's policy allows neither eval nor blobs
+  script.textContent = `attnscope.${part.name} = (() => {\n${part.files.js}\nreturn show;\n})();`;
+  document.head.append(script);
+  const mounted = new Part(part.name, part.files, part.name, roomOf(i), (event, value) => answer(i, event, value));
+  mounted.payload = part.is_object ? parsed(arrays[part.payload]) : arrays[part.payload];
+  parts.push(mounted);
 }
 document.title = title;
 document.querySelector(".about").textContent = about;

@@ -86,7 +86,7 @@ class Picture:
         page = Template((_HERE / "page.html").read_text("utf-8"))
         drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
         return page.substitute(
-            css=css, js=f"{_UNPACK.read_text('utf-8')}\n{js}", drawn=drawn, body=self.body
+            css=colour_sheet() + css, js=f"{part_script()}\n{js}", drawn=drawn, body=self.body
         )
 
     def save(self, path: str | Path) -> None:
@@ -132,6 +132,16 @@ class Picture:
         return pack(
             header, **{name: np.frombuffer(payload, np.uint8) for payload, name in arrays.items()}
         )
+
+
+def colour_sheet() -> str:
+    """Return the style sheet of the app's colours, light and dark, where there is no Streamlit."""
+    return (_HERE / "colours.css").read_text("utf-8")
+
+
+def part_script() -> str:
+    """Return the script that reads packed payloads and mounts components without a server."""
+    return "\n".join(path.read_text("utf-8") for path in (_UNPACK, _HERE / "parts.js"))
 
 
 def _files(component: Component) -> dict[str, str]:

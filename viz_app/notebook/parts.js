@@ -1,0 +1,36 @@
+// Stands in for Streamlit where there is no server: gives a browser component its element and its payload.
+class Part {
+  constructor(name, { html, css }, key, room, send) {
+    Object.assign(this, { name, key, send });
+    this.place = room.appendChild(document.createElement("div"));
+    this.place.className = `st-key-${key.replace(/[^\w-]/g, "-")}`;
+    this.root = this.place.attachShadow({ mode: "open" });
+    this.root.innerHTML = `<style>${css}</style>${html}`;
+  }
+
+  show(payload = this.payload) {
+    const setTriggerValue = (event, value) => queueMicrotask(() => this.send(event, value));      // no answer before the gesture ends
+    this.payload = payload;
+    window.attnscope[this.name]({ key: this.key, data: payload, parentElement: this.root, setTriggerValue });
+  }
+}
+
+// What Python has packed and compressed into an element of the page.
+async function unpacked(element) {
+  const bytes = Uint8Array.from(atob(JSON.parse(element.textContent)), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return unpack(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+// A payload with other fields in its header (drawing/payload.py).
+function changed(payload, fields) {
+  const end = 4 + new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(payload.subarray(4, end)));
+  const written = new TextEncoder().encode(JSON.stringify({ ...header, ...fields })), whole = new Uint8Array(4 + written.length + payload.length - end);
+  new DataView(whole.buffer).setUint32(0, written.length, true);
+  whole.set(written, 4);
+  whole.set(payload.subarray(end), 4 + written.length);
+  return whole;
+}
+
+const parsed = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
