@@ -6,7 +6,9 @@ updates the URL. The component `live` writes the URL: a deliberate step becomes 
 browser's history, any other change replaces the current entry.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -273,6 +275,17 @@ def publish() -> Address:
     if run := get_script_run_ctx():
         run.query_string = query  # for a rerun requested from Python
     return Address(query, session.steps, session.query_at_start)
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """Undo the choices made in the block, in which `publish` returns the address they lead to."""
+    session = _session()
+    kept = {n: copy(v) if isinstance(v, dict | set) else v for n, v in vars(session).items()}
+    try:
+        yield
+    finally:
+        vars(session).update(kept)
 
 
 def postpone() -> Address:
