@@ -114,6 +114,7 @@ def test_only_the_frame_and_the_controls_know_streamlit() -> None:
         *(APP / f"{name}.py" for name in ("app", "bounds", "command", "entry_page", "host_guard")),
         *(APP / f"{name}.py" for name in ("handout", "navigation", "server", "ui", "workers")),
         APP / "components" / "mounting.py",
+        *(APP / "static_pages" / f"{name}.py" for name in ("crawl", "recording")),
     }
     allowed = {*single, *(path for name in folders for path in (APP / name).rglob("*.py"))}
     knowing = {path for path in APP.rglob("*.py") if brings(path, "streamlit")}
@@ -128,7 +129,10 @@ def test_only_the_session_looks_into_the_url() -> None:
         for path in APP.rglob("*.py")
         if "query_params" in path.read_text("utf-8")
     }
-    assert looking == {"session/url_state.py", "handout.py"}  # which sets the address of a page
+    assert looking == {
+        "session/url_state.py",
+        *("handout.py", "static_pages/crawl.py"),  # which set the address of a page
+    }
     assert not [
         path for path in APP.rglob("*.py") if re.search(r"\bbind=", path.read_text("utf-8"))
     ]

@@ -1,0 +1,1 @@
+"""A static edition: the shipped models' pages for ready examples, as files that need no server."""

@@ -1,0 +1,141 @@
+"""The stills of a model's static pages: each page, and what the clicks on it lead to."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import AppTest
+
+from viz_app.navigation import PAGES
+from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.recording import JOB, RECORDED
+from viz_app.static_pages.still import Job, Still, sorted_query
+
+PATIENCE = 600.0  # s for one still
+CLICKS = 2  # from the first view of a page, that are followed
+MOST = 64  # stills of a page that its own clicks lead to
+# where Streamlit warns of a page that is run without a server
+_NO_SERVER = "streamlit.runtime.scriptrunner_utils.script_run_context"
+_SCRIPT = Path(__file__).with_name("script.py")
+
+
+@dataclass
+class Pages:
+    """The stills of each place by their addresses, the first one first.
+
+    `names` maps each address that was asked for to that of the still shown there; `missing` says
+    why a place has no still.
+    """
+
+    stills: dict[Place, dict[str, Still]] = field(default_factory=dict)
+    names: dict[tuple[Place, str], str] = field(default_factory=dict)
+    missing: dict[Place, str] = field(default_factory=dict)
+
+    @property
+    def components(self) -> set[str]:
+        """The names of the components in all stills."""
+        stills = [still for every in self.stills.values() for still in every.values()]
+        return {part.component.name for still in stills for part in still.parts.values()}
+
+    def of_tab(self, tab: str) -> list[Place]:
+        """Return the places of a page of the app, one for each of its sections."""
+        return [place for place in self.stills if place.tab == tab]
+
+    def at(self, place: Place, query: str) -> str | None:
+        """Return the address of the still that an address shows; None if there is none."""
+        return self.names.get((place, query))
+
+    def target(self, tab: str, query: str) -> Place | None:
+        """Return the place that would show an address of the app; None if there is none."""
+        places = self.of_tab(tab)
+        section = PAGES[tab].section
+        asked = section and parse_qs(query).get(section.name, [""])[0]
+        return next(iter([place for place in places if place.section == asked] or places), None)
+
+
+def crawl(example: Example, places: Iterable[Place], told: Callable[[], object]) -> Pages:
+    """Return the pages of a model; `told` is called whenever a still is made."""
+    pages = Pages({place: {} for place in places})
+    waiting = deque((place, "", 0) for place in pages.stills)
+    with _many_runs():
+        while waiting:
+            place, query, clicks = waiting.popleft()
+            if still := _still(example, pages, place, query, is_clicked=0 < clicks <= CLICKS):
+                told()
+                waiting.extend(_onward(pages, place, still, clicks))
+    return pages
+
+
+def _still(
+    example: Example, pages: Pages, place: Place, query: str, is_clicked: bool
+) -> Still | None:
+    """Make the still at an address; None if it is there, is one too many, or shows nothing."""
+    stills = pages.stills[place]
+    if place in pages.missing or (place, query) in pages.names:
+        return None
+    if is_clicked and len(stills) >= MOST:
+        return None
+    still = _made(example, place, query)
+    if still.missing:
+        pages.missing[place] = still.missing
+        return None
+    pages.names[place, query] = pages.names[place, still.query] = still.query
+    return stills.setdefault(still.query, still)
+
+
+def _onward(
+    pages: Pages, place: Place, still: Still, clicks: int
+) -> Iterator[tuple[Place, str, int]]:
+    """Yield the addresses that the clicks in a still and its question lead to."""
+    if clicks < CLICKS:
+        yield from ((place, move.query, clicks + 1) for move in still.moves)
+    tab, query = still.leads_to
+    if target := pages.target(tab, query):
+        yield target, query, CLICKS + 1
+
+
+@contextmanager
+def _many_runs() -> Iterator[None]:
+    """Let Streamlit look through the installed packages once, not at every still (1 s each).
+
+    Nor does it warn at every still that there is no server.
+    """
+    scan, log = manifest_scanner.scan_component_manifests, logging.getLogger(_NO_SERVER)
+    manifest_scanner.scan_component_manifests = cache(scan)
+    log.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        manifest_scanner.scan_component_manifests = scan
+        log.removeFilter(_nothing)
+
+
+def _made(example: Example, place: Place, query: str) -> Still:
+    """Run a page at an address, without a server, and return its still.
+
+    Raises:
+        ValueError: the page cannot be drawn.
+    """
+    app = AppTest.from_file(_SCRIPT, default_timeout=PATIENCE)
+    section = PAGES[place.tab].section
+    address = parse_qs(query, keep_blank_values=True)
+    if section:
+        address[section.name] = [place.section]
+    for name, texts in address.items():
+        app.query_params[name] = texts
+    app.session_state[JOB] = Job(example.scope, example.texts, place, sorted_query(query))
+    app.run()
+    if app.exception:
+        raise ValueError(f"{place.file}: {app.exception[0].message}")
+    return app.session_state[RECORDED]
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    """Let no record through."""
+    return False

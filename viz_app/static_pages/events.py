@@ -1,0 +1,122 @@
+"""What a click in a browser component can say, and what the component does without an answer.
+
+A static page answers the clicks whose messages are listed here; each answer was made by the app.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from viz_app.components import Component
+from viz_app.components.catalogue import (
+    ANSWERS,
+    BEAM_TREE,
+    CHOICE,
+    GUESSES,
+    HEAD,
+    LAYER,
+    MASK_PAINTER,
+    ORDER,
+    OVERVIEW,
+    STEPPER,
+    WALK,
+)
+from viz_app.drawing.payload import pack, unpack
+
+Header = Mapping[str, Any]  # of a component's payload
+Message = dict[str, Any]
+
+# (component, trigger, fields of the message) that the component answers itself: Python would only
+# write them into the address
+KEPT = (
+    (HEAD.name, "lock", ("token",)),
+    (HEAD.name, "look", ("scale", "hides")),
+    (STEPPER.name, "step", ("position",)),
+    (WALK.name, "news", ("stage",)),
+)
+# header fields that withdraw what needs a model: a box to tick, cells to paint
+WITHOUT_MODEL = {OVERVIEW.name: {"switches": False}, MASK_PAINTER.name: {"fixed": True}}
+
+
+def _heads(header: Header) -> Iterable[Message]:
+    for block in header["blocks"]:
+        for site in block["sites"]:
+            yield from ({"site": site, "head": head} for head in range(block["heads"]))
+
+
+def _cells(header: Header) -> Iterable[Message]:
+    """Yield each other query at its strongest key, then each key of the chosen query."""
+    yield from ({"query": query, "key": -1} for query in range(len(header["queries"])))
+    yield from ({"query": header["query"], "key": key} for key in range(len(header["keys"])))
+
+
+def _keys(header: Header) -> Iterable[Message]:
+    return ({"query": header["query"], "key": key} for key in header["indices"])
+
+
+def _parts(header: Header) -> Iterable[Message]:
+    return (
+        {"site": site} for site in dict.fromkeys(stop["site"] for stop in header["stops"]) if site
+    )
+
+
+def _tokens(header: Header) -> Iterable[Message]:
+    return ({"token": token} for token in range(len(header["tokens"])))
+
+
+def _places(header: Header) -> Iterable[Message]:
+    return ({"position": i} for i, place in enumerate(header["places"]) if place)
+
+
+def _positions(header: Header) -> Iterable[Message]:
+    return ({"position": position} for position in range(len(header["tokens"])))
+
+
+def _hidden(header: Header) -> Iterable[Message]:
+    """Yield the masked positions after a click on each token that may be masked or unmasked."""
+    states = header["states"]
+    chosen = {i for i, state in enumerate(states) if state == "hidden"}
+    for i, state in enumerate(states):
+        if state in ("open", "hidden"):
+            yield {"hidden": sorted(chosen ^ {i})}
+
+
+def _nodes(header: Header) -> Iterable[Message]:
+    for step, nodes in enumerate(header["steps"]):
+        yield from ({"step": step, "rank": rank} for rank in range(len(nodes)))
+
+
+def _kinds(header: Header) -> Iterable[Message]:
+    return ({"kind": kind} for kind in dict.fromkeys(mask["kind"] for mask in header["strip"]))
+
+
+# (component, event) → the messages that its buttons send; all others need the installed app
+_MESSAGES: Mapping[tuple[str, str], Callable[[Header], Iterable[Message]]] = {
+    (OVERVIEW.name, "on_pick"): _heads,
+    (CHOICE.name, "on_choose"): _cells,
+    (WALK.name, "on_choose"): _keys,
+    (LAYER.name, "on_layer"): _parts,
+    (LAYER.name, "on_token"): _tokens,
+    (ANSWERS.name, "on_choose"): _places,
+    (ORDER.name, "on_choose"): _positions,
+    (GUESSES.name, "on_hide"): _hidden,
+    (MASK_PAINTER.name, "on_kind"): _kinds,
+    (BEAM_TREE.name, "on_node"): _nodes,
+}
+
+
+def messages(component: Component, event: str, payload: bytes | dict[str, Any]) -> list[Message]:
+    """Return the messages of an event that a component with this payload can send."""
+    listed = _MESSAGES.get((component.name, event))
+    if listed is None or isinstance(payload, dict):
+        return []
+    return list(listed(unpack(payload)[0]))
+
+
+def without_model(component: Component, payload: bytes | dict[str, Any]) -> bytes | dict[str, Any]:
+    """Return the payload without the controls that would need the model."""
+    fields = WITHOUT_MODEL.get(component.name)
+    if fields is None or isinstance(payload, dict):
+        return payload
+    header, arrays = unpack(payload)
+    del header["arrays"]
+    return pack({**header, **fields}, **arrays)

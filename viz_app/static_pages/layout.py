@@ -1,0 +1,108 @@
+"""Where the pictures and texts of a page stand, as nodes that static.js builds."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from viz_app.drawing.notes import small_print
+from viz_app.static_pages.markdown import as_html
+from viz_app.static_pages.still import Node
+from viz_app.views.frame.one_run import QUESTION, SUMMARY
+from viz_app.views.page import (
+    Cell,
+    Checks,
+    Columns,
+    Explanation,
+    Foot,
+    Plot,
+    Prose,
+    Row,
+    Shown,
+    Table,
+    Widget,
+)
+
+DETAILS = "Details: how to read this, and the checks"
+
+
+class Layout:
+    """The nodes of a page's cells, with the texts and the plain rows that they name.
+
+    `is_static` becomes False at a chart or table that Streamlit draws.
+    """
+
+    def __init__(self, drawn: Mapping[str, Any], explanation: str, trained: str) -> None:
+        self.drawn = drawn
+        self.texts = {"explanation": explanation}
+        self.plain: dict[str, dict] = {"trained": small_print(trained)}
+        self.is_static = True
+
+    def whole(self, above: Sequence[str], cells: Sequence[Cell]) -> list[Node]:
+        """Return the nodes of the whole page: rows above, cells, and the question at the end."""
+        self.plain |= {key: self.drawn[key] for key in above}
+        nodes = [*({"part": key} for key in above), *self._nodes(cells)]
+        names = [name for node in _all(nodes) for name in node]
+        if "details" in names:
+            return nodes
+        has_text = "explanation" in [node.get("text") for node in _all(nodes)]
+        return [*nodes, {"end": [QUESTION]}] if has_text else [*nodes, *self._foot(Foot())]
+
+    def _nodes(self, cells: Iterable[Cell]) -> list[Node]:
+        return [node for cell in cells for node in self._node(cell)]
+
+    def _node(self, cell: Cell) -> list[Node]:
+        if isinstance(cell, Columns):
+            columns = [self._nodes(column) for column in cell.columns]
+            return [{"columns": columns, "widths": list(cell.widths)}]
+        if isinstance(cell, Row):
+            return [{"row": self._nodes(cell.cells)}]
+        if isinstance(cell, Foot):
+            return self._foot(cell)
+        if isinstance(cell, Explanation):
+            return [{"text": "explanation"}] * bool(self.texts["explanation"])
+        if isinstance(cell, Checks):
+            return self._checks(cell)
+        if isinstance(cell, Prose):
+            return [self._text(cell.text, cell.is_small)]
+        if isinstance(cell, Widget) or cell.picture not in self.drawn:
+            return []
+        if isinstance(cell, Plot | Table):
+            self.is_static = False
+            return []
+        return [{"part": cell.picture}, *[self._text(cell.caption, True)] * bool(cell.caption)]
+
+    def _text(self, markdown: str, is_small: bool) -> Node:
+        name = f"prose {len(self.texts)}"
+        self.texts[name] = as_html(markdown)
+        return {"text": name, "small": is_small}
+
+    def _checks(self, cell: Checks) -> list[Node]:
+        keys = [*([] if cell.is_counted else [SUMMARY]), "checks"]
+        keys = [key for key in keys if key in self.drawn]
+        self.plain |= {key: self.drawn[key] for key in keys}
+        return [{"part": key} for key in [*keys, "trained"] if keys]
+
+    def _foot(self, foot: Foot) -> list[Node]:
+        lead = [SUMMARY] * (SUMMARY in self.drawn)
+        self.plain |= {key: self.drawn[key] for key in lead}
+        below = Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))
+        inner = self._nodes([*foot.cells, below])
+        return [{"details": DETAILS, "lead": lead, "cells": inner, "end": [QUESTION]}]
+
+
+def shown_in(cells: Iterable[Cell]) -> Iterator[Shown]:
+    """Yield the components among the cells and in their columns and rows."""
+    for cell in cells:
+        if isinstance(cell, Shown):
+            yield cell
+        elif isinstance(cell, Columns):
+            for column in cell.columns:
+                yield from shown_in(column)
+        elif isinstance(cell, Row | Foot):
+            yield from shown_in(cell.cells)
+
+
+def _all(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for inner in (*node.get("columns", []), node.get("row", [])):
+            yield from _all(inner)

@@ -1,0 +1,90 @@
+"""Recording of one still in a session of the app: a page at an address, and its clicks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import streamlit as st
+
+from viz_app.components.catalogue import NEXT, PLAIN
+from viz_app.drawing.notes import plain_sentence
+from viz_app.navigation import PAGES
+from viz_app.notebook.picture import Mounted
+from viz_app.session import live, respond, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
+from viz_app.session.parameters import declared
+from viz_app.static_pages.contents import ANSWERS
+from viz_app.static_pages.events import messages, without_model
+from viz_app.static_pages.layout import Layout, shown_in
+from viz_app.static_pages.markdown import as_html, headline
+from viz_app.static_pages.still import Job, Move, Still, sorted_query
+from viz_app.views.frame.one_run import QUESTION, STRIP, OneRun
+from viz_app.views.page import NextQuestion, Shown, View
+
+JOB, RECORDED = "job", "recorded"  # in the session state
+ONLY_IN_APP = "Its charts are drawn by the installed app."
+
+
+def record() -> None:
+    """Draw the page of the session's job and keep its still in the session."""
+    job: Job = st.session_state[JOB]
+    page, session = PAGES[job.place.tab], live.session()
+    url_state.arrive(page)
+    session.begin()
+    session.view, session.scope, session.name = page, job.scope, job.place.checkpoint
+    session.chosen = url_state.chosen(job.scope.model.fields)
+    run, _ = respond.read(session, *job.texts)
+    if run is None:
+        raise ValueError(f"{job.place.checkpoint} cannot read its example")
+    view = page.views[job.place.section](run)
+    if isinstance(view, str):
+        st.session_state[RECORDED] = Still("", missing=plain_sentence(view))
+    else:
+        st.session_state[RECORDED] = _still(job.place.tab, view, session, run)
+
+
+def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> Still:
+    page, choices = PAGES[tab], view.choose(run)
+    drawn = OneRun(page, view, choices, session, st.container()).pictures(run)
+    cells = view.layout(run, choices, drawn)
+    layout = Layout(drawn, as_html(view.text(run, choices)), view.trained(run))
+    nodes = layout.whole([key for key in STRIP if key in drawn], cells)
+    if not layout.is_static:
+        return Still("", missing=ONLY_IN_APP)
+    shown = {cell.picture: cell for cell in shown_in(cells) if cell.picture in drawn}
+    parts = {
+        key: Mounted(cell.component, without_model(cell.component, drawn[key]))
+        for key, cell in shown.items()
+    }
+    parts |= {key: Mounted(PLAIN, picture) for key, picture in layout.plain.items()}
+    parts[QUESTION] = Mounted(NEXT, drawn[QUESTION])
+    question = page.leads_to(run, choices)
+    answer = ANSWERS.get(tab, page.answer(run))
+    return Still(
+        parts=parts,
+        texts={"headline": headline(page.question, answer), **layout.texts},
+        layout=tuple(nodes),
+        moves=tuple(_moves(list(shown.values()), drawn)),
+        leads_to=(question.page, _address_of(question)),
+        query=sorted_query(url_state.publish().query),
+    )
+
+
+def _moves(shown: Sequence[Shown], drawn: dict[str, Any]) -> Iterator[Move]:
+    """Yield what each message leads to: its handler is called, and what it chose is undone."""
+    for cell in shown:
+        for name, handler in {**cell.choose, **cell.change}.items():
+            event = cell.component.events[name]
+            for message in messages(cell.component, name, drawn[cell.picture]):
+                with url_state.trying():
+                    handler(*event.arguments(message))
+                    query = sorted_query(url_state.publish().query)
+                yield Move(cell.picture, event.trigger, message, query)
+
+
+def _address_of(question: NextQuestion) -> str:
+    """Return the query of the page that answers a question."""
+    with url_state.trying():
+        for name, value in question.chosen.items():
+            url_state.keep(declared()[name], value)
+        return sorted_query(url_state.publish().query)

@@ -1,0 +1,55 @@
+"""A still: one look at a page of the app, with what its clicks lead to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from models import Scope
+from viz_app.notebook.picture import Mounted
+from viz_app.static_pages.contents import Place
+from viz_app.static_pages.events import Message
+
+Node = dict[str, Any]  # of a layout: a part, a text, columns, a row, or a drawer
+
+
+@dataclass(frozen=True)
+class Job:
+    """A still to be made: a page at an address, for a model and its texts."""
+
+    scope: Scope
+    texts: tuple[str, ...]
+    place: Place
+    query: str
+
+
+@dataclass(frozen=True)
+class Move:
+    """The address that a message of a component leads to."""
+
+    key: str  # of the component's picture
+    trigger: str
+    message: Message
+    query: str
+
+
+@dataclass(frozen=True)
+class Still:
+    """What a page shows at an address, and what its clicks lead to.
+
+    `parts` are the components by the keys of their pictures, `texts` the app's own words as HTML
+    by name, and `layout` places both. `leads_to` is the address of the question at the end.
+    """
+
+    query: str
+    parts: Mapping[str, Mounted] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    layout: tuple[Node, ...] = ()
+    moves: tuple[Move, ...] = ()
+    leads_to: tuple[str, str] = ("", "")  # page, query
+    missing: str = ""  # why there is nothing to show
+
+
+def sorted_query(query: str) -> str:
+    """Return the query with its parameters in one order, so that equal addresses are equal."""
+    return urlencode(sorted(parse_qsl(query, keep_blank_values=True)))
