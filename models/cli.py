@@ -51,8 +51,11 @@ def main(
     arguments: Sequence[str] | None = None,
     open_app: Callable[[argparse.Namespace], int] | None = None,
     write_handout: Callable[[argparse.Namespace], int] | None = None,
+    export_site: Callable[[argparse.Namespace], int] | None = None,
 ) -> int:
-    """Run the command, or `open_app` if no command is given; `write_handout` is one of the app's.
+    """Run the command, or `open_app` if no command is given.
+
+    `write_handout` and `export_site` are commands of the app.
 
     An error that a user can cause prints one line on stderr and returns 1; Ctrl-C returns 130.
     """
@@ -61,6 +64,7 @@ def main(
         run=open_app or _no_app,
         open_app=open_app or _no_app,
         write_handout=write_handout or _no_app,
+        export_site=export_site or _no_app,
         watch=None,
     )
     options = parser.parse_args(arguments)
@@ -88,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
     ablate, compare = _add_ablate(commands), _add_compare(commands)
     _add_handout(commands)
+    _add_export_site(commands)
     _add_watch(commands)
     inspect = commands.add_parser(
         "inspect", help="print configuration, parameters and training record"
@@ -357,6 +362,14 @@ def _add_handout(commands: Any) -> None:
         "--out", type=Path, required=True, help="the file: HTML, or PDF printed by Chromium"
     )
     handout.set_defaults(run=lambda options: options.write_handout(options))
+
+
+def _add_export_site(commands: Any) -> None:
+    site = commands.add_parser(
+        "export-site", help="write the shipped models' pages as files that need no server"
+    )
+    site.add_argument("folder", type=Path, help="a new or empty folder, or one written before")
+    site.set_defaults(run=lambda options: options.export_site(options))
 
 
 def _positive(text: str) -> int:

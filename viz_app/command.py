@@ -32,7 +32,7 @@ def main() -> int:
     try:
         from models import cli
 
-        return cli.main(open_app=open_app, write_handout=write_handout)
+        return cli.main(open_app=open_app, write_handout=write_handout, export_site=export_site)
     except KeyboardInterrupt:
         print("attnscope: stopped", file=sys.stderr)
         return 130
@@ -119,6 +119,17 @@ def write_handout(options: Namespace) -> int:
     if options.lessons:
         _use_lessons(options.lessons)
     return handout.write_handout(options)
+
+
+def export_site(options: Namespace) -> int:
+    """Write the static edition into a folder.
+
+    Raises:
+        ValueError: the folder holds something else.
+    """
+    from viz_app.static_pages import export
+
+    return export.export_site(options)
 
 
 @contextmanager

@@ -1,0 +1,199 @@
+"""The static edition opened from disk without a network: pages, hover, click and lock, light and dark, and its policy."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+import models
+from viz_app.static_pages import crawl, export
+from viz_app.static_pages.contents import Example
+from viz_app.static_pages.folder import write_site
+
+EVIL = "<img src=x onerror=alert(1)>"
+HELD = "encoder.layers.1.self_attn", 2, 3, 5  # a head, and a cell of it
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crawl, "MOST", 24)
+        write_site(folder, export.site_files(["bert"], ["attention", "task", "inside", "decoding"]))
+    return folder
+
+
+@pytest.fixture(params=["light"])
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page that fails its test if it loads anything but files, or if anything is written to its console."""
+    context = browser.new_context(
+        offline=True, color_scheme=request.param, viewport={"width": 1280, "height": 720}
+    )
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on(
+        "request",
+        lambda one: one.url.startswith(("file:", "data:", "blob:")) or said.append(one.url),
+    )
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    yield page
+    context.close()
+    assert said == []
+
+
+def head(page: Page) -> Locator:
+    return page.locator(".st-key-head .head")
+
+
+def attention(page: Page, site: Path) -> None:
+    """From the index to the page Attention."""
+    page.goto((site / "index.html").as_uri())
+    page.locator("table").get_by_role("link", name="Attention").click()
+    expect(head(page)).to_have_attribute("data-painted", re.compile(r"\d+"))
+
+
+def pick(page: Page, name: str, number: int) -> None:
+    """Click a head in the overview."""
+    layer = int(name.split(".")[2])
+    page.get_by_role(
+        "button", name=re.compile(rf"layer {layer + 1}, head {number + 1}\b")
+    ).first.click()
+    expect(head(page)).to_have_attribute("data-site", name)
+    expect(head(page)).to_have_attribute("data-head", str(number))
+
+
+def place(page: Page, query: float, key: float) -> tuple[float, float]:
+    """Where a cell of the map is in the window; −1 is its token's name."""
+    canvas = page.locator(".st-key-head .map canvas").first
+    box, data = canvas.bounding_box(), canvas.evaluate("(one) => ({ ...one.dataset })")
+    assert box
+    left, top, wide, tall = (float(data[name]) for name in ("left", "top", "wide", "tall"))
+    return box["x"] + left + (key + 0.5) * wide, box["y"] + top + (query + 0.5) * tall
+
+
+def test_a_click_shows_a_head_and_a_hover_its_weight(page: Page, site: Path) -> None:
+    attention(page, site)
+    name, number, query, key = HELD
+    pick(page, name, number)
+    page.mouse.move(*place(page, query, key))
+    shown = page.locator(".st-key-head .tip .value").inner_text()
+    expected = models.load("bert").run(Example("bert").texts[0]).attention[name]
+    q, k = expected.q[0, number, query], expected.k[0, number]
+    row = (k @ q / len(q) ** 0.5).softmax(-1)
+    assert float(shown.split()[-1]) == pytest.approx(float(row[key]), rel=1e-4)
+    page.go_back()
+    expect(head(page)).not_to_have_attribute("data-site", name)
+
+
+def test_a_locked_token_stays_when_another_head_is_chosen(page: Page, site: Path) -> None:
+    attention(page, site)
+    page.mouse.click(*place(page, 3, 2))
+    expect(head(page)).to_have_attribute("data-lock", "q3")
+    pick(page, *HELD[:2])
+    expect(head(page)).to_have_attribute("data-lock", "q3")
+    expect(page.locator(".st-key-head .reading")).to_contain_text("Pinned")
+    expect(page.locator(".notice")).to_be_hidden()
+
+
+def test_the_question_leads_to_the_weight_that_it_names(page: Page, site: Path) -> None:
+    attention(page, site)
+    pick(page, *HELD[:2])
+    question = page.locator(".st-key-next button")
+    share = re.search(r"(\d+) %", question.inner_text())
+    question.click()
+    walk = page.locator(".st-key-walk .walk")
+    expect(walk).to_have_attribute("data-head", str(HELD[1]))
+    assert share
+    expect(walk.locator(".title")).to_contain_text(share[0])
+    data = walk.evaluate("(one) => ({ ...one.dataset })")
+    expected = models.load("bert").run(Example("bert").texts[0]).attention[HELD[0]]
+    weight = expected.weights(HELD[1])[int(data["query"]), int(data["key"])]
+    assert f"{100 * float(weight):.0f} %" == share[0]
+
+
+def test_what_needs_the_model_says_so_and_changes_nothing(page: Page, site: Path) -> None:
+    page.goto((site / "bert" / "task.html").as_uri())
+    token = page.get_by_role("group", name="Tokens to hide").get_by_role("button").nth
+    guesses = page.locator(".st-key-guesses").get_by_role("heading", name="Expected for")
+    expect(guesses).to_have_count(1)
+    token(1).click()
+    expect(guesses).to_have_count(2)
+    token(2).click()
+    expect(guesses).to_have_count(3)
+    address = page.url
+    token(4).click()
+    expect(page.locator(".notice")).to_contain_text("Only the app")
+    expect(guesses).to_have_count(3)
+    expect(token(4)).to_have_attribute("aria-pressed", "false")
+    assert page.url == address
+    page.locator(".notice button").click()
+    expect(page.locator(".notice")).to_be_hidden()
+
+
+def test_a_question_that_only_the_app_answers_is_no_link(page: Page, site: Path) -> None:
+    page.goto(
+        (site / "bert" / "inside.html").as_uri()
+    )  # leads to the page A layer, not in this site
+    question = page.locator(".st-key-next button")
+    expect(question).to_be_disabled()
+    expect(question).to_have_attribute("title", re.compile("Only the app"))
+    page.goto((site / "bert" / "attention.html").as_uri())
+    expect(question).to_be_enabled()
+
+
+def test_an_address_without_a_still_says_so(page: Page, site: Path) -> None:
+    page.goto(f"{(site / 'bert' / 'attention.html').as_uri()}#site=nowhere")
+    expect(page.locator(".notice")).to_contain_text("not in the static edition")
+    expect(head(page)).to_have_attribute("data-head", "0")
+
+
+@pytest.mark.parametrize("page", ["dark"], indirect=True)
+def test_dark_and_light_are_those_of_the_system_until_one_is_chosen(page: Page, site: Path) -> None:
+    attention(page, site)
+    body = page.locator("body")
+    picture = page.locator(".st-key-head .map canvas").first
+    expect(body).to_have_css("background-color", "rgb(16, 20, 29)")
+    dark = picture.screenshot()
+    page.get_by_role("button", name="Light").click()
+    expect(body).to_have_css("background-color", "rgb(255, 255, 255)")
+    assert picture.screenshot() != dark
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Task").click()
+    expect(body).to_have_css("background-color", "rgb(255, 255, 255)")
+
+
+def test_a_page_runs_no_script_that_is_not_its_own(browser: Browser, site: Path) -> None:
+    page = browser.new_page()
+    page.goto((site / "bert" / "task.html").as_uri())
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+    page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.head.append(script);
+        document.body.insertAdjacentHTML("beforeend", "<img src='https://example.org/x.png' onerror='window.ran = true'>");
+    }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None
+    assert len([text for text in refused if "Content Security Policy" in text]) >= 2
+    page.close()
+
+
+def test_a_text_is_shown_as_text(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hostile(Example):
+        texts = (f"</script></template>{EVIL}", "")
+
+    monkeypatch.setattr(export, "Example", Hostile)
+    monkeypatch.setattr(crawl, "MOST", 2)
+    write_site(tmp_path, export.site_files(["gpt"], ["attention"]))
+    page.goto((tmp_path / "index.html").as_uri())
+    expect(page.locator("table")).to_contain_text("onerror")
+    page.goto((tmp_path / "gpt" / "attention.html").as_uri())
+    expect(page.locator(".inputs")).to_contain_text(EVIL)
+    expect(head(page)).to_have_attribute("data-painted", re.compile(r"\d+"))
+    assert page.locator("img").count() == 0

@@ -1,0 +1,65 @@
+"""`attnscope export-site` as a command: it refuses, it is stopped, and two processes write the same bytes."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "viz_app.command", "export-site"]
+PATIENCE = 300  # s
+SMALL = """
+import hashlib, sys
+from viz_app.static_pages import export
+made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks"])
+print(hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest())
+"""
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    run = subprocess.run(
+        [*COMMAND, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert run.returncode == 1
+    assert "holds something else, thesis.txt" in run.stderr
+    assert "views" not in run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a process there another way")
+def test_a_stopped_export_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    run = subprocess.Popen([*COMMAND, str(folder)], stderr=subprocess.PIPE)
+    assert run.stderr
+    said = b""
+    while b"3 views" not in said:
+        said += run.stderr.read1()
+    start = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    said += run.communicate(timeout=PATIENCE)[1]
+    assert run.returncode == 130
+    assert said.decode().splitlines()[-1] == "attnscope: stopped"
+    assert b"Traceback" not in said
+    assert time.monotonic() - start < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_write_the_same_bytes() -> None:
+    sums = {
+        subprocess.run(
+            [sys.executable, "-c", SMALL],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(sums) == 1
+    assert len(sums.pop().strip()) == hashlib.sha256().digest_size * 2

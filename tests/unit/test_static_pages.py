@@ -1,0 +1,197 @@
+"""The static edition as files: what its clicks lead to, which folder it takes, and what never becomes HTML."""
+
+import base64
+import gzip
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import models
+from viz_app.drawing.payload import unpack
+from viz_app.static_pages import crawl, export
+from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.folder import LIST, check_folder, write_site
+from viz_app.static_pages.markdown import as_html, headline
+from viz_app.static_pages.page import INSTALL
+from viz_app.static_pages.tex import mathml
+
+ROOT = Path(__file__).parents[2]
+TABS = ["attention", "masks", "decoding"]
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, bytes]:
+    """A site of a few pages of one model."""
+    return export.site_files(["bert"], TABS)
+
+
+def payload(page: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What static.js reads of a page."""
+    (packed,) = re.findall(rb'id="drawn">"([^"]*)"', page)
+    return unpack(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_a_click_on_a_head_leads_to_the_weights_of_that_head(made: dict[str, bytes]) -> None:
+    header, arrays = payload(made["bert/attention.html"])
+    first = header["stills"][0]
+    clicks = [move for move in first["moves"] if move[:2] == ["overview", "pick"]]
+    run = models.load("bert").run(*Example("bert").texts[:1])
+    assert len(clicks) == sum(site.n_heads for site in run.attention.values()) == 16
+    for _, _, message, target in clicks:
+        name, array = header["stills"][target]["parts"]["head"]
+        drawn, numbers = unpack(arrays[array].tobytes())
+        site = run.attention[message["site"]]
+        q, k = site.q[0, message["head"]], site.k[0, message["head"]]
+        expected = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        assert (name, drawn["site"], drawn["head"]) == ("head", message["site"], message["head"])
+        torch.testing.assert_close(torch.tensor(numbers["weights"]), expected)
+
+
+def test_controls_that_need_the_model_are_not_there(made: dict[str, bytes]) -> None:
+    header, arrays = payload(made["bert/attention.html"])
+    for still in header["stills"]:
+        glance, _ = unpack(arrays[still["parts"]["overview"][1]].tobytes())
+        assert glance["switches"] is False
+    header, arrays = payload(made["bert/masks.html"])
+    for still in header["stills"]:
+        painter, _ = unpack(arrays[still["parts"]["mask_painter"][1]].tobytes())
+        assert painter["fixed"] is True
+    assert "In the app you paint cells" in made["bert/masks.html"].decode()
+    assert "Click or drag" not in made["bert/masks.html"].decode()
+
+
+def test_a_page_that_shows_nothing_of_a_model_is_named_with_its_reason(
+    made: dict[str, bytes],
+) -> None:
+    assert not [name for name in made if "decoding" in name]
+    page = made["bert/attention.html"].decode()
+    assert re.search(r'aria-disabled="true" title="[^"]*not generate text[^"]*">Decoding<', page)
+
+
+def test_every_page_says_how_to_type_and_what_it_may_load(made: dict[str, bytes]) -> None:
+    assert f"\n{INSTALL}\n" in (ROOT / "README.md").read_text("utf-8")
+    pages = [content.decode() for name, content in made.items() if name.endswith(".html")]
+    assert len(pages) == 3
+    for page in pages:
+        assert escape(INSTALL) in page
+        policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+        assert policy
+        assert "default-src &#x27;none&#x27;; script-src &#x27;self&#x27;;" in policy[1]
+        for script in re.findall(r"<script[^>]*>", page):
+            assert 'src="' in script or 'type="application/json"' in script
+
+
+def test_the_same_site_has_the_same_bytes(made: dict[str, bytes]) -> None:
+    assert export.site_files(["bert"], TABS) == made
+
+
+def test_a_site_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "LARGEST", 1000)
+    monkeypatch.setattr(crawl, "MOST", 1)
+    with pytest.raises(ValueError, match="more than 1,000"):
+        export.site_files(["eng-fra-bahdanau"], ["attention"])
+
+
+def write(folder: Path, **files: bytes) -> None:
+    check_folder(folder)
+    write_site(folder, {name.replace("_", "."): content for name, content in files.items()})
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "site"
+    write(folder, a_html=b"1", b_html=b"1")
+    write(folder, b_html=b"2", c_html=b"2")
+    assert names(folder) == {"b.html", "c.html", LIST}
+    assert (folder / "b.html").read_bytes() == b"2"
+    assert names(tmp_path) == {f"new/site/{name}" for name in names(folder)}
+
+
+@pytest.mark.parametrize("listed", [None, b"", b"{}", b"[1]", b"[" * 60_000, b'["' + b"x" * 2**17])
+def test_a_folder_that_holds_something_else_is_refused(
+    tmp_path: Path, listed: bytes | None
+) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    if listed is not None:
+        (tmp_path / LIST).write_bytes(listed)
+    with pytest.raises(ValueError, match=r"holds something else"):
+        check_folder(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_nothing_outside_the_folder_is_touched(tmp_path: Path) -> None:
+    """Neither by a list that names other files nor through links."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / LIST).write_text(json.dumps(["../outside.txt", str(outside), LIST]))
+    write(folder, a_html=b"1")
+    assert outside.read_text() == "mine"
+    (folder / "assets").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="link"):
+        check_folder(folder)
+    (tmp_path / "linked").symlink_to(folder)
+    with pytest.raises(ValueError, match="not a folder"):
+        check_folder(tmp_path / "linked")
+    with pytest.raises(ValueError, match="not a folder"):
+        check_folder(outside)
+
+
+def test_texts_are_escaped_in_every_construct() -> None:
+    evil = f"**{EVIL}** *{EVIL}* `{EVIL}` [{EVIL}](javascript:x) ${EVIL}$ \\< {EVIL}\n\n- {EVIL}\n\n$${EVIL}$$"
+    html = as_html(f"{evil}\n\n| {EVIL} | b |\n|---|---|\n| {EVIL} | c |")
+    assert "<img" not in html
+    assert "javascript" not in html
+    assert {"<strong>", "<em>", "<code>", "<li>", "<td>", "<math>"} <= set(
+        re.findall(r"<\w+>", html)
+    )
+    assert "<img" not in headline(EVIL, EVIL)
+    assert '<abbr title="' in headline("Which token?", "")
+
+
+@pytest.mark.parametrize(
+    ("tex", "expected"),
+    [
+        (r"\frac{q\cdot k}{\sqrt{32}}", "q·k32"),
+        (r"\mathrm{softmax}\left(x\right)", "softmax(x)"),
+        (r"-\log_2 p", "−log2p"),
+        (r"s_{i-1}^{2}", "si−12"),
+        (r"\overleftarrow{h}_1", "h←1"),
+        (r"\text{a < b}", "a &lt; b"),
+        (r"\frac{", ""),
+    ],
+)
+def test_a_formula_has_its_letters_in_order(tex: str, expected: str) -> None:
+    assert re.sub(r"<[^>]+>", "", mathml(tex)) == expected
+
+
+def test_a_formula_keeps_numerator_and_scripts_apart() -> None:
+    assert (
+        mathml("a_i^2")
+        == "<math><mrow><msubsup><mi>a</mi><mi>i</mi><mn>2</mn></msubsup></mrow></math>"
+    )
+    assert (
+        mathml(r"\frac{a}{b}").count(
+            "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>"
+        )
+        == 1
+    )
+
+
+def test_each_section_has_a_file_of_its_own() -> None:
+    assert (
+        Place("gpt", "positions", "Score by distance").file
+        == "gpt/positions-score-by-distance.html"
+    )
+    assert Place("gpt", "attention").file == "gpt/attention.html"

@@ -1,0 +1,52 @@
+"""Links among static pages; what has no page is named, with the reason on hover."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from viz_app.navigation import GROUPS
+from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.crawl import Pages
+
+Site = Mapping[Example, Pages]
+
+
+def link(label: str, places: Sequence[Place], pages: Pages, is_here: bool, root: str) -> str:
+    """Return a link to the first of these places with a page, or the label and why none has one."""
+    if there := [place for place in places if pages.stills.get(place)]:
+        current = ' aria-current="page"' if is_here else ""
+        return f'<a href="{root}{there[0].file}"{current}>{escape(label)}</a>'
+    reason = pages.missing.get(places[0], "")
+    return (
+        f'<span class="lacks" role="link" aria-disabled="true" title="{escape(reason)}">'
+        f"{escape(label)}</span>"
+    )
+
+
+def tabs(pages: Pages, here: Place | None, root: str) -> str:
+    """Return links to the pages of a model, with the labels of their groups."""
+    links = []
+    for tab in dict.fromkeys(place.tab for place in pages.stills):
+        if label := GROUPS.get(tab):
+            links.append(f'<span class="group">{escape(label)}</span>')
+        ours = pages.of_tab(tab)
+        links.append(link(ours[0].title, ours, pages, here is not None and here.tab == tab, root))
+    return "".join(links)
+
+
+def models(site: Site, here: Place) -> str:
+    """Return links to the same page of each model, else to the model's first page."""
+    links = []
+    for example, pages in site.items():
+        same = [one for one in pages.of_tab(here.tab) if one.section == here.section]
+        is_here = example.checkpoint == here.checkpoint
+        links.append(link(example.checkpoint, [*same, *pages.stills], pages, is_here, "../"))
+    return "".join(links)
+
+
+def sections(pages: Pages, here: Place) -> str:
+    """Return links to the sections of a page; "" if it has only one."""
+    ours = pages.of_tab(here.tab)
+    if len(ours) < 2:
+        return ""
+    links = "".join(link(one.section, [one], pages, one == here, "../") for one in ours)
+    return f'<nav class="headline" aria-label="Sections">{links}</nav>'

@@ -1,0 +1,89 @@
+"""A static page as HTML: its frame, its words as templates, and its stills."""
+
+import base64
+import gzip
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from models import __version__
+from viz_app.components import EXPORT
+from viz_app.components.catalogue import COMPONENTS
+from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.links import Site, models, sections, tabs
+from viz_app.static_pages.packed import packed
+
+_HERE = Path(__file__).parent
+# Script and style come from the folder; styles are also set by the components themselves.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+)
+INSTALL = "python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 . && .venv/bin/attnscope"
+EDITION = "Static edition. Type your own text in the app, from Attnscope's folder:"
+
+
+def frame(*, title: str, description: str, pages: str, body: str, root: str) -> bytes:
+    """Return a whole page; `pages` and `body` are HTML, and `root` leads to the site's folder."""
+    template = Template((_HERE / "page.html").read_text("utf-8"))
+    return template.substitute(
+        policy=escape(POLICY),
+        title=escape(title),
+        description=escape(description),
+        root=root,
+        pages=pages,
+        body=body,
+        footer=f"Attnscope {escape(__version__)}.",
+    ).encode()
+
+
+def page(site: Site, example: Example, place: Place) -> bytes:
+    """Return the static page of a place of a model."""
+    pages = site[example]
+    stills = list(pages.stills[place].values())
+    words = list(dict.fromkeys(text for still in stills for text in still.texts.values()))
+    templates = "".join(
+        f'<template id="text-{i}">{text}</template>' for i, text in enumerate(words)
+    )
+    inputs = "".join(
+        f"<p><b>{escape(label)}</b><span>{escape(text)}</span></p>"
+        for label, text in example.inputs
+    )
+    data = base64.b64encode(gzip.compress(packed(pages, place, words), mtime=0)).decode()
+    body = (
+        f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'
+        f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL)}</code></p></div>'
+        f'<div class="headline" data-text="headline">{stills[0].texts["headline"]}</div>'
+        f"{sections(pages, place)}"
+        '<div id="content" class="pictures"><p>The pictures need JavaScript.</p></div>'
+        '<div class="notice" role="status" hidden><span></span><button type="button">Close</button></div>'
+        f'{templates}<script type="application/json" id="drawn">"{data}"</script>'
+        '<script src="../assets/components.js"></script><script src="../assets/static.js"></script>'
+    )
+    return frame(
+        title=f"{place.title} · {place.checkpoint} · Attnscope",
+        description=f"{place.title}: {place.checkpoint} reads “{example.texts[0]}”",
+        pages=tabs(pages, place, "../"),
+        body=body,
+        root="../",
+    )
+
+
+def components(names: Sequence[str]) -> bytes:
+    """Return the script that holds these components."""
+    parts = {name: COMPONENTS[name].files for name in names}
+    files = {name: {"html": part["html"], "css": part["css"]} for name, part in parts.items()}
+    mounts = "".join(
+        f"attnscope.{name} = (() => {{\n{part['js'].removesuffix(EXPORT)}\nreturn show;\n}})();\n"
+        for name, part in parts.items()
+    )
+    head = json.dumps(files, ensure_ascii=False)
+    return f"window.attnscope = {{ files: {head} }};\n{mounts}".encode()

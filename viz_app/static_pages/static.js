@@ -1,0 +1,131 @@
+// A static page: the stills that Python has drawn beforehand, and what leads from one to another. A still is the page at one address of
+// the app; its address here is what stands after "#". What has no still needs the app, and the page says so.
+const pictures = document.querySelector(".pictures"), notice = document.querySelector(".notice"), drawn = document.querySelector("#drawn");
+const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
+const parts = new Map(); // key → its part
+let still, held = { token: "" }; // the still that stands; the token held in a head
+
+// What a page shows at an address. Parts that stay keep their element, and with it what was chosen in them.
+function show(next) {
+  const previous = still;
+  still = next;
+  const isRebuilt = previous?.layout !== next.layout;
+  if (isRebuilt) pictures.replaceChildren(...layouts[next.layout].map(built));
+  for (const place of document.querySelectorAll("[data-text]")) fill(place);
+  for (const [key, [, array]] of Object.entries(next.parts)) {
+    if (isRebuilt || previous.parts[key]?.[1] !== array) parts.get(key)?.show(payloadOf(key));
+  }
+  const question = parts.get("next").root.querySelector("button");
+  Object.assign(question, { disabled: !next.next, title: next.next ? "" : says.unavailable });
+}
+
+// The payload of a part in this still. A head keeps the token that is held, as long as its rows are the same (session/focus.py).
+function payloadOf(key) {
+  const [name, array] = still.parts[key];
+  if (objects.includes(array)) return parsed(arrays[array]);
+  if (name !== "head") return arrays[array];
+  const { site, lock } = unpack(arrays[array]), rows = (text) => text?.replace(/\d/g, "");
+  if (rows(held.site) !== rows(site)) held = { site, token: lock };
+  return held.token === lock ? arrays[array] : changed(arrays[array], { lock: held.token });
+}
+
+// An element for a node of a layout (layout.py).
+function built(node) {
+  if (node.columns) {
+    const columns = make("div", "columns", ...node.columns.map((column) => make("div", "", ...column.map(built))));
+    columns.style.setProperty("--widths", node.widths.map((width) => `minmax(0, ${width}fr)`).join(" "));
+    return columns;
+  }
+  if (node.row) return make("div", "row", ...node.row.map(built));
+  if (node.details) {
+    const drawer = make("details", "", make("summary", "", node.details), make("div", "", ...node.cells.map(built)));
+    return make("div", "foot", ...node.lead.map(placed), drawer, ...node.end.map(placed));
+  }
+  if (node.end) return make("div", "foot", ...node.end.map(placed));
+  return node.part ? placed(node.part) : texted(node);
+}
+
+function make(tag, name, ...children) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.append(...children);
+  return element;
+}
+
+function texted({ text, small }) {
+  const place = make("div", small ? "text small" : "text");
+  place.dataset.text = text;
+  return place;
+}
+
+// The app's own words are in the page itself, as templates.
+function fill(place) {
+  const template = `text-${still.texts[place.dataset.text]}`;
+  if (place.dataset.template === template) return;
+  place.dataset.template = template;
+  place.replaceChildren(document.getElementById(template).content.cloneNode(true));
+}
+
+function placed(key) {
+  if (!parts.has(key)) parts.set(key, mounted(key, pictures));
+  return parts.get(key).place;
+}
+
+function mounted(key, room) {
+  const name = still.parts[key][0];
+  return new Part(name, attnscope.files[name], key, room, (trigger, value) => answer(key, trigger, value));
+}
+
+// What a click leads to: a still, a page, nothing that Python would add to, or the sentence that it needs the app.
+function answer(key, trigger, value) {
+  notice.hidden = true;
+  const move = still.moves.find(([from, on, values]) => from === key && on === trigger && fits(values, value));
+  if (move) return go(move[3]);
+  const name = still.parts[key][0];
+  if (name === "next" && still.next) return void (location.href = still.next);
+  if (kept.some(([component, on, fields]) => component === name && on === trigger && Object.keys(value).every((one) => fields.includes(one)))) {
+    if (trigger === "lock") held.token = value.token;
+    return undefined;
+  }
+  tell(says.unavailable);
+  if (name !== "next") again(key);
+  return undefined;
+}
+
+const fits = (values, value) => Object.entries(values).every(([name, one]) => JSON.stringify(one) === JSON.stringify(value[name]));
+
+// A part that has moved ahead of an answer which does not come is made anew.
+function again(key) {
+  const { place } = parts.get(key), other = mounted(key, pictures);
+  place.replaceWith(other.place);
+  parts.set(key, other);
+  other.show(payloadOf(key));
+}
+
+function tell(text) {
+  notice.querySelector("span").textContent = text;
+  notice.hidden = false;
+}
+
+function go(index) {
+  if (stills[index] === still) return;
+  const query = stills[index].query;
+  if (location.hash.slice(1) === query) show(stills[index]);
+  else location.hash = query;
+}
+
+function follow() {
+  const query = location.hash.slice(1), found = stills.find((one) => one.query === query);
+  notice.hidden = true;
+  if (query && !found) tell(says.elsewhere);
+  const next = found ?? stills[0];
+  if (next !== still) show(next);
+}
+
+notice.querySelector("button").onclick = () => (notice.hidden = true);
+addEventListener("hashchange", follow);
+addEventListener("themechange", () => {
+  for (const [key, part] of parts) if (still.parts[key] && part.place.isConnected) part.show(payloadOf(key));
+});
+pictures.replaceChildren();
+follow();
