@@ -2,7 +2,16 @@
 
 import pytest
 
-from viz_app.drawing.learning_chart import HELD_OUT, MOST, TRAINING, Curve, learning_chart, unit
+from models.tasks.repeat import INDUCTION
+from viz_app.drawing.learning_chart import (
+    HELD_OUT,
+    MATCHING,
+    MOST,
+    TRAINING,
+    Curve,
+    learning_chart,
+    unit,
+)
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.loss_curve import LEAST_LOSS
 
@@ -57,6 +66,28 @@ def test_the_measure_keeps_its_side_where_no_loss_was_recorded():
 def test_the_ticks_are_few_enough_to_be_read_and_end_at_the_last_step(last, ticks):
     chart = learning_chart([Curve("this run", ROWS)], "exact match", 5, last, LIGHT)
     assert chart["layer"][1]["encoding"]["x"]["axis"]["values"] == ticks
+
+
+def test_the_jump_of_the_induction_score_is_a_band_over_its_steps():
+    scores = {1: 0.02, 50: 0.03, 60: 0.4, 97: 0.5}
+    rows = [{"step": step, "loss": 2.0, INDUCTION: score} for step, score in scores.items()]
+    chart = learning_chart([Curve("this run", rows)], "accuracy", 5, 97, LIGHT)
+    *layers, band = chart["layer"]
+    drawn = values({"layer": layers}, f"{INDUCTION} (%)")
+    assert drawn == [(step, pytest.approx(100 * score)) for step, score in scores.items()]
+    (steps,) = band["data"]["values"]
+    assert (steps["from"], steps["to"]) == (50, 60)
+    assert "rises by 0.37" in steps["says"]
+    colours = chart["layer"][1]["encoding"]["color"]["scale"]
+    assert dict(zip(colours["domain"], colours["range"], strict=True))[MATCHING] == LIGHT.third
+
+
+def test_without_a_jump_there_is_no_band():
+    rows = [{"step": step, "loss": 2.0, INDUCTION: 0.1} for step in (1, 50, 97)]
+    chart = learning_chart([Curve("this run", rows)], "accuracy", 5, 97, LIGHT)
+    assert all("layer" in layer for layer in chart["layer"][1:])
+    chart = learning_chart([Curve("this run", ROWS)], "exact match", 5, 97, LIGHT)
+    assert MATCHING not in chart["layer"][1]["encoding"]["color"]["scale"]["domain"]
 
 
 def test_two_runs_are_told_apart():

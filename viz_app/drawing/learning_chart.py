@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from models.analysis.induction import Jump, jump
+from models.tasks.repeat import INDUCTION
 from models.training_record import NOT_PERCENT
 from viz_app.drawing.look import Look
 from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
 
 MOST = 300  # points of a line
-TRAINING, HELD_OUT = "training loss", "held-out loss"
+TRAINING, HELD_OUT, MATCHING = "training loss", "held-out loss", f"{INDUCTION} (%)"
 HEIGHT, LARGE_HEIGHT = 285, 370  # px
 _LOSSES = {"loss": TRAINING, "validation loss": HELD_OUT}
 
@@ -35,9 +37,16 @@ def learning_chart(
 
     The first run's lines are solid, the second's dashed. A rule marks the step of the picture;
     `last` is the last step of the runs; without a `metric`, none is drawn. What has no point yet
-    has no line and no axis: Vega finds no extent in it and warns.
+    has no line and no axis: Vega finds no extent in it and warns. A band marks the jump of the
+    induction score (models.analysis.induction), if one was recorded.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
+    named_lines = {
+        TRAINING: look.quiet,
+        HELD_OUT: look.accent,
+        **({metric: look.opposite} if metric else {}),
+        **({MATCHING: look.third} if any(point["of"] == MATCHING for point in points) else {}),
+    }
     tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
     encoding = {
         "x": {
@@ -46,7 +55,7 @@ def learning_chart(
         },
         "color": {
             "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 1 if is_large else 2, "rowPadding": 7},
-            "scale": {"domain": [TRAINING, HELD_OUT, *filter(None, [metric])], "range": [look.quiet, look.accent, look.opposite]},
+            "scale": {"domain": list(named_lines), "range": list(named_lines.values())},
         },
         "strokeDash": {
             "field": "run", "type": "nominal", "title": None,
@@ -85,9 +94,10 @@ def learning_chart(
             rule,
             *(
                 {"layer": lines, "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | axis}}
-                for names, axis in (((TRAINING, HELD_OUT), loss), ((metric,), share))
+                for names, axis in (((TRAINING, HELD_OUT), loss), ((metric, MATCHING), share))
                 if (lines := _lines(points, names))
             ),
+            *(_band(curve, look) for curve in curves if jump_of(curve.rows)),
         ],
     }  # fmt: skip
 
@@ -95,6 +105,26 @@ def learning_chart(
 def unit(metric: str) -> str:
     """Return the unit of a measure, with a space before it."""
     return "" if metric.endswith(NOT_PERCENT) or "nats" in metric else " %"
+
+
+def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:
+    """Return the jump of the induction score that these rows record; None if there is none."""
+    return jump({int(row["step"]): row[INDUCTION] for row in rows if INDUCTION in row})
+
+
+def _band(curve: Curve, look: Look) -> dict[str, Any]:
+    """Return the steps of the jump as a band."""
+    found = jump_of(curve.rows)
+    assert found is not None
+    says = f"The induction score rises by {found.rise:.2f}"
+    return {
+        "mark": {"type": "rect", "color": look.third, "opacity": 0.15},
+        "data": {"values": [{"from": found.before, "to": found.after, "says": says}]},
+        "encoding": {
+            "x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"},
+            "tooltip": [{"field": "says", "type": "nominal", "title": curve.name}],
+        },
+    }  # fmt: skip
 
 
 def _ticks(last: int) -> list[int]:
@@ -108,7 +138,7 @@ def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[
     kept = {name: [point for point in points if point["of"] == name] for name in names}
     return [
         {
-            "mark": {"type": "line", "strokeWidth": 1.7, "point": name != TRAINING and {"filled": True, "size": 24}},
+            "mark": {"type": "line", "strokeWidth": 1.7, "point": name not in (TRAINING, MATCHING) and {"filled": True, "size": 24}},
             "data": {"values": own},
         }
         for name, own in kept.items()
@@ -127,6 +157,9 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
             points.append(_point(row, "validation loss", HELD_OUT, curve.name))
         if metric and metric in row:
             points.append(_point(row, metric, metric, curve.name))
+        if INDUCTION in row:
+            in_percent = row | {INDUCTION: 100 * row[INDUCTION]}
+            points.append(_point(in_percent, INDUCTION, MATCHING, curve.name))
     return points
 
 

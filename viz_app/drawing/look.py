@@ -19,6 +19,7 @@ class Look:
     opposite: str
     text: str
     quiet: str
+    third: str  # beside accent and opposite, where lines are told apart
 
     def sequential(self) -> list[str]:
         """Return colours for 0 … 1, evenly spaced in OKLab."""
@@ -30,8 +31,8 @@ class Look:
         return [*negative, *self.sequential()]
 
 
-LIGHT = Look("#ffffff", "#1b3fae", "#b3470b", "#1d2330", "#667089")
-DARK = Look("#10141d", "#9dbcff", "#ffb07c", "#e8ecf5", "#97a1b8")
+LIGHT = Look("#ffffff", "#1b3fae", "#b3470b", "#1d2330", "#667089", "#00795c")
+DARK = Look("#10141d", "#9dbcff", "#ffb07c", "#e8ecf5", "#97a1b8", "#5fd0a8")
 
 
 def look(theme: str | None) -> Look:

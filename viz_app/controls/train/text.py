@@ -1,7 +1,7 @@
 """What the page Train says."""
 
 from models.printable import printable
-from viz_app.drawing.learning_chart import unit
+from viz_app.drawing.learning_chart import jump_of, unit
 from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun
@@ -17,6 +17,10 @@ HOW = (
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The vertical line is the step of the picture.\n\n"
+    "On **repeat**, each kept step has an induction score (Olsson et al. 2022). A letter comes again, and the best head attends "
+    "to the letter that followed it the first time. The score is that weight, at the distance where it is smallest. "
+    "A band marks its jump, the shortest stretch with half of its rise. Is there one with a single layer? "
+    "Set **Layers** to 1 and compare.\n\n"
     "**Start** begins a new run with the settings above. The run before stays beside it: change one thing, and compare. "
     "An empty box is the recipe's own value."
 )
@@ -94,4 +98,8 @@ def measures(run: TrainingRun | WatchedRun) -> str:
         f" · held-out {metric} {row[metric]:g}{unit(metric)} at step {row['step']:,}"
         for row in scored[-1:]
     ]
+    if jump := jump_of(points):
+        parts.append(
+            f" · induction score up by {jump.rise:.2f} between steps {jump.before:,} and {jump.after:,}"
+        )
     return "".join(parts)
