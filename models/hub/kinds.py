@@ -18,6 +18,7 @@ from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
 
 N, SHORT = 5, 3  # tokens of the runs
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
+_TOKENS = {F.scaled_dot_product_attention: -2, F.multi_head_attention_forward: 0}  # their axis
 
 
 def other_input(transformers: Any, name: str) -> str:
@@ -81,7 +82,7 @@ def _does_not_run(module: nn.Module, n: int, error: Exception) -> str:
 
 
 class _Softmaxes(TorchFunctionMode):
-    """Collects the (query, key) shapes of every softmax."""
+    """Collects the (query, key) shapes of every softmax, those inside torch's attention too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,9 +91,13 @@ class _Softmaxes(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
         if func in _SOFTMAX and result.dim() > 2:
             self.shapes.add((result.shape[-2], result.shape[-1]))
+        elif func in _TOKENS:
+            query, key = (*args, *(kwargs[name] for name in ("query", "key")[len(args) :]))[:2]
+            self.shapes.add((query.shape[_TOKENS[func]], key.shape[_TOKENS[func]]))
         return result
 
 

@@ -237,7 +237,7 @@ def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives:
     """Return the sizes of a model. Raises CheckpointError, with the reason, if it has no heads."""
     try:
         return sizes_of(name, module, config, library, gives)
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, NotImplementedError, TypeError):
         raise CheckpointError(why_nothing_is_shown(module, missing_in(module, config))) from None
 
 

@@ -75,7 +75,7 @@ def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: b
     """Return the sizes of a model of transformers.
 
     Raises:
-        AttributeError, NotImplementedError: its configuration knows no attention heads.
+        AttributeError, NotImplementedError, TypeError: see `missing_in`.
         CheckpointError: it reads no text at all.
     """
     text = config.get_text_config(decoder=True)
@@ -115,9 +115,9 @@ def missing_in(module: Any, config: Any) -> str:
     """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
     text = config.get_text_config(decoder=True)
     wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    missing = [name.replace("_", " ") for name in wanted if not hasattr(text, name)]
-    if missing:
-        return f"its configuration does not give its {' and '.join(missing)}"
+    odd = [name for name in wanted if not isinstance(getattr(text, name, None), int)]
+    if odd:
+        return f"its configuration does not give one number as its {' and '.join(odd)}"
     return f"{type(module).__name__:.80} hands out no table with one embedding for each token"
 
 

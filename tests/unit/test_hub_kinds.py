@@ -1,19 +1,24 @@
 """Models of Hugging Face that label, compare or encode: each opens, and its logits, attentions and answer are the library's."""
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from hub_kinds import BY_NAME, HOW, TEXT, save, texts
 from hub_models import _WIDE, VOCABULARY, Case
+from torch import nn
 
 import models
 from models import Scope
 from models.cli import main
 from models.errors import CheckpointError
 from models.hub.choosers import ROWS
+from models.hub.kinds import why_nothing_is_shown
 from models.trace import Trace
 
 
@@ -209,6 +214,11 @@ REFUSED = {
         | {"hidden_size": 24, "num_hash_buckets": 17, "type_vocab_size": 2},
         "CanineModel hands out no table with one embedding for each token",
     ),
+    "LxmertModel": (  # has layers of three kinds, and a number for each
+        "LxmertConfig",
+        _WIDE | {"num_hidden_layers": {"vision": 1, "language": 1, "cross_encoder": 1}},
+        "reads .*image",
+    ),
     "ViTForImageClassification": (
         "ViTConfig",
         {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},
@@ -225,3 +235,29 @@ def test_a_model_without_attention_between_tokens_is_refused_by_what_it_does(
     getattr(transformers, name)(getattr(transformers, config)(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=sentence):
         models.load(tmp_path, device="cpu")
+
+
+class Calling(nn.Module):
+    """Attends by a function of torch, and takes no softmax itself."""
+
+    def __init__(self, attend: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.embedding, self.attend = nn.Embedding(11, 6), attend
+        self.config = SimpleNamespace(vocab_size=11)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.attend(self.embedding(input_ids))
+
+
+def test_a_softmax_inside_torchs_attention_is_one() -> None:
+    layer = nn.MultiheadAttention(6, 2, batch_first=True).eval()
+    calls = [
+        lambda x: F.scaled_dot_product_attention(x, x, value=x),
+        lambda x: F.scaled_dot_product_attention(query=x, key=x, value=x),
+        lambda x: layer(x, x, x, need_weights=False)[0],
+    ]
+    for call in calls:
+        assert why_nothing_is_shown(Calling(call), "for another reason") == "for another reason"
+    one = Calling(lambda x: F.scaled_dot_product_attention(x[:, :2], x, x))
+    assert "it weighs 2 × 5 places" in why_nothing_is_shown(one)
+    assert "no softmax is taken" in why_nothing_is_shown(Calling(torch.tanh))

@@ -117,7 +117,7 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
     try:
         sizes = sizes_of(plan.name, module, plan.config, library, False)
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, NotImplementedError, TypeError):
         return size  # without attention between tokens: it is refused when it is opened, with the reason
     tokenizer = load.tokenizer_of(library, plan.config, module, sizes)
     begin("tokenizer", ANSWERING)
