@@ -202,12 +202,12 @@ def check_recorded(model: HubModel) -> None:
     """
     short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
     reasons = short.unrecorded | longer.unrecorded
-    sites = (*short.attention.values(), *longer.attention.values())
-    model.shows_causes = all(site.has_causes for site in sites)
     model.misfits = {
         name: reasons[name] for name in short.attention.keys() ^ longer.attention.keys()
     }
-    if not short.attention.keys() & longer.attention.keys():
+    shown = [longer.attention[name] for name in longer.attention if name in short.attention]
+    model.shows_causes = all(site.has_causes for site in shown)
+    if not shown:
         reason = next(iter(reasons.values()), "")
         raise CheckpointError(
             f"its attention cannot be shown: {reason}"

@@ -13,6 +13,7 @@ from models.analysis.checks import check_site
 from models.cli import main
 from models.decoding import runs
 from models.decoding.run_checks import check_runs
+from models.trace.edits import MaskChange, for_kinds
 
 _WIDE = {
     "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 48,
@@ -22,6 +23,7 @@ _EXPERTS = {"num_key_value_heads": 1, "head_dim": 16, "num_local_experts": 4, "e
 # the weights of a window of 4 are 5 wide, which is how many tokens one of the runs on opening has
 LONGFORMER = Case("LongformerForMaskedLM", "LongformerConfig", _WIDE | {"attention_window": [4, 4]})
 SQUEEZEBERT = Case("SqueezeBertForMaskedLM", "SqueezeBertConfig", _WIDE | {"embedding_size": 32})
+LED = Case("LEDForConditionalGeneration", "LEDConfig", _SEQ | {"attention_window": 4})
 GPT_OSS = Case("GptOssForCausalLM", "GptOssConfig", _WIDE | _EXPERTS)
 _POOLED = {"vocab_size": 53, "d_model": 22, "n_head": 2, "d_head": 11, "d_inner": 31}
 FUNNEL = Case("FunnelModel", "FunnelConfig", _POOLED | {"block_sizes": [1, 1]})
@@ -58,6 +60,20 @@ def test_a_model_with_no_weights_of_tokens_to_tokens_is_refused(
     capsys.readouterr()
     assert main(["inspect", str(tmp_path)]) != 0
     assert reason in "".join(capsys.readouterr())
+
+
+def test_windows_that_fit_one_length_by_chance_keep_no_mask_from_being_painted(
+    tmp_path: Path,
+) -> None:
+    """The weights of LED's encoder are 5 wide, as a run of 5 tokens on opening is; its decoder's are known by their causes."""
+    scope = opened(tmp_path, LED)
+    assert scope.model.shows_causes
+    edits = for_kinds(cross=MaskChange(block=((2, 1),)))
+    trace = scope.run(TEXT, "21 23 29", edits=edits)
+    assert {site.kind for site in trace.attention.values()} == {"decoder_self", "cross"}
+    for site in trace.attention.values():
+        assert site.has_causes
+        assert bool(site.weights()[:, 2, 1].eq(0).all()) is (site.kind == "cross")
 
 
 def test_where_a_library_returns_scores_the_weights_are_those_of_its_softmax(
