@@ -70,6 +70,9 @@ def test_windows_that_fit_one_length_by_chance_keep_no_mask_from_being_painted(
     assert scope.model.shows_causes
     edits = for_kinds(cross=MaskChange(block=((2, 1),)))
     trace = scope.run(TEXT, "21 23 29", edits=edits)
+    assert set(trace.unrecorded.values()) == {
+        "its library returns weights of 11 × 5 for 11 × 11 tokens"
+    }
     assert {site.kind for site in trace.attention.values()} == {"decoder_self", "cross"}
     for site in trace.attention.values():
         assert site.has_causes

@@ -67,7 +67,7 @@ def _record_one(
     reason = forward_pass.unshown.account_for(weights, maker)
     path = maker or f"{kind.name} layer {number}"
     name = free_name(path, recording.attention.keys() | recording.unrecorded.keys())
-    if misfit := misfits.get(name) or _misfit(forward_pass, kind, weights):
+    if misfit := _misfit(forward_pass, kind, weights) or misfits.get(name):
         recording.unrecorded[name] = misfit
     else:
         site = as_site(name, kind, number, weights, forward_pass)
