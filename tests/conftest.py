@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import checked
 from jaxtyping import config
@@ -27,6 +28,7 @@ WAITING = ("browser", "processes", "long")  # folders of tests that wait more th
 TOGETHER = (  # they share `hub_scope`
     "hub_table", "hub_layers", "hub_edits", "true_sentences", "order_told", "masks_by_layer",
 )  # fmt: skip
+APART, PARTS = "architectures", 8  # a file of models of their own, and in how many parts
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 
@@ -44,6 +46,8 @@ class HalfToWaiting(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         name = Path(file).stem.removeprefix("test_")
+        if name == APART:
+            return f"{file} part {crc32(nodeid.encode()) % PARTS}"
         return "tests/unit/of shared models" if name in TOGETHER else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -1,0 +1,214 @@
+"""Kinds of model that transformers knows, each small and random, by what opening its folder shows of it.
+
+Those that open are held against transformers' own attention written out: its maps and softmaxes, its answer, what `generate`
+writes, and its answer where cells of every softmax are at −∞.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from eager import CELLS, GIVEN, Asked, Softmaxes, maps, off_by
+from tiny_architectures import class_of, save
+from transformers import CONFIG_MAPPING
+
+import models
+from models import Scope
+from models.errors import CheckpointError
+from models.hub.writers import CausalLM
+from models.trace import AttentionSite
+
+# every attention by its q, k, v, mask and scale
+CAUSES = """
+afmoe albert apertus apertus1p5_text arcee aria aria_text audioflamingo3 axk1 axk2 aya_vision bailing_hybrid bamba
+bart beam bert bert-generation big_bird bigbird_pegasus biogpt bitnet blenderbot blenderbot-small bloom camembert
+clip_text_model codegen cohere cohere2 cohere2_moe cohere_compass_text ctrl cwm data2vec-text dbrx deberta
+deberta-v2 deepseek_v2 deepseek_v3 deepseek_v32 diffllama distilbert doge dory dots1 dots3_note_text dpr electra
+embedding_gemma2_text ernie ernie4_5 ernie4_5_moe esm esmc eurobert exaone exaone4 exaone_moe falcon falcon_h1
+flaubert flex_olmo fsmt fuyu gemma gemma2 gemma3 gemma3_text gemma3n_text gemma4 gemma4_text gemma4_unified
+gemma4_unified_text git glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa glmasr gpt-sw3 gpt2 gpt_bigcode gpt_neo gpt_neox
+gpt_neox_japanese gptj granite granite_docling_text granite_speech granite_speech_plus granite_swa granitemoe
+granitemoe_swa granitemoehybrid granitemoeshared gte helium hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3
+hyperclovax ibert idefics2 idefics3 inkling_text internlm3 internvl iquestcoder jais2 jamba jetmoe
+jina_embeddings_v3 kimi_k25 kolibri1 laguna lara_mini layoutlm lfm2 lfm2_moe lfm2_vl lfm3 lilt llama llama4_text
+llava llava_next llava_onevision longcat_flash luke m2m_100 marian mbart megatron-bert mellum mimo_v2_flash minicpm3
+minimax minimax_m2 minimax_m3_vl_text ministral ministral3 mistral mistral3 mixtral mobilebert modernbert
+modernbert-decoder modernvbert molmo2_text moshi moss_transcribe_diarize mpnet mpt mt5 muse_glimmer_text mvp
+nanochat nemotron nemotron_h nllb-moe nomic_bert nystromformer olmo olmo2 olmo3 olmo_hybrid olmoe openai-gpt opt
+pegasus persimmon phi phi3 phimoe plbart qwen2 qwen2_audio qwen2_moe qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe
+qwen3_next qwen3_vl_moe_text qwen3_vl_text recurrent_gemma rembert roberta roberta-prelayernorm roc_bert roformer
+sarvam_mla sarvam_moe seamless_m4t seamless_m4t_v2 seed_oss smollm3 smolvlm solar_open splinter squeezebert stablelm
+starcoder2 switch_transformers t5 t5gemma tapas tipsv2_text_model trocr ultrabert ultravbert umt5 vaultgemma
+video_llava vipllava visual_bert voxtral whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod youtu zamba2 zaya
+""".split()
+# so, but for attentions that are named with this reason
+IN_PART = {
+    "convbert": r"takes a softmax of \d+ × 9 × 1 weights",  # of a convolution
+    "led": r"returns weights of (\d+) × 5 for \1 × \1 tokens",  # windows
+    "longt5": "returns weights of 1 × 1 × 4 × 128 × 384",  # blocks
+    "pegasus_x": "takes a softmax of 1 × 4 × 32 × ",
+    "prophetnet": r"returns weights of \d+ × \d+ for|takes a softmax of 1 × 2 × 4 × (\d+) × \d+ weights",  # streams that predict
+    "t5gemma2": r"asks for (\d+) × \d+ cells, where the run has \1 × ",  # the decoder reads itself and the source at once
+}
+# finished weights, and why no more
+_SINK = "its weights are cut or put in another order between the softmax and the values"
+WEIGHTS = {
+    "cpmant": "its scores do not come from a product of queries and keys that could be followed",
+    **dict.fromkeys(("deepseek_v4", "flint", "gpt_oss", "hy_v4", "openai_privacy_filter"), _SINK),
+}
+_NO_SOFTMAX, _NOT_ALONE = (
+    "no softmax is taken in a run",
+    r"does not run on a text of \d tokens alone",
+)
+REFUSED = {
+    **dict.fromkeys(
+        ("falcon_mamba", "fnet", "mamba", "mamba2", "mra", "rwkv", "xlstm"), _NO_SOFTMAX
+    ),
+    **dict.fromkeys(
+        ("clip", "layoutlmv3", "lxmert", "siglip", "udop", "vilt"),
+        f"reads image and text.* {_NOT_ALONE}",
+    ),
+    **dict.fromkeys(("bros", "clvp", "funnel", "gemma4_unified_assistant"), _NOT_ALONE),
+    "voxtral_realtime": f"reads audio and text.* {_NOT_ALONE}",
+    **dict.fromkeys(("canine", "flava"), "hands out no table with one embedding for each token"),
+    "longformer": "returns weights of 3 × 5 for 3 × 3 tokens",
+    "mllama": "transformers names no such class",
+    "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 places of its own",
+    "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
+    "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
+}
+OF_PYTHON = "object has no attribute|NoneType|positional argument|Traceback"
+ROUNDING = 2e-5  # of float32, by another order of the same sums
+MOST = 6  # tokens that are written
+
+
+def is_known(kind: str) -> bool:
+    return kind in CONFIG_MAPPING and hasattr(transformers, class_of(kind) or "none")
+
+
+def saved(kind: str, folder: Path) -> Path:
+    if not is_known(kind):
+        pytest.skip(f"transformers {transformers.__version__} has no {kind}")
+    save(kind, folder)
+    return folder
+
+
+@pytest.fixture
+def scope(kind: str, tmp_path: Path) -> Scope:
+    return models.load(saved(kind, tmp_path), device="cpu")
+
+
+def test_the_table_names_each_kind_once_and_a_hundred_that_this_version_has() -> None:
+    kinds = [*CAUSES, *IN_PART, *WEIGHTS, *REFUSED]
+    assert len(kinds) == len(set(kinds))
+    assert sum(map(is_known, kinds)) >= 100
+
+
+@pytest.mark.parametrize("kind", [*CAUSES, *IN_PART])
+def test_it_is_shown_by_its_causes(kind: str, scope: Scope) -> None:
+    asked, named = Asked(scope), IN_PART.get(kind, "")
+    assert scope.model.shows_causes
+    assert all(site.has_causes for site in asked.trace.attention.values())
+    assert bool(asked.trace.unrecorded) == bool(named), asked.trace.unrecorded
+    assert all(re.search(named, reason) for reason in asked.trace.unrecorded.values())
+    check_weights(asked, is_whole=not named)
+    check_answers(asked)
+    check_painting(asked)
+    check_writing(asked)
+
+
+@pytest.mark.parametrize("kind", list(WEIGHTS))
+def test_its_weights_alone_are_shown(kind: str, scope: Scope) -> None:
+    asked = Asked(scope)
+    sites = list(asked.trace.attention.values())
+    assert not any(site.has_causes for site in sites)
+    assert {site.why_given for site in sites} == {WEIGHTS[kind]}
+    check_weights(asked)
+    check_answers(asked)
+    check_writing(asked)
+    with pytest.raises(ValueError, match="only finished weights are known"):
+        asked.edited(scope.model.kinds[0])
+
+
+@pytest.mark.parametrize("kind", list(REFUSED))
+def test_it_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=REFUSED[kind]) as error:
+        models.load(saved(kind, tmp_path), device="cpu")
+    assert not re.search(OF_PYTHON, str(error.value))
+
+
+def check_weights(asked: Asked, is_whole: bool = True) -> None:
+    """The sites have the library's weights, in its order; what it hands out of pairs of tokens is a site's if all `is_whole`."""
+    for kind in asked.model.kinds:
+        sites = [site for site in asked.trace.attention.values() if site.kind == kind.name]
+        with torch.no_grad(), Softmaxes(asked.shape(kind)) as softmaxes:
+            output = asked.eager(**asked.inputs, output_attentions=True)
+        handed_out = [each for each in maps(output) if each.shape[-2:] == asked.shape(kind)]
+        own = [each.reshape(-1, *each.shape[-2:]) for each in softmaxes.kept]
+        assert in_order(sites, own) or in_order(sites, handed_out)
+        assert not is_whole or all(any(alike(site, each) for site in sites) for each in handed_out)
+        for site in sites:
+            total = site.weights().sum(-1)
+            assert total.max() < 1 + ROUNDING
+            assert not site.has_causes or total.min() > 1 - ROUNDING
+
+
+def in_order(sites: list[AttentionSite], wanted: list[torch.Tensor]) -> bool:
+    """Whether each site has wanted weights, none before those of the last; two may share them."""
+    first = 0
+    for site in sites:
+        at = next((i for i in range(first, len(wanted)) if alike(site, wanted[i])), None)
+        if at is None:
+            return False
+        first = at
+    return True
+
+
+def alike(site: AttentionSite, wanted: torch.Tensor) -> bool:
+    """Whether these are a site's weights, or the scores that its softmax was taken of."""
+    is_weights = wanted.min() >= 0 and wanted.sum(-1).max() < 1.001
+    wanted, weights = wanted if is_weights else wanted.softmax(-1), site.weights()
+    return weights.shape == wanted.shape and off_by(weights, wanted) < ROUNDING
+
+
+def check_answers(asked: Asked) -> None:
+    """Recording changes no digit of the answer, which is the library's."""
+    own = asked.own()
+    with models.record():
+        assert torch.equal(asked.own(), own)
+    assert off_by(own, asked.theirs(asked.model.module)) < ROUNDING
+    assert off_by(own, asked.theirs(asked.eager)) < ROUNDING
+
+
+def check_writing(asked: Asked) -> None:
+    """Greedy decoding writes what `generate` does, of a model that can write."""
+    model, given = asked.model, asked.scope.given_ids(GIVEN)
+    if not model.can_write:
+        return
+    own = [step.token for step in models.decoding.greedy(model, given, max_new=MOST)]
+    how = {"do_sample": False, "num_beams": 1, "pad_token_id": asked.scope.config.fill_id}
+    how |= {"use_cache": model.can_cache}  # ProphetNet's changes what it writes
+    row = model.module.generate(torch.tensor([given]), max_new_tokens=MOST, **how)[0].tolist()
+    assert own == row[len(given) if isinstance(model, CausalLM) else 1 :][:MOST]
+
+
+def check_painting(asked: Asked) -> None:
+    """Cells that are forbidden have the weight 0, and the answer is that of softmaxes without them."""
+    own, sites = asked.own(), asked.trace.attention.values()
+    for kind in asked.model.kinds:
+        if kind.name not in {site.kind for site in sites}:
+            continue
+        edits, trace = asked.edited(kind)
+        for site in trace.attention.values():
+            weights = site.weights()
+            assert off_by(weights.sum(-1), torch.ones(weights.shape[:-1])) < ROUNDING
+            if site.kind == kind.name:
+                assert all(weights[:, query, key].eq(0).all() for query, key in CELLS)
+        with Softmaxes(asked.shape(kind), is_painted=True) as softmaxes:
+            wanted = asked.theirs(asked.eager)
+        assert softmaxes.kept
+        painted = asked.own(edits)
+        assert off_by(painted, wanted) < ROUNDING
+        assert (painted - own).abs().max() > 1e-4
