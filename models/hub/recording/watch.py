@@ -1,8 +1,8 @@
 """Watch attention where any PyTorch model calls it.
 
-A torch function mode, which lives in one thread alone, sees `scaled_dot_product_attention` and
-`F.multi_head_attention_forward` in a forward pass under `watching`. Hooks that do nothing outside
-such a pass give the path of the calling module.
+A torch function mode, which lives in one thread alone, sees `scaled_dot_product_attention`,
+`F.multi_head_attention_forward` and `flex_attention` in a forward pass under `watching`. Hooks that
+do nothing outside such a pass give the path of the calling module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from models.hub.recording import multi_head as multi_head
+from models.hub.recording import flex, multi_head
 from models.hub.recording.by_hand.watched import ByHand
 from models.hub.recording.context import Call, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
@@ -151,6 +151,7 @@ def _packed(
 _ATTENTION = {
     F.scaled_dot_product_attention: _scaled_dot_product,
     F.multi_head_attention_forward: multi_head.attend,
+    flex.OPERATOR: flex.attend,
 }
 _pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
 
@@ -164,7 +165,7 @@ def watching(context: PassContext) -> Iterator[ForwardPass]:
     forward_pass = ForwardPass(context)
     token = _pass.set(forward_pass)
     try:
-        with Watch(forward_pass):
+        with flex.uncompiled(), Watch(forward_pass):
             yield forward_pass
         forward_pass.name_unrecorded()
     finally:
