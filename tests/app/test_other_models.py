@@ -1,5 +1,6 @@
 """A page that can show nothing of a model offers shipped models that it can show."""
 
+import re
 from functools import cache
 
 import pytest
@@ -40,6 +41,8 @@ def test_the_offered_models_are_ones_the_page_shows(name, checkpoint, asked) -> 
     find = PAGES[name].views[section]
     able = [one for one in models.shipped() if other_models.shows(find, opened_once(one))]
     assert bool(labels) == bool(able)  # no shipped model rotates its queries
+    named = re.findall(r"\bopen \*\*([\w-]+)\*\*", prose(app), re.IGNORECASE)
+    assert not labels or set(named) <= {label.removeprefix("Open ") for label in labels}
     for label in labels:
         chosen = label.removeprefix("Open ")
         assert chosen in able

@@ -65,7 +65,7 @@ def test_a_click_hides_a_token_and_types_nothing(
     opened(shared_page, scope, ".guesses", text=FIRST, second_text=SECOND)
     chips, box = (
         shared_page.locator(".guesses .row .place"),
-        shared_page.get_by_role("textbox", name="Text (type [MASK] to hide a word) (type here)"),
+        shared_page.get_by_role("textbox", name="Text (type [MASK] to hide a word)"),
     )
     chips.nth(2).click()
     shared_page.wait_for_selector(".guesses[data-hidden='2'][data-masks='1']")

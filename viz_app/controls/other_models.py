@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import cache as remember
+from itertools import islice
 
 import streamlit as st
 
 import models
 from models import Scope
+from viz_app.checkpoints import LANDING
 from viz_app.input_bar import menu
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import cache, url_state
@@ -39,19 +41,16 @@ def _open(name: str) -> None:
 
 @remember
 def able(find: Find) -> tuple[str, ...]:
-    """Return the first shipped model of each family that `find` has a view of, by name."""
-    names: list[str] = []
-    families = set()
+    """Return shipped models that `find` has a view of, of several families, by name.
+
+    The model that a newcomer sees goes first, then those of the newest families.
+    """
+    of_family: dict[object, str] = {}  # the first of each
     for name in (one.name for one in menu.entries()):
-        description = menu.description(name)
-        if name not in models.shipped() or description is None or description.family in families:
-            continue
-        families.add(description.family)
-        if shows(find, cache.scope(name)):
-            names.append(name)
-        if len(names) == MOST:
-            break
-    return tuple(names)
+        if name in models.shipped() and (description := menu.description(name)):
+            of_family.setdefault(description.family, name)
+    order = sorted(reversed(of_family.values()), key=lambda name: name != LANDING)
+    return tuple(islice((name for name in order if shows(find, cache.scope(name))), MOST))
 
 
 def shows(find: Find, scope: Scope) -> bool:

@@ -127,9 +127,9 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
         _suit(scope, ready[0])
     texts, slots, cut = [], [], {}
     for field in fields:
-        label = (
-            terms.label(field.name) if field.optional else f"{terms.label(field.name)} (type here)"
-        )
+        label = terms.label(field.name)
+        if not field.optional and "(" not in label:
+            label += " (type here)"
         help_ = _help(scope, field) if field.optional else {}
         parameter = parameter_of(field)
         with st.container(key=f"bar-{parameter.name}"):

@@ -53,12 +53,11 @@ _WHY_RECURRENT = (
 _PREDICTS_IN_ORDER = (
     "**This page follows a text as it is generated, and this model reads a finished one.** It predicts every token of"
     " it in one pass, each from those before it in an order that you choose. The page **Task** shows that order and "
-    "changes it. To see a text generated token by token, open **gpt**, which continues a text, or **eng-fra**, which "
-    "translates one."
+    "changes it. To see a text generated token by token, open another model:"
 )
 _DOES_NOT_WRITE = (
     "**This model does not generate text.** {} Its answer is above and on the page Task. To see a text generated "
-    "token by token, open **gpt**, which continues a text, or **eng-fra**, which translates one."
+    "token by token, open another model:"
 )
 _BOTH_WAYS = (
     "It reads the whole text at once, in both directions, and predicts in one pass. There is no next token, so "
