@@ -108,7 +108,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
     page, session = PAGES[address], live.session()
     to, session.leaves_for = session.leaves_for, ""
-    if training.is_led_to(address != LANDING or bool(st.query_params)):
+    if training.is_led_to(address != LANDING or not url_state.is_plain()):
         to = WATCHES
     if to not in ("", address):
         url_state.leave_for(pages[to])

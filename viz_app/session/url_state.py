@@ -123,6 +123,11 @@ def _in_address() -> dict[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in st.query_params}
 
 
+def is_plain() -> bool:
+    """Return True if the address makes no choice."""
+    return not st.query_params
+
+
 def leave_for(page: Any) -> None:
     """Open another of Streamlit's pages with the same query.
 
