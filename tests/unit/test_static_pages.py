@@ -152,7 +152,7 @@ def test_texts_are_escaped_in_every_construct() -> None:
     evil = f"**{EVIL}** *{EVIL}* `{EVIL}` [{EVIL}](javascript:x) ${EVIL}$ \\< {EVIL}\n\n- {EVIL}\n\n$${EVIL}$$"
     html = as_html(f"{evil}\n\n| {EVIL} | b |\n|---|---|\n| {EVIL} | c |")
     assert "<img" not in html
-    assert "javascript" not in html
+    assert "href" not in html
     assert {"<strong>", "<em>", "<code>", "<li>", "<td>", "<math>"} <= set(
         re.findall(r"<\w+>", html)
     )

@@ -1,26 +1,37 @@
-"""The app's texts as HTML: the Markdown that they use, everything else escaped."""
+"""The app's texts as HTML: CommonMark with tables and formulas; HTML in them is shown as text."""
 
 import re
+from functools import cache
 from html import escape
+
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from viz_app.static_pages.tex import mathml
 from viz_app.words import GLOSSARY, annotate
 
-_INLINE = re.compile(
-    r"\\(?P<literal>[^\w\s])|\$(?P<math>[^$]+)\$|\*\*(?P<strong>.+?)\*\*|\*(?P<em>[^*\s][^*]*)\*"
-    r"|`(?P<code>[^`]+)`|\[(?P<label>[^\]]+)\]\([^)\s]*\)",
-    re.DOTALL,
-)
 _ABBREVIATION = re.compile(r"<abbr>([^<]*)</abbr>")
 
 
 def as_html(markdown: str) -> str:
-    """Return paragraphs, lists, tables and displayed formulas as HTML.
+    """Return a text as HTML, its formulas as MathML, which browsers draw without a script.
 
     A link becomes its label: the pages that it would lead to are not part of a static edition.
     """
-    blocks = re.split(r"\n\s*\n", markdown.strip())
-    return "".join(_block(block.strip()) for block in blocks if block.strip())
+    return _reader().render(markdown)
+
+
+@cache
+def _reader() -> MarkdownIt:
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    reader.use(dollarmath_plugin, renderer=_formula, double_inline=True)
+    for part in ("link_open", "link_close"):
+        reader.add_render_rule(part, lambda *_: "")
+    return reader
+
+
+def _formula(tex: str, options: dict[str, bool]) -> str:
+    return mathml(tex, is_displayed=options["display_mode"])
 
 
 def headline(question: str, answer: str) -> str:
@@ -36,44 +47,3 @@ def _explained(text: str) -> str:
         return f'<abbr title="{escape(known)}">{word}</abbr>' if known else word
 
     return _ABBREVIATION.sub(titled, text)
-
-
-def _block(block: str) -> str:
-    lines = block.splitlines()
-    if block.startswith("$$") and block.endswith("$$") and len(block) > 4:
-        return f"<p>{mathml(block[2:-2], is_displayed=True)}</p>"
-    if all(line.lstrip().startswith("- ") for line in lines):
-        items = "".join(f"<li>{_inline(line.lstrip()[2:])}</li>" for line in lines)
-        return f"<ul>{items}</ul>"
-    if all(line.lstrip().startswith("|") for line in lines) and len(lines) > 2:
-        return _table(lines)
-    return f"<p>{_inline(block)}</p>"
-
-
-def _table(lines: list[str]) -> str:
-    head, _, *rows = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
-    heading = "".join(f'<th scope="col">{_inline(cell.strip())}</th>' for cell in head)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{_inline(cell.strip())}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _inline(text: str) -> str:
-    """Return a line of text; what is not one of the constructs is escaped."""
-    parts, end = [], 0
-    for match in _INLINE.finditer(text):
-        parts.append(escape(text[end : match.start()]))
-        kind, inner = match.lastgroup or "", match[match.lastgroup or 0]
-        if kind == "math":
-            parts.append(mathml(inner))
-        elif kind == "literal":
-            parts.append(escape(inner))
-        elif kind == "code":
-            parts.append(f"<code>{escape(inner)}</code>")
-        elif kind == "label":
-            parts.append(_inline(inner))
-        else:
-            parts.append(f"<{kind}>{_inline(inner)}</{kind}>")
-        end = match.end()
-    return "".join([*parts, escape(text[end:])])

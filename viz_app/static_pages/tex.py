@@ -1,7 +1,8 @@
 r"""The formulas in the app's texts as MathML, which browsers draw without a script.
 
 Of TeX this knows what those texts use: groups, _ and ^, \frac, \sqrt, \text, arrows and hats over
-letters, named functions and symbols. An unknown command is shown by its name.
+letters, named functions and symbols. An unknown command is shown by its name. Everything is
+escaped, which latex2mathml does not do in \text.
 """
 
 import re
