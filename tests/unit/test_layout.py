@@ -112,7 +112,10 @@ def test_only_the_frame_and_the_controls_know_streamlit() -> None:
     folders = ("controls", "session", "input_bar", "views/frame")
     single = {
         *(APP / f"{name}.py" for name in ("app", "bounds", "command", "entry_page", "host_guard")),
-        *(APP / f"{name}.py" for name in ("handout", "navigation", "server", "ui", "workers")),
+        *(
+            APP / f"{name}.py"
+            for name in ("handout", "navigation", "server", "ui", "without_server", "workers")
+        ),
         APP / "components" / "mounting.py",
         *(APP / "static_pages" / f"{name}.py" for name in ("crawl", "recording")),
     }

@@ -1,27 +1,22 @@
 """The stills of a model's static pages: each page, and what the clicks on it lead to."""
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from viz_app.navigation import PAGES
 from viz_app.static_pages.contents import Example, Place
 from viz_app.static_pages.recording import JOB, RECORDED
 from viz_app.static_pages.still import Job, Still, sorted_query
+from viz_app.without_server import many_runs
 
 PATIENCE = 600.0  # s for one still
 CLICKS = 2  # from the first view of a page, that are followed
 MOST = 64  # stills of a page that its own clicks lead to
-# where Streamlit warns of a page that is run without a server
-_NO_SERVER = "streamlit.runtime.scriptrunner_utils.script_run_context"
 _SCRIPT = Path(__file__).with_name("script.py")
 
 
@@ -63,7 +58,7 @@ def crawl(example: Example, places: Iterable[Place], told: Callable[[], object])
     """Return the pages of a model; `told` is called whenever a still is made."""
     pages = Pages({place: {} for place in places})
     waiting = deque((place, "", 0) for place in pages.stills)
-    with _many_runs():
+    with many_runs():
         while waiting:
             place, query, clicks = waiting.popleft()
             if still := _still(example, pages, place, query, is_clicked=0 < clicks <= CLICKS):
@@ -100,22 +95,6 @@ def _onward(
         yield target, query, CLICKS + 1
 
 
-@contextmanager
-def _many_runs() -> Iterator[None]:
-    """Let Streamlit look through the installed packages once, not at every still (1 s each).
-
-    Nor does it warn at every still that there is no server.
-    """
-    scan, log = manifest_scanner.scan_component_manifests, logging.getLogger(_NO_SERVER)
-    manifest_scanner.scan_component_manifests = cache(scan)
-    log.addFilter(_nothing)
-    try:
-        yield
-    finally:
-        manifest_scanner.scan_component_manifests = scan
-        log.removeFilter(_nothing)
-
-
 def _made(example: Example, place: Place, query: str) -> Still:
     """Run a page at an address, without a server, and return its still.
 
@@ -134,8 +113,3 @@ def _made(example: Example, place: Place, query: str) -> Still:
     if app.exception:
         raise ValueError(f"{place.file}: {app.exception[0].message}")
     return app.session_state[RECORDED]
-
-
-def _nothing(record: logging.LogRecord) -> bool:
-    """Let no record through."""
-    return False
