@@ -13,6 +13,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted, Picture
 from viz_app.session.lesson_state import LESSON, LESSON_STEP, PREDICTED
 from viz_app.session.pinned import PREFIX
+from viz_app.without_server import many_runs
 
 PATIENCE = 600.0  # s for a page and for a model to open
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "msedge")
@@ -61,13 +63,34 @@ def write_handout(options: Namespace) -> int:
 
 def handout(lesson: Lesson, has_answers: bool) -> str:
     """Return a lesson as a page of its own, with what happened if it `has_answers`."""
+    paper = on_paper(lesson, has_answers)
+    body = document(lesson, paper.steps, paper.about)
+    return Picture(lesson.title, "", paper.parts, theme="light", body=body).html
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The steps of a lesson, the pictures that they refer to by number, and what they are of."""
+
+    steps: list[StepOnPaper]
+    parts: list[Mounted]
+    about: str
+
+
+def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
+    """Run the pages of a lesson, and return what stands on paper of it.
+
+    Raises:
+        ValueError: a step cannot be shown.
+    """
     parts: list[Mounted] = []
     steps = []
     for number, step in enumerate(lesson.steps, 1):
         print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
-        asked = _shown(lesson, number, step.page, step.query)
-        form = asked[KEY].payload["asks"]
-        told = _told(lesson, number, any_prediction(form)) if has_answers else {}
+        with many_runs():
+            asked = _shown(lesson, number, step.page, step.query)
+            form = asked[KEY].payload["asks"]
+            told = _told(lesson, number, any_prediction(form)) if has_answers else {}
         steps.append(
             StepOnPaper(
                 asked[KEY].payload,
@@ -78,7 +101,7 @@ def handout(lesson: Lesson, has_answers: bool) -> str:
         )
     names = sorted({text for step in lesson.steps for text in step.query.get("checkpoint", ())})
     about = f"Attnscope. The numbers and pictures are of runs of {', '.join(names)}."
-    return Picture(lesson.title, "", parts, theme="light", body=document(lesson, steps, about)).html
+    return Paper(steps, parts, about)
 
 
 def _placed(part: Mounted | None, parts: list[Mounted]) -> int | None:

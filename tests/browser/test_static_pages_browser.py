@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import models
+from viz_app.controls.lesson_panel import offered
 from viz_app.static_pages import crawl, export
 from viz_app.static_pages.contents import Example
 from viz_app.static_pages.folder import write_site
@@ -21,7 +22,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crawl, "MOST", 24)
-        write_site(folder, export.site_files(["bert"], ["attention", "task", "inside", "decoding"]))
+        write_site(
+            folder, export.site_files(["bert"], ["attention", "task", "inside", "decoding"], [])
+        )
     return folder
 
 
@@ -145,6 +148,27 @@ def test_a_question_that_only_the_app_answers_is_no_link(page: Page, site: Path)
     expect(question).to_be_enabled()
 
 
+def test_a_lesson_keeps_what_happened_until_it_is_asked_for(page: Page, tmp_path: Path) -> None:
+    lesson = offered().named("2-alignment")
+    assert lesson
+    write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
+    page.goto((tmp_path / "index.html").as_uri())
+    page.get_by_role("link", name=lesson.title).click()
+    told = page.locator(".told")
+    expect(told.first).to_be_hidden()
+    for fold in page.get_by_text("Show what happened").all():
+        fold.click()
+    run = models.load("eng-fra-bahdanau").run("The black cat is here.")
+    weight = float(run.attention["decoder.alignment"].weights(0)[2].max())
+    expect(told.first).to_contain_text(f"{100 * weight:.0f} %")
+    head = page.locator(".st-key-head-0 .head")
+    expect(head).to_have_attribute("data-site", "decoder.alignment")
+    page.locator('[class^="st-key-stepper"]').first.locator("button.on").click()
+    expect(page.locator(".notice")).to_be_hidden()
+    page.locator('[class^="st-key-stepper"] .serial button.bar').nth(2).click()
+    expect(page.locator(".notice")).to_contain_text("Only the app")
+
+
 def test_an_address_without_a_still_says_so(page: Page, site: Path) -> None:
     page.goto(f"{(site / 'bert' / 'attention.html').as_uri()}#site=nowhere")
     expect(page.locator(".notice")).to_contain_text("not in the static edition")
@@ -190,7 +214,7 @@ def test_a_text_is_shown_as_text(
 
     monkeypatch.setattr(export, "Example", Hostile)
     monkeypatch.setattr(crawl, "MOST", 2)
-    write_site(tmp_path, export.site_files(["gpt"], ["attention"]))
+    write_site(tmp_path, export.site_files(["gpt"], ["attention"], []))
     page.goto((tmp_path / "index.html").as_uri())
     expect(page.locator("table")).to_contain_text("onerror")
     page.goto((tmp_path / "gpt" / "attention.html").as_uri())

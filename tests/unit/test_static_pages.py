@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import os
 import re
 from html import escape
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 import torch
 
 import models
+from models.checkpoint_files import checksum, write_bytes
 from viz_app.drawing.payload import unpack
 from viz_app.static_pages import crawl, export
+from viz_app.static_pages import folder as folder_module
 from viz_app.static_pages.contents import Example, Place
 from viz_app.static_pages.folder import LIST, check_folder, write_site
 from viz_app.static_pages.markdown import as_html, headline
@@ -29,7 +32,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 @pytest.fixture(scope="module")
 def made() -> dict[str, bytes]:
     """A site of a few pages of one model."""
-    return export.site_files(["bert"], TABS)
+    return export.site_files(["bert"], TABS, [])
 
 
 def payload(page: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -89,14 +92,14 @@ def test_every_page_says_how_to_type_and_what_it_may_load(made: dict[str, bytes]
 
 
 def test_the_same_site_has_the_same_bytes(made: dict[str, bytes]) -> None:
-    assert export.site_files(["bert"], TABS) == made
+    assert export.site_files(["bert"], TABS, []) == made
 
 
 def test_a_site_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "LARGEST", 1000)
     monkeypatch.setattr(crawl, "MOST", 1)
     with pytest.raises(ValueError, match="more than 1,000"):
-        export.site_files(["eng-fra-bahdanau"], ["attention"])
+        export.site_files(["eng-fra-bahdanau"], ["attention"], [])
 
 
 def write(folder: Path, **files: bytes) -> None:
@@ -117,7 +120,45 @@ def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == {f"new/site/{name}" for name in names(folder)}
 
 
-@pytest.mark.parametrize("listed", [None, b"", b"{}", b"[1]", b"[" * 60_000, b'["' + b"x" * 2**17])
+def test_a_page_that_was_changed_by_hand_is_not_overwritten(tmp_path: Path) -> None:
+    write(tmp_path, a_html=b"1", b_html=b"1")
+    (tmp_path / "a.html").write_bytes(b"mine")
+    with pytest.raises(ValueError, match=r"something else, a\.html"):
+        check_folder(tmp_path)
+
+
+def test_an_export_follows_one_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, a_html=b"1", b_html=b"1", c_html=b"1")
+
+    def stopped(path: Path, content: bytes) -> None:
+        if path.name == "b.html":
+            raise KeyboardInterrupt
+        write_bytes(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "write_bytes", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            write(tmp_path, a_html=b"2", b_html=b"2")
+    assert (tmp_path / "a.html").read_bytes() == b"2"
+    write(tmp_path, a_html=b"3", b_html=b"3")
+    assert names(tmp_path) == {"a.html", "b.html", LIST}
+
+
+LISTS = [
+    None,
+    b"",
+    b"{}",
+    b"[1]",
+    b'{"thesis.txt": 1}',
+    b'{"thesis.txt": ["x", {}]}',
+    b"[" * 60_000,
+    b'["' + b"x" * 2**19,
+]
+
+
+@pytest.mark.parametrize("listed", LISTS)
 def test_a_folder_that_holds_something_else_is_refused(
     tmp_path: Path, listed: bytes | None
 ) -> None:
@@ -129,13 +170,22 @@ def test_a_folder_that_holds_something_else_is_refused(
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LIST)
+    os.mkfifo(tmp_path / "a.html")
+    with pytest.raises(ValueError, match="holds something else"):
+        check_folder(tmp_path)
+
+
 def test_nothing_outside_the_folder_is_touched(tmp_path: Path) -> None:
     """Neither by a list that names other files nor through links."""
     outside = tmp_path / "outside.txt"
     outside.write_text("mine")
     folder = tmp_path / "site"
     folder.mkdir()
-    (folder / LIST).write_text(json.dumps(["../outside.txt", str(outside), LIST]))
+    sums = [checksum(b"mine")]
+    (folder / LIST).write_text(json.dumps({"../outside.txt": sums, str(outside): sums}))
     write(folder, a_html=b"1")
     assert outside.read_text() == "mine"
     (folder / "assets").symlink_to(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any
 from viz_app.lessons.form import Form
 from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Lesson
 
+REVEAL = "Show what happened"
 LINES = 3  # to write on below a question
 
 
@@ -27,14 +28,17 @@ class StepOnPaper:
     told_picture: int | None
 
 
-def document(lesson: Lesson, steps: list[StepOnPaper], about: str) -> str:
-    """Return the lesson as HTML, with an element for each picture."""
+def document(lesson: Lesson, steps: list[StepOnPaper], about: str, is_folded: bool = False) -> str:
+    """Return the lesson as HTML, with an element for each picture.
+
+    What happened is folded up until it is asked for, if it `is_folded`.
+    """
     title = f"<h1>{escape(lesson.title)}</h1><p>{escape(lesson.about)}</p>"
-    sections = "".join(_step(number, step) for number, step in enumerate(steps, 1))
+    sections = "".join(_step(number, step, is_folded) for number, step in enumerate(steps, 1))
     return f'<article class="paper">{title}{sections}<footer>{escape(about)}</footer></article>'
 
 
-def _step(number: int, step: StepOnPaper) -> str:
+def _step(number: int, step: StepOnPaper, is_folded: bool) -> str:
     asked = step.asked
     parts = [
         f"<h2>{number}. {escape(asked['question'])}</h2><p>{escape(asked['text'])}</p>",
@@ -46,8 +50,10 @@ def _step(number: int, step: StepOnPaper) -> str:
     else:
         happened, *reveal = step.told["happened"], *step.told["reveal"]
         told = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
-        parts.append(f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{told}</div>')
-        parts.append(_picture(step.told_picture))
+        answer = f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{told}</div>'
+        answer += _picture(step.told_picture)
+        fold = f"<details><summary>{REVEAL}</summary>{answer}</details>"
+        parts.append(fold if is_folded else answer)
     return f"<section>{''.join(parts)}</section>"
 
 

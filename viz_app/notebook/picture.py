@@ -86,7 +86,7 @@ class Picture:
         page = Template((_HERE / "page.html").read_text("utf-8"))
         drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
         return page.substitute(
-            css=colour_sheet() + css, js=f"{part_script()}\n{js}", drawn=drawn, body=self.body
+            css=style_sheet() + css, js=f"{part_script()}\n{js}", drawn=drawn, body=self.body
         )
 
     def save(self, path: str | Path) -> None:
@@ -134,9 +134,9 @@ class Picture:
         )
 
 
-def colour_sheet() -> str:
-    """Return the style sheet of the app's colours, light and dark, where there is no Streamlit."""
-    return (_HERE / "colours.css").read_text("utf-8")
+def style_sheet() -> str:
+    """Return the app's colours, light and dark, and the style of a lesson on paper."""
+    return "".join((_HERE / name).read_text("utf-8") for name in ("colours.css", "paper.css"))
 
 
 def part_script() -> str:

@@ -6,15 +6,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from viz_app.notebook.picture import colour_sheet, part_script
+from viz_app.controls.lesson_panel import offered
+from viz_app.lessons.lesson import Lesson
+from viz_app.notebook.picture import part_script, style_sheet
 from viz_app.static_pages.contents import MODELS, TABS, Example, places
 from viz_app.static_pages.crawl import crawl
-from viz_app.static_pages.folder import check_folder, write_site
+from viz_app.static_pages.folder import LARGEST, check_folder, write_site
 from viz_app.static_pages.index import index
-from viz_app.static_pages.links import Site
+from viz_app.static_pages.lessons import lesson_file, lesson_page
+from viz_app.static_pages.links import Site, tabs_of_first
 from viz_app.static_pages.page import components, page
 
-LARGEST = 20_000_000  # bytes of a whole site
 _HERE = Path(__file__).parent
 
 
@@ -35,8 +37,14 @@ def export_site(options: Namespace) -> int:
     return 0
 
 
-def site_files(checkpoints: Sequence[str] = MODELS, tabs: Sequence[str] = TABS) -> dict[str, bytes]:
-    """Return a static edition with these models and pages: the content of each file by its path.
+def site_files(
+    checkpoints: Sequence[str] = MODELS,
+    tabs: Sequence[str] = TABS,
+    lessons: Sequence[Lesson] | None = None,
+) -> dict[str, bytes]:
+    """Return a static edition with these models, pages and lessons: the content of each file.
+
+    Without `lessons` it has all that are on offer.
 
     Raises:
         ValueError: it is too large.
@@ -45,26 +53,38 @@ def site_files(checkpoints: Sequence[str] = MODELS, tabs: Sequence[str] = TABS) 
     for example in map(Example, checkpoints):
         with tqdm(desc=example.checkpoint, unit=" views") as progress:
             site[example] = crawl(example, places(example, tabs), progress.update)
-    files = {"index.html": index(site)} | {
+    lessons = offered().lessons if lessons is None else lessons
+    files = {"index.html": index(site, lessons)} | {
         place.file: page(site, example, place)
         for example, pages in site.items()
         for place, stills in pages.stills.items()
         if stills
     }
-    files |= _assets(site)
+    names = {name for pages in site.values() for name in pages.components}
+    for lesson in lessons:
+        files[lesson_file(lesson)], used = lesson_page(lesson, tabs_of_first(site, "../"))
+        names |= used
+    files |= _assets(names)
     if (size := sum(map(len, files.values()))) > LARGEST:
         raise ValueError(f"the site would have {size:,} bytes, more than {LARGEST:,}")
     return files
 
 
-def _assets(site: Site) -> dict[str, bytes]:
+def _assets(names: set[str]) -> dict[str, bytes]:
     """Return the scripts and the style sheet that all pages load."""
-    own = (_HERE / "static.js").read_text("utf-8")
-    style = colour_sheet() + (_HERE / "static.css").read_text("utf-8")
-    names = {name for pages in site.values() for name in pages.components}
+    notice, static, lesson = (
+        (_HERE / f"{name}.js").read_text("utf-8") for name in ("notice", "static", "lesson")
+    )
+    style = style_sheet() + (_HERE / "static.css").read_text("utf-8")
     return {
         "assets/components.js": components(sorted(names)),
-        "assets/static.js": f"(async () => {{\n{part_script()}\n{own}}})();\n".encode(),
+        "assets/static.js": _script(notice, static),
+        "assets/lesson.js": _script(notice, lesson),
         "assets/theme.js": (_HERE / "theme.js").read_bytes(),
         "assets/static.css": style.encode(),
     }
+
+
+def _script(*sources: str) -> bytes:
+    """Return a script that may wait, and whose names are its own."""
+    return "\n".join(["(async () => {", part_script(), *sources, "})();\n"]).encode()

@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.checkpoint_files import read_bytes, write_bytes
+from models.checkpoint_files import checksum, read_bytes, write_bytes
 from models.errors import CheckpointError
 
-LIST = "attnscope-site.json"  # the files of an exported site, by which a later export knows them
-LARGEST_LIST = 2**16  # bytes
+LIST = "attnscope-site.json"  # the files of an exported site, each with its checksums
+LARGEST_LIST = 2**18  # bytes
+LARGEST = 20_000_000  # bytes of a whole site, so of each file
+
+Sums = dict[str, list[str]]  # by path in the folder; two of a file that is being replaced
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder is absent, empty, or holds nothing but an exported site.
+    """Check that a folder is absent, empty, or holds an exported site as it was written.
 
     Raises:
         ValueError: it holds something else; the message names it.
@@ -22,31 +25,51 @@ def check_folder(folder: Path) -> None:
     found = sorted(folder.rglob("*"))
     if links := [path for path in found if path.is_symlink()]:
         raise ValueError(f"{folder} holds a link, {links[0].name}; choose another folder")
-    known = _listed(folder) if found else set()
-    others = [path for path in found if not path.is_dir() and _name(folder, path) not in known]
-    if others:
-        raise ValueError(f"{folder} holds something else, {others[0].name}; choose another folder")
+    known = _listed(folder) if found else {}
+    for path in found:
+        if not path.is_dir() and path != folder / LIST and not _is_known(folder, path, known):
+            raise ValueError(f"{folder} holds something else, {path.name}; choose another folder")
 
 
 def write_site(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files into a checked folder, and remove those of an earlier export."""
-    listed = json.dumps(sorted([*files, LIST]), indent=1).encode()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and _name(folder, path) not in {*files, LIST}:
-            path.unlink()
-    write_bytes(folder / LIST, listed)  # first, so that what a stopped export leaves is known
+    """Write the files into a checked folder, and remove those of an earlier export.
+
+    The list holds old and new files until all are written, so that an export into the same folder
+    can follow one that was stopped.
+    """
+    new: Sums = {name: [checksum(content)] for name, content in files.items()}
+    old = _listed(folder)
+    both = {name: [*old.get(name, []), *new.get(name, [])] for name in {**old, **new}}
+    _write_list(folder, both)
+    for name in old.keys() - new.keys():
+        if _is_known(folder, folder / name, old):
+            (folder / name).unlink()
     for name, content in files.items():
         write_bytes(folder / name, content)
+    _write_list(folder, new)
 
 
-def _listed(folder: Path) -> set[str]:
-    """Return the files that an earlier export lists as its own; none if there is no such list."""
+def _write_list(folder: Path, sums: Sums) -> None:
+    write_bytes(folder / LIST, json.dumps(sums, indent=1, sort_keys=True).encode())
+
+
+def _is_known(folder: Path, path: Path, known: Sums) -> bool:
+    """Return True if a file in the folder is listed with its present content."""
+    if not path.is_relative_to(folder) or ".." in path.parts or path.is_symlink():
+        return False
+    sums = known.get(path.relative_to(folder).as_posix(), [])
+    try:
+        return bool(sums) and checksum(read_bytes(path, LARGEST)) in sums
+    except (CheckpointError, OSError):
+        return False
+
+
+def _listed(folder: Path) -> Sums:
+    """Return the files that an earlier export lists; none if there is no such list."""
     try:
         listed = json.loads(read_bytes(folder / LIST, LARGEST_LIST))
     except (CheckpointError, OSError, ValueError, RecursionError):
-        return set()
-    return {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
-
-
-def _name(folder: Path, path: Path) -> str:
-    return path.relative_to(folder).as_posix()
+        return {}
+    if not isinstance(listed, dict):
+        return {}
+    return {name: sums for name, sums in listed.items() if isinstance(sums, list)}

@@ -1,32 +1,35 @@
 """The first page of a static edition: what it is, and its pages by question and model."""
 
+from collections.abc import Sequence
 from html import escape
 
 from models.architectures import family_of
 from viz_app import words
+from viz_app.lessons.lesson import Lesson
 from viz_app.navigation import GROUPS, PAGES
 from viz_app.static_pages.contents import Example
-from viz_app.static_pages.links import Site, link, tabs
+from viz_app.static_pages.lessons import lesson_file
+from viz_app.static_pages.links import Site, link, tabs_of_first
 from viz_app.static_pages.page import EDITION, INSTALL, frame
 
 TITLE = "See attention work"
 ABOUT = "Trained models laid open: every number here was computed by the model named with it."
-ONLY_IN_APP = "Only in the app"
+ONLY_IN_APP = '<span class="quiet">Only in the app</span>'
+LESSONS = "lessons"  # the page of the app that offers them
 
 
-def index(site: Site) -> bytes:
+def index(site: Site, lessons: Sequence[Lesson]) -> bytes:
     """Return the index page: a row for each page of the app, a column for each model."""
     head = "".join(map(_model, site))
-    rows = "".join(_row(tab, site) for tab in PAGES)
+    rows = "".join(_row(tab, site, lessons) for tab in PAGES)
     body = (
         f'<article id="content"><h1>{TITLE}</h1><p>{escape(ABOUT)}</p>'
         f"<p>{escape(EDITION)}<br><code>{escape(INSTALL)}</code></p>"
         f'<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">Question</th>{head}'
         f"</tr></thead><tbody>{rows}</tbody></table></div></article>"
     )
-    first = next(iter(site.values()))
     title = f"Attnscope: {TITLE.lower()}"
-    return frame(title=title, description=ABOUT, pages=tabs(first, None, ""), body=body, root="")
+    return frame(title=title, description=ABOUT, pages=tabs_of_first(site, ""), body=body, root="")
 
 
 def _model(example: Example) -> str:
@@ -37,12 +40,19 @@ def _model(example: Example) -> str:
     )
 
 
-def _row(tab: str, site: Site) -> str:
+def _row(tab: str, site: Site, lessons: Sequence[Lesson]) -> str:
+    """Return a row; that of the lessons links to each of them."""
     page = PAGES[tab]
+    alone = ONLY_IN_APP
+    if tab == LESSONS and lessons:
+        links = (
+            f'<li><a href="{lesson_file(one)}">{escape(one.title)}</a></li>' for one in lessons
+        )
+        alone = f"<ol>{''.join(links)}</ol>"
     label = f'<div class="group">{escape(GROUPS[tab])}</div>' if GROUPS.get(tab) else ""
     cells = [
         f"<td>{link(page.title, pages.of_tab(tab), pages, False, '')}</td>"
         for pages in site.values()
         if pages.of_tab(tab)
-    ] or [f'<td class="quiet" colspan="{len(site)}">{ONLY_IN_APP}</td>']
+    ] or [f'<td colspan="{len(site)}">{alone}</td>']
     return f'<tr><th scope="row">{label}{escape(page.question)}</th>{"".join(cells)}</tr>'

@@ -50,3 +50,8 @@ def sections(pages: Pages, here: Place) -> str:
         return ""
     links = "".join(link(one.section, [one], pages, one == here, "../") for one in ours)
     return f'<nav class="headline" aria-label="Sections">{links}</nav>'
+
+
+def tabs_of_first(site: Site, root: str) -> str:
+    """Return links to the pages of the first model, for a page that is of none."""
+    return tabs(next(iter(site.values())), None, root)

@@ -27,6 +27,7 @@ POLICY = "; ".join(
         "form-action 'none'",
     )
 )
+NOTICE = '<div class="notice" role="status" hidden><span></span><button type="button">Close</button></div>'
 INSTALL = "python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 . && .venv/bin/attnscope"
 EDITION = "Static edition. Type your own text in the app, from Attnscope's folder:"
 
@@ -64,8 +65,7 @@ def page(site: Site, example: Example, place: Place) -> bytes:
         f'<div class="headline" data-text="headline">{stills[0].texts["headline"]}</div>'
         f"{sections(pages, place)}"
         '<div id="content" class="pictures"><p>The pictures need JavaScript.</p></div>'
-        '<div class="notice" role="status" hidden><span></span><button type="button">Close</button></div>'
-        f'{templates}<script type="application/json" id="drawn">"{data}"</script>'
+        f'{NOTICE}{templates}<script type="application/json" id="drawn">"{data}"</script>'
         '<script src="../assets/components.js"></script><script src="../assets/static.js"></script>'
     )
     return frame(

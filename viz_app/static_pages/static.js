@@ -1,6 +1,6 @@
 // A static page: the stills that Python has drawn beforehand, and what leads from one to another. A still is the page at one address of
 // the app; its address here is what stands after "#". What has no still needs the app, and the page says so.
-const pictures = document.querySelector(".pictures"), notice = document.querySelector(".notice"), drawn = document.querySelector("#drawn");
+const pictures = document.querySelector(".pictures"), drawn = document.querySelector("#drawn");
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
 const parts = new Map(); // key → its part
 let still, held = { token: "" }; // the still that stands; the token held in a head
@@ -83,10 +83,8 @@ function answer(key, trigger, value) {
   if (move) return go(move[3]);
   const name = still.parts[key][0];
   if (name === "next" && still.next) return void (location.href = still.next);
-  if (kept.some(([component, on, fields]) => component === name && on === trigger && Object.keys(value).every((one) => fields.includes(one)))) {
-    if (trigger === "lock") held.token = value.token;
-    return undefined;
-  }
+  if (trigger === "lock") held.token = value.token;
+  if (isKept(kept, name, trigger, value)) return undefined;
   tell(says.unavailable);
   if (name !== "next") again(key);
   return undefined;
@@ -100,11 +98,6 @@ function again(key) {
   place.replaceWith(other.place);
   parts.set(key, other);
   other.show(payloadOf(key));
-}
-
-function tell(text) {
-  notice.querySelector("span").textContent = text;
-  notice.hidden = false;
 }
 
 function go(index) {
@@ -122,7 +115,6 @@ function follow() {
   if (next !== still) show(next);
 }
 
-notice.querySelector("button").onclick = () => (notice.hidden = true);
 addEventListener("hashchange", follow);
 addEventListener("themechange", () => {
   for (const [key, part] of parts) if (still.parts[key] && part.place.isConnected) part.show(payloadOf(key));
