@@ -1,6 +1,7 @@
 """The held-out example whose attention is watched while a model is trained."""
 
 import base64
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 
 from models.architectures import Model
 from models.checkpoint import Checkpoint
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.trace import record
 from models.training.task import Task
@@ -35,8 +37,9 @@ class FixedExample:
         scope = Scope(Checkpoint(Path(), model, task.tokenizer, {}), model.device)
         self._model, self._inputs = model, None
         if fields := example_fields(task, model):
-            row = model.completed(scope.encode(*fields), task.tokenizer)
-            self._inputs = model.inputs([row])
+            with suppress(InputError):  # longer than the model's context
+                row = model.completed(scope.encode(*fields), task.tokenizer)
+                self._inputs = model.inputs([row])
 
     @torch.no_grad()
     def weights(self, site: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 `attnscope train` starts from them; flags override them.
 """
 
+from dataclasses import replace
+
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.bert import BERTConfig
 from models.architectures.gpt import GPTConfig
@@ -197,6 +199,30 @@ def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
     ):
         return _FEW_PAIRS
     return PLANS[task][model]
+
+
+SMALL_FILE = 300_000  # characters
+_OF_SMALL_FILES = {
+    "d_model": 64, "n_heads": 4, "d_ff": 128, "n_layers": 2, "n_encoder_layers": 2, "n_decoder_layers": 2,
+    "d_hidden": 96, "d_align": 96, "vocab_size": 1000, "max_tokens": 2048,
+}  # fmt: skip
+
+
+def for_small_file(plan: Plan, n_characters: int) -> Plan:
+    """Return the plan, smaller and a quarter as long where there are few characters."""
+    if n_characters >= SMALL_FILE:
+        return plan
+    sizes, data = (
+        {
+            name: min(value, _OF_SMALL_FILES[name]) if name in _OF_SMALL_FILES else value
+            for name, value in values.items()
+        }
+        for values in (plan.sizes, plan.data)
+    )
+    shorter = {
+        name: -(-getattr(plan.recipe, name) // 4) for name in ("steps", "warmup", "validate_every")
+    }
+    return replace(plan, sizes=sizes, data=data, recipe=replace(plan.recipe, **shorter))
 
 
 def in_words(plan: Plan) -> str:

@@ -104,7 +104,7 @@ def learning_chart(
 
 def unit(metric: str) -> str:
     """Return the unit of a measure, with a space before it."""
-    return "" if metric.endswith(NOT_PERCENT) or "nats" in metric else " %"
+    return "" if metric.endswith((*NOT_PERCENT, "BLEU")) or "nats" in metric else " %"
 
 
 def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:

@@ -65,7 +65,7 @@ class TrainingRun:
     @property
     def metric(self) -> str:
         """The held-out measure of its validations."""
-        return self.settings.opened.metric
+        return self.settings.metric
 
     @property
     def steps(self) -> int:
@@ -82,7 +82,12 @@ class TrainingRun:
         return self.folder is not None and (self.folder / RECORD).is_file() and bool(self.snapshots)
 
     def example(self, model: Model) -> list[str]:
-        """Return the texts of the watched example."""
+        """Return the texts of the watched example.
+
+        Own data are read by the trainer alone, whose record names it.
+        """
+        if self.settings.own and self.folder:
+            return record_of(self.folder).get("example", [])
         return example_fields(self.settings.opened, model)
 
     def start(self) -> None:
@@ -90,6 +95,7 @@ class TrainingRun:
         with self._lock:
             if self.folder is None:
                 self.folder = folders.create(f"{self.settings.task}-{self.settings.model}")
+            self.settings.prepare(self.folder)
             arguments = self.settings.arguments(self.folder)
             has_state = (self.folder / "state.pt").is_file()
             arguments += ["--resume"] if has_state else ["--overwrite"]

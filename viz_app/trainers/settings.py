@@ -1,18 +1,21 @@
 """What may be changed about a run that the app trains, within bounds that any machine bears."""
 
-from dataclasses import dataclass, replace
+import shlex
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from models.architectures import Config
+from models.checkpoint_files import write_bytes
 from models.layers.similarity import SIMILARITIES
-from models.tasks import GENERATED, open_task
+from models.tasks import GENERATED, TASKS, open_task
 from models.train_command import config_of
 from models.training.recipe import Recipe, densely_kept
 from models.training.recipes import PLANS, Plan, plan_for
 from models.training.task import Task
 from models.weights import blank
+from viz_app.trainers.own_data import OwnData
 
 WHOLE = {
     "d_model": (4, 256), "n_heads": (1, 16), "n_layers": (1, 4), "n_encoder_layers": (1, 4), "n_decoder_layers": (1, 4),
@@ -26,6 +29,7 @@ CHOICES = {
 }
 OF_RECIPE = ("learning_rate", "seed")
 MOST_PARAMETERS = 1_000_000
+MOST_OF_OWN_DATA = 5_000_000  # parameters
 MOST_SNAPSHOTS = 64
 SNAPSHOT_BYTES = 20_000_000  # of all snapshots of a run
 HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
@@ -53,29 +57,48 @@ class RunSettings:
     task: str
     model: str
     changed: tuple[tuple[str, Any], ...] = ()
+    own: OwnData | None = None  # the data of a task that needs some
 
     def __post_init__(self) -> None:
-        if self.model not in offered().get(self.task, ()):
+        if self.own:
+            is_offered = self.own.of.tasks.get(self.model) == self.task
+        else:
+            is_offered = self.model in offered().get(self.task, ())
+        if not is_offered:
             raise ValueError(f"there is no recipe for the model {self.model} on {self.task}")
 
     @cached_property
     def unchanged(self) -> Plan:
         """The plan as shipped."""
-        return plan_for(self.task, self.model)
+        return self.own.plan(self.model) if self.own else plan_for(self.task, self.model)
+
+    @property
+    def metric(self) -> str:
+        """The held-out measure of the task."""
+        return TASKS[self.task].metric if self.own else self.opened.metric
 
     @property
     def names(self) -> list[str]:
         """The settings that this model has."""
         sizes = [name for name in (*WHOLE, *CHOICES) if name in self.unchanged.size_names]
-        return [*sizes, *OF_RECIPE]
+        if self.own and self.own.of.starts:  # the sizes are those of the shipped model
+            sizes = ["seed"]
+        return list(dict.fromkeys([*sizes, *OF_RECIPE]))
 
     def usual(self, name: str) -> Any:
         """Return the plan's value of a setting."""
         if name in OF_RECIPE:
             return getattr(self.unchanged.recipe, name)
-        return getattr(self.unchanged.config(self.opened.tokenizer.vocab_size), name) if (
-            name not in self.unchanged.sizes
-        ) else self.unchanged.sizes[name]  # fmt: skip
+        if name in self.unchanged.sizes:
+            return self.unchanged.sizes[name]
+        return getattr(self.unchanged.config(self._vocab_size), name)
+
+    @property
+    def _vocab_size(self) -> int:
+        """The size of the vocabulary; of own data, the largest that is learned from them."""
+        if self.own:
+            return self.unchanged.data["vocab_size"]
+        return self.opened.tokenizer.vocab_size
 
     def value(self, name: str) -> Any:
         """Return the value of a setting."""
@@ -111,6 +134,8 @@ class RunSettings:
         Raises:
             ValueError: A size does not fit another.
         """
+        if self.own:
+            return self.plan.config(self._vocab_size, **self.own.sizes(self.plan) | self.plan.sizes)
         return config_of(self.plan, self.opened)
 
     @cached_property
@@ -137,9 +162,9 @@ class RunSettings:
             n = self.n_parameters
         except ValueError as error:
             return {self._named_in(str(error)): str(error)}
-        if n > MOST_PARAMETERS:
+        if n > (allowed := MOST_OF_OWN_DATA if self.own else MOST_PARAMETERS):
             largest = "d_model" if "d_model" in self.names else self.names[0]
-            most = f"at most {MOST_PARAMETERS:,} are trained here"
+            most = f"at most {allowed:,} are trained here"
             return {largest: f"{largest} and the layers give {n:,} parameters; {most}"}
         return {}
 
@@ -151,16 +176,48 @@ class RunSettings:
     def arguments(self, folder: Path) -> list[str]:
         """Return the arguments of `attnscope` that train this run in a folder."""
         recipe = self.recipe
-        flags: dict[str, Any] = dict(self.changed) | {
+        flags: dict[str, Any] = (self._own_flags(folder) if self.own else dict(self.changed)) | {
             "threads": THREADS, "device": "cpu", "out": folder,
             "n_snapshots": recipe.n_snapshots, "snapshot_ratio": recipe.snapshot_ratio,
         }  # fmt: skip
         words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
         return ["train", self.task, f"--model={self.model}", "--snapshots", *words]
 
+    def _own_flags(self, folder: Path) -> dict[str, Any]:
+        """Return the flags in which the plan for own data differs from the command line's."""
+        assert self.own is not None
+        usual, plan = self.own.shipped_plan(self.model), self.plan
+        parts = [(usual.sizes, plan.sizes), (usual.data, plan.data), (asdict(usual.recipe), asdict(plan.recipe))]  # fmt: skip
+        flags = {
+            name: value
+            for before, now in parts
+            for name, value in now.items()
+            if before.get(name) != value
+        }
+        start = {"from": self.model} if self.own.of.starts else {}
+        return flags | start | {"data": folder / self.own.of.file}
+
+    def prepare(self, folder: Path) -> None:
+        """Put what the run reads into its folder, which the command line can then go on with.
+
+        Raises:
+            OSError: The data are gone, or the folder cannot be written.
+        """
+        if self.own and not (file := folder / self.own.of.file).exists():
+            write_bytes(file, self.own.path.read_bytes())
+
+    def resumed(self, folder: Path) -> str:
+        """Return the command that goes on with the run."""
+        return shlex.join(["attnscope", *self.arguments(folder), "--resume"])
+
     def differences(self, other: "RunSettings") -> list[tuple[str, Any, Any]]:
         """Return (setting, value here, value there) where two runs differ."""
-        named = [("task", self.task, other.task), ("model", self.model, other.model)]
+        data = [one.own.name if one.own else "none" for one in (self, other)]
+        named = [
+            ("task", self.task, other.task),
+            ("model", self.model, other.model),
+            ("data", *data),
+        ]
         shared = [name for name in self.names if name in other.names]
         named += [(name, self.value(name), other.value(name)) for name in shared]
         return [(name, here, there) for name, here, there in named if here != there]

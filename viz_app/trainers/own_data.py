@@ -1,0 +1,180 @@
+"""Data that a session brings along: a small file, checked as the command line reads it."""
+
+import os
+import re
+import secrets
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from models.checkpoint_files import write_bytes
+from models.printable import printable
+from models.tasks import open_task
+from models.tasks.classify import ClassifyTask
+from models.training.plan import Plan
+from models.training.recipes import for_small_file, plan_for
+from models.training.task import DataError
+from viz_app.trainers import folders
+
+LARGEST = 5_000_000  # bytes of a file
+MOST = 100  # files that are kept for all sessions; the oldest go first
+MOST_CLASSES = 50
+MANY = 300  # documents, from which on a text is split by them
+FOLDER = ".own"  # in the folder of all runs
+MOST_LINES = 200_000
+LONGEST_WORD = 2000  # characters without a space
+SCORED = 50  # validation cases
+LONGEST_NAME = 60  # characters of a file's name
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file holds: the noun, its name in a run's folder, and model → task."""
+
+    noun: str
+    file: str
+    tasks: dict[str, str]
+    expects: str
+    starts: bool = False  # from the shipped model of the same name
+
+
+KINDS = {
+    "own pairs": Kind(
+        "sentence pairs",
+        "data.tsv",
+        {name: "translation" for name in ("transformer", "bahdanau", "rnn")},
+        "One pair a line: source, tab, target.",
+    ),
+    "own text": Kind(
+        "documents",
+        "data.txt",
+        {"gpt": "language", "xlnet": "permutation"},
+        "Running text, such as a story; an empty line begins a new paragraph.",
+    ),
+    "own labels": Kind(
+        "labelled texts",
+        "data.tsv",
+        {"gpt": "classify", "bert": "classify"},
+        "One text a line: text, tab, label.",
+        starts=True,
+    ),
+}
+_reading = threading.Lock()  # one file at a time, since the others' edits come first
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A file that can be trained on, and what its plan depends on."""
+
+    kind: str
+    name: str  # as the user calls it
+    path: Path
+    n: int  # pairs, documents or texts
+    n_characters: int
+    documents: str = ""  # what the documents of a running text are
+    classes: tuple[str, ...] = ()
+    n_texts: int = 1  # that are classified together
+
+    @property
+    def of(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def in_words(self) -> str:
+        characters = f"{self.n_characters:,} characters"
+        return (
+            characters if self.documents == "whole" else f"{self.n:,} {self.of.noun}, {characters}"
+        )
+
+    def shipped_plan(self, model: str) -> Plan:
+        """Return the plan that the command line takes for this data."""
+        return plan_for(self.of.tasks[model], model, self.n)
+
+    def plan(self, model: str) -> Plan:
+        """Return the plan for this data, chosen by its size, with a score at each validation."""
+        plan = self.shipped_plan(model)
+        scored = replace(plan.recipe, score_cases=plan.recipe.score_cases or SCORED)
+        plan = replace(plan, recipe=scored)
+        if not self.of.starts:
+            plan = for_small_file(plan, self.n_characters)
+        documents = {"documents": self.documents} if self.documents else {}
+        return replace(plan, data=plan.data | documents)
+
+    def sizes(self, plan: Plan) -> dict[str, object]:
+        """Return the sizes of the plan's model that follow from the data."""
+        sizes = {"classes": ",".join(self.classes), "n_texts": self.n_texts} if self.classes else {}
+        return {name: size for name, size in sizes.items() if name in plan.size_names}
+
+
+def keep(content: bytes, kind: str, name: str) -> OwnData:
+    """Check a file and keep it for the runs of its session.
+
+    Raises:
+        ValueError: It is too large, or a line is malformed; the message names the line.
+    """
+    if len(content) > LARGEST:
+        raise ValueError(f"more than {LARGEST:,} bytes")
+    if kind not in KINDS:
+        raise ValueError(f"the kind must be one of {', '.join(KINDS)}")
+    _check_text(content)
+    folder = folders.root() / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{secrets.token_hex(8)}-{KINDS[kind].file}"
+    with _reading:
+        _make_room(folder)
+        write_bytes(path, content)
+        try:
+            return _read(path, kind, printable(name)[:LONGEST_NAME] or "pasted text", content)
+        except DataError as error:
+            path.unlink()
+            raise ValueError(str(error).replace(f"{path}, ", "").replace(f"{path}: ", "")) from None
+
+
+def _check_text(content: bytes) -> None:
+    """Check that it is text of which a vocabulary is learned in bearable time."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ValueError(f"line {line}: not UTF-8 text ({error.reason})") from None
+    if (n := len(text.splitlines())) > MOST_LINES:
+        raise ValueError(f"{n:,} lines; at most {MOST_LINES:,} are read here")
+    if long := re.search(rf"\S{{{LONGEST_WORD + 1}}}", text):
+        line = text[: long.start()].count("\n") + 1
+        raise ValueError(f"line {line}: more than {LONGEST_WORD:,} characters without a space")
+
+
+def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
+    """Read a file with its task, which also splits it."""
+    text = content.decode("utf-8-sig")
+    data = OwnData(kind, name, path, 0, len(text), _documents(text) if kind == "own text" else "")
+    model = next(iter(data.of.tasks))
+    settings = {"documents": data.documents} if data.documents else {}
+    task = open_task(data.of.tasks[model], path, **settings)
+    for is_validation in (True, False):
+        if not task.held_out(1, validation=is_validation):
+            part = "validation" if is_validation else "test"
+            raise DataError(f"too short: no paragraph of six words is in the {part} split")
+    described = task.data()
+    if isinstance(task, ClassifyTask):
+        if len(task.labels) > MOST_CLASSES:
+            raise DataError(f"{len(task.labels):,} labels; at most {MOST_CLASSES} are trained here")
+        data = replace(data, classes=task.labels, n_texts=task.sizes["n_texts"])
+    counts = next(described[key] for key in ("pairs", "documents", "texts") if key in described)
+    return replace(data, n=sum(counts.values()) + described["left out"])
+
+
+def _documents(text: str) -> str:
+    """Return what a text is split by: paragraphs or lines if there are many, else the whole."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    n_paragraphs = sum(bool(part.strip()) for part in text.replace("\r\n", "\n").split("\n\n"))
+    if n_paragraphs >= MANY:
+        return "paragraphs"
+    return "lines" if len(lines) >= MANY and n_paragraphs == 1 else "whole"
+
+
+def _make_room(folder: Path) -> None:
+    """Remove the oldest files, so that another one fits."""
+    files = sorted(folder.iterdir(), key=lambda path: path.lstat().st_mtime)
+    for path in files[: max(0, len(files) - MOST + 1)]:
+        os.unlink(path)
