@@ -1,7 +1,7 @@
 """The ASGI server: the app, its socket, files, progress and classes, behind three middlewares.
 
 See app.py, session/live.py, session/downloads.py, session/opening_route.py, session/class_route.py,
-host_guard.py, response_headers.py and entry_page.py.
+session/own_data_route.py, host_guard.py, response_headers.py and entry_page.py.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
 from viz_app.reference import route as reference
 from viz_app.response_headers import ResponseHeaders
-from viz_app.session import cache, class_route, downloads, live, opening_route
+from viz_app.session import cache, class_route, downloads, live, opening_route, own_data_route
 
 
 @asynccontextmanager
@@ -54,6 +54,7 @@ app = st.App(
         *downloads.routes(),
         *opening_route.routes(),
         *class_route.routes(),
+        *own_data_route.routes(),
         *reference.routes(),
     ],
     middleware=[

@@ -352,3 +352,11 @@ COMPONENTS = {
     for component in list(globals().values())
     if isinstance(component, Component)
 }
+
+# A box for data of one's own: pasted, dropped or chosen; `on_kept()` once the server has them.
+OWN_DATA = Component(
+    "own_data",
+    ("own_data.js",),
+    events={"on_kept": Event("kept", lambda _: ())},
+    common="live",
+)

@@ -33,6 +33,7 @@ from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
 from viz_app.session.member import Member
 from viz_app.session.opening import Opening
 from viz_app.session.parameters import LONGEST_TEXT, whole
+from viz_app.trainers.own_data import OwnData
 
 Pictures = dict[str, bytes | dict]  # key of a component → its payload
 Change = Callable[[CurrentRun], CurrentRun]
@@ -73,6 +74,7 @@ class LiveSession:
         # choices for the model's fields that are not typed (url_state.chosen)
         self.chosen: tuple[Any, ...] = ()
         self.member = Member()  # of a class
+        self.own_data: OwnData | None = None  # what its runs may be trained on
         self.edition = (0, 0)  # (edit, rerun) that the current rerun draws
         # the number of the last complete rerun, and its page's answer
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)

@@ -53,9 +53,11 @@ class Training:
         """The run, if it was begun on the command line."""
         return self.run if isinstance(self.run, WatchedRun) else None
 
-    def start(self, settings: RunSettings, *, paused: bool = False) -> None:
-        """Train a new run; the one before stays beside it."""
+    def start(self, settings: RunSettings | None, *, paused: bool = False) -> None:
+        """Train a new run; the one before stays beside it. Without settings nothing begins."""
         self.error = ""
+        if settings is None:
+            return
         try:
             run = run_owners.pool().begin(settings, run_owners.session(), url_state.get(SITE) or "")
         except ValueError as error:
@@ -81,7 +83,7 @@ class Training:
         run.go_on()
         self._queue_again(run)
 
-    def one_step(self, settings: RunSettings) -> None:
+    def one_step(self, settings: RunSettings | None) -> None:
         """Take one step of the run, or the first of a new one."""
         if not (run := self.controlled):
             self.start(settings, paused=True)

@@ -1,7 +1,10 @@
 """The controls of the page Train: the settings of the next run, and the buttons of this one."""
 
+from dataclasses import replace
+
 import streamlit as st
 
+from models.training.recipes import in_words as plan_in_words
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.controls.train import text
@@ -18,15 +21,14 @@ def buttons() -> None:
     if now.watched:
         now.watched.look()
     settings = form() if trains() else None
-    problems = settings.problems() if settings else {"": ""}
     with pick.row("train-buttons", "small"):
-        _buttons(now, is_bad=bool(problems))
+        _buttons(now, can_begin=settings is not None and not settings.problems())
         choose_site()
-    if settings:
+    if trains():
         _say(settings, now.error)
 
 
-def _buttons(now: Training, *, is_bad: bool) -> None:
+def _buttons(now: Training, *, can_begin: bool) -> None:
     """Draw the buttons; those that cannot act on a run of the command line say so on hover."""
     run = now.controlled
     rests = run is not None and run.state in (PAUSED, PAUSING, STOPPED)
@@ -34,14 +36,14 @@ def _buttons(now: Training, *, is_bad: bool) -> None:
     why = text.NOT_HERE if now.watched else None
     pick.button(
         "Start", "train-start", lambda: now.start(chosen_settings()), type="primary",
-        icon=":material/play_arrow:", disabled=is_bad,
+        icon=":material/play_arrow:", disabled=not can_begin,
         help="Train a new run with these settings." if trains() else text.NO_TRAINERS,
     )  # fmt: skip
     pick.button(
         "Go on" if rests else "Pause", "train-pause", now.go_on if rests else now.pause,
         icon=":material/resume:" if rests else ":material/pause:", disabled=not runs, help=why,
     )  # fmt: skip
-    can_step = runs or (now.run is None and not is_bad)
+    can_step = runs or (now.run is None and can_begin)
     pick.button(
         "One step", "train-step-button", lambda: now.one_step(chosen_settings()), icon=":material/skip_next:",
         disabled=not can_step, help=why,
@@ -60,15 +62,18 @@ def _speed(*, is_disabled: bool) -> None:
     )  # fmt: skip
 
 
-def _say(settings: RunSettings, error: str) -> None:
-    """Say what the next run would change, or why none can begin."""
-    usual = RunSettings(settings.task, settings.model)
-    size = (
-        ""
-        if settings.problems()
-        else f"{settings.n_parameters:,} parameters, {settings.recipe.steps:,} steps"
-    )
-    differs = in_words(settings, usual)
-    changes = f"; differs from the recipe: {differs}" if differs else ""
-    slot, line = st.container(key="train-next"), f"{size}{changes}".strip("; ")
+def _say(settings: RunSettings | None, error: str) -> None:
+    """Say what the next run would be or change, or why none can begin."""
+    line = _next_run(settings) if settings else text.NO_DATA
+    slot = st.container(key="train-next")
     ui.note(slot, error or line, bad=bool(error), key="train-next-line")
+
+
+def _next_run(settings: RunSettings) -> str:
+    if settings.problems():
+        return ""
+    size = f"{settings.n_parameters:,} parameters, {settings.recipe.steps:,} steps"
+    if settings.own:
+        size = f"{settings.own.in_words}: {plan_in_words(settings.plan)}"
+    differs = in_words(settings, replace(settings, changed=()))
+    return size + (f"; differs from the recipe: {differs}" if differs else "")

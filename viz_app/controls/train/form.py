@@ -5,9 +5,13 @@ from typing import Any
 import streamlit as st
 
 from viz_app import ui
+from viz_app.components.catalogue import OWN_DATA
+from viz_app.components.mounting import show
 from viz_app.controls import pick
-from viz_app.session import run_owners, url_state
+from viz_app.session import own_data_route, run_owners, url_state
+from viz_app.session.live import session
 from viz_app.session.parameters import Choice, Number, Parameter, Whole
+from viz_app.trainers.own_data import KINDS, LARGEST
 from viz_app.trainers.settings import CHOICES, NUMBERS, WHOLE, RunSettings, offered
 
 TASK, MODEL = Choice("train-task", "copy"), Choice("train-model")
@@ -39,29 +43,65 @@ def _parameter(name: str) -> Parameter:
 PARAMETERS = {name: _parameter(name) for name in (*WHOLE, *CHOICES, *NUMBERS)}
 
 
-def chosen_settings() -> RunSettings:
-    """Return what the session has chosen, without drawing it."""
-    tasks = offered()
+def _tasks() -> dict[str, list[str]]:
+    """Return task or kind of own data → models."""
+    return offered() | {kind: list(own.tasks) for kind, own in KINDS.items()}
+
+
+def _chosen() -> tuple[str, str]:
+    """Return the task, or the kind of own data, and the model."""
+    tasks = _tasks()
     usual = TASK.default if TASK.default in tasks else next(iter(tasks))
     task = url_state.one_of(TASK, list(tasks), usual)
-    model = url_state.one_of(MODEL, tasks[task], tasks[task][0])
-    settings = RunSettings(task, model)
+    return task, url_state.one_of(MODEL, tasks[task], tasks[task][0])
+
+
+def chosen_settings() -> RunSettings | None:
+    """Return what the session has chosen, without drawing it; None while its data are missing."""
+    task, model = _chosen()
+    if task not in KINDS:
+        settings = RunSettings(task, model)
+    elif (own := session().own_data) and own.kind == task:
+        settings = RunSettings(own.of.tasks[model], model, own=own)
+    else:
+        return None
     return settings.having(**{name: url_state.get(PARAMETERS[name]) for name in settings.names})
 
 
-def form() -> RunSettings:
-    """Draw the controls and return the chosen settings."""
-    tasks, chosen = offered(), chosen_settings()
+def form() -> RunSettings | None:
+    """Draw the controls and return the chosen settings; None while the data are missing."""
+    chosen, (task, model) = chosen_settings(), _chosen()
     with pick.row("train-settings", "small"):
-        _list("Task", TASK, list(tasks), chosen.task, key="train-task-cell")
-        _list("Model", MODEL, tasks[chosen.task], chosen.model, key="train-model-cell")
-        problems = chosen.problems()
-        for name in chosen.names:
-            with st.container(key=f"train-cell-{name.replace('_', '-')}"):
-                _control(chosen, name)
-                if message := problems.get(name):
-                    ui.note(st.container(), message, bad=True, key=f"train-{name}")
+        _list("Task", TASK, list(_tasks()), task, key="train-task-cell")
+        _list("Model", MODEL, _tasks()[task], model, key="train-model-cell")
+        if chosen:
+            _controls(chosen)
+    if task in KINDS:
+        _own_data(task)
     return chosen
+
+
+def _controls(chosen: RunSettings) -> None:
+    problems = chosen.problems()
+    for name in chosen.names:
+        with st.container(key=f"train-cell-{name.replace('_', '-')}"):
+            _control(chosen, name)
+            if message := problems.get(name):
+                ui.note(st.container(), message, bad=True, key=f"train-{name}")
+
+
+def _own_data(kind: str) -> None:
+    """Draw the box for data of one's own."""
+    live = session()
+    data = live.own_data if live.own_data and live.own_data.kind == kind else None
+    picture = {
+        "path": own_data_route.path(kind),
+        "token": live.token,
+        "most": LARGEST,
+        "expects": KINDS[kind].expects,
+        "kept": f"{data.name}: {data.in_words}" if data else "",
+    }
+    show(OWN_DATA, picture, "train-own-data", on_kept=lambda: None)
 
 
 def _list(label: str, parameter: Choice, options: list[str], value: str, *, key: str) -> None:

@@ -26,6 +26,7 @@ HOW = (
 )
 OFF = "This app was started without trainers. `attnscope --share --trainers 1` allows one run at a time."
 NO_TRAINERS = "This app was started without trainers."
+NO_DATA = "The recipe follows the size of your data."
 NOTHING_YET = "Nothing is trained yet. Press **Start**."
 NO_ATTENTION = "This model has no attention: one vector carries the whole source."
 TOO_LARGE = "This attention has too many weights to be watched."
@@ -57,6 +58,13 @@ def status(run: TrainingRun, place: int) -> str:
     if run.state == states.STARTING:
         return STARTING
     return f"{WORDS[run.state]} · step {run.step:,} of {run.steps:,}{measures(run)}"
+
+
+def kept(run: TrainingRun) -> str:
+    """Return where a run on own data is kept, and how the command line goes on with it."""
+    assert run.folder is not None
+    where = f"Kept in {run.folder} (without --runs DIR, until the app ends)"
+    return printable(f"{where}. On the command line: {run.settings.resumed(run.folder)}")
 
 
 def watched_status(run: WatchedRun) -> str:
@@ -95,7 +103,7 @@ def measures(run: TrainingRun | WatchedRun) -> str:
     parts = [f" · loss {row['loss']:.3g}" for row in points[-1:] if "loss" in row]
     scored = [row for row in points if metric in row]
     parts += [
-        f" · held-out {metric} {row[metric]:g}{unit(metric)} at step {row['step']:,}"
+        f" · held-out {metric} {row[metric]:.4g}{unit(metric)} at step {row['step']:,}"
         for row in scored[-1:]
     ]
     if jump := jump_of(points):

@@ -9,6 +9,7 @@ import streamlit as st
 from models.printable import printable
 from models.trace import AttentionSite, Trace
 from viz_app import ui, words
+from viz_app.checkpoints import is_shared
 from viz_app.components.catalogue import MAPS
 from viz_app.components.mounting import show
 from viz_app.controls import pick
@@ -44,7 +45,7 @@ def watch() -> None:
     now = training()
     run = now.run
     every = None
-    if run is not None and run.is_active and run.state != PAUSED:
+    if run is not None and _goes_on(run):
         every = REDRAWN if run.state == RUNNING else LOOKS
     elif now.watched:
         every = RESTS
@@ -99,12 +100,16 @@ def _moment(now: Trained, site: AttentionSite | None) -> Moment | None:
         return None
     if not (steps := run.snapshots):
         return None
-    if run.is_active and run.state != PAUSED:
+    if _goes_on(run):
         if run.latest and run.latest[1] == site.name and _fits(run.latest[2], site):
             return Moment(run.latest[0], run.latest[2])
         return Moment(steps[-1], now.pictures.weights(steps[-1], site.name))
     step = url_state.one_of(AT, steps, steps[-1])
     return Moment(step, now.pictures.weights(step, site.name))
+
+
+def _goes_on(run: TrainingRun | WatchedRun) -> bool:
+    return run.is_active and run.state != PAUSED
 
 
 def _fits(weights: np.ndarray, site: AttentionSite) -> bool:
@@ -144,10 +149,17 @@ def _attention(now: Training, site: AttentionSite | None, moment: Moment | None)
             st.markdown(text.TOO_LARGE)
     else:
         _maps(one.run, trace, site, moment, "train-maps")
-    if one.run.state == PAUSED or not one.run.is_active:
+    if not _goes_on(one.run):
         kept_steps(one, site.name, moment.step)
+        _kept(one.run)
     if now.before is not None:
         _beside(now.before, one, site, moment)
+
+
+def _kept(run: TrainingRun | WatchedRun) -> None:
+    """Say where a run on own data is kept, on the machine that serves the app."""
+    if isinstance(run, TrainingRun) and run.settings.own and not is_shared():
+        ui.note(st.container(key="train-kept"), text.kept(run), key="train-kept-line")
 
 
 def _maps(
