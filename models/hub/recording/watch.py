@@ -188,8 +188,8 @@ def _enter(path: str, taps: Taps) -> Callable:
             return None
         inputs = tuple(t for t in (*args, *kwargs.values()) if isinstance(t, Tensor))
         forward_pass.frames.append(ModuleCall(path, inputs))
-        after = forward_pass.tap(_taps_at(path, taps, forward_pass, of_input=True), inputs)
-        if after is None:
+        here = _taps_at(path, taps, forward_pass, of_input=True)
+        if not here or (after := forward_pass.tap(here, inputs)) is None:
             return None
         args = tuple(after if value is inputs[0] else value for value in args)
         kwargs = {name: after if t is inputs[0] else t for name, t in kwargs.items()}
@@ -206,7 +206,8 @@ def _leave(path: str, taps: Taps) -> Callable:
             t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)
         ]
         forward_pass.on_outputs(outputs)
-        after = forward_pass.tap(_taps_at(path, taps, forward_pass, of_input=False), outputs)
+        here = _taps_at(path, taps, forward_pass, of_input=False)
+        after = forward_pass.tap(here, outputs) if here else None
         forward_pass.frames.pop()
         if after is None or not isinstance(output, tuple):
             return after
@@ -217,4 +218,5 @@ def _leave(path: str, taps: Taps) -> Callable:
 
 def _taps_at(path: str, taps: Taps, forward_pass: ForwardPass, of_input: bool) -> list[Tap]:
     by_path = taps.exact if forward_pass.edits_activations else taps.by_path
-    return [tap for tap in by_path.get(path, ()) if tap.of_input == of_input]
+    at = by_path.get(path)
+    return [tap for tap in at if tap.of_input == of_input] if at else []

@@ -24,7 +24,7 @@ class UnshownSums:
 
     def __init__(self) -> None:
         self._sums: list[Unshown] = []
-        self._recorded: list[tuple[Tensor, ...]] = []
+        self._recorded: dict[int, list[Tensor]] = {}  # by address
 
     def add(self, path: str, reason: str, weights: Float[Tensor, ...]) -> None:
         """Note the reason why a sum with these weights is not recorded."""
@@ -32,12 +32,15 @@ class UnshownSums:
 
     def add_recorded(self, softmax: Softmax, used: Float[Tensor, ...]) -> None:
         """Note the weights of a sum that was recorded by its causes, and their scores."""
-        self._recorded.append((softmax.value, used, softmax.args[0]))
+        for t in (softmax.value, used, softmax.args[0]):
+            self._recorded.setdefault(_address(t), []).append(t)
 
     def is_recorded(self, weights: Float[Tensor, ...]) -> bool:
         """Return True if these weights or scores, which a library returned, have been recorded."""
-        own = (t for each in self._recorded for t in each)
-        return any(_address(t) == _address(weights) or _same_numbers(t, weights) for t in own)
+        if _address(weights) in self._recorded:
+            return True
+        own = (t for each in self._recorded.values() for t in each)
+        return any(_same_numbers(t, weights) for t in own)
 
     def account_for(self, weights: Float[Tensor, ...], path: str) -> str:
         """Forget the sum with these weights, which a library returned of the module at `path`.
