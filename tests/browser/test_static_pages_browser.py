@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import models
@@ -13,6 +14,7 @@ from viz_app.static_pages import crawl, export
 from viz_app.static_pages.contents import Example
 from viz_app.static_pages.folder import write_site
 
+AXE = Axe()
 EVIL = "<img src=x onerror=alert(1)>"
 HELD = "encoder.layers.1.self_attn", 2, 3, 5  # a head, and a cell of it
 
@@ -167,6 +169,31 @@ def test_a_lesson_keeps_what_happened_until_it_is_asked_for(page: Page, tmp_path
     expect(page.locator(".notice")).to_be_hidden()
     page.locator('[class^="st-key-stepper"] .serial button.bar').nth(2).click()
     expect(page.locator(".notice")).to_contain_text("Only the app")
+
+
+def test_the_link_past_the_navigation_changes_nothing(page: Page, site: Path) -> None:
+    attention(page, site)
+    pick(page, *HELD[:2])
+    page.get_by_role("link", name="Skip to the content").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    expect(page.locator(".notice")).to_be_hidden()
+    expect(head(page)).to_have_attribute("data-site", HELD[0])
+
+
+def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) -> None:
+    lesson = offered().named("4-masks")
+    assert lesson
+    write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        for path in (*sorted(site.rglob("*.html")), tmp_path / "lessons" / "4-masks.html"):
+            page.goto(path.as_uri())
+            page.wait_for_timeout(700)  # what scrolls takes the keyboard once a picture is at rest
+            found = AXE.run(page).response["violations"]
+            assert [(path.name, one["id"]) for one in found] == []
+        context.close()
 
 
 def test_an_address_without_a_still_says_so(page: Page, site: Path) -> None:

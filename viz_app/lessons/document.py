@@ -81,7 +81,7 @@ def _cells(form: Form) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in form["columns"])
     blank = "<td></td>" * len(form["columns"])
     rows = "".join(f'<tr><th scope="row">{escape(row)}</th>{blank}</tr>' for row in form["rows"])
-    return f'<table class="grid"><tr><td class="corner"></td>{head}</tr>{rows}</table>'
+    return f'<table class="grid" tabindex="0"><tr><td class="corner"></td>{head}</tr>{rows}</table>'
 
 
 def _listed(name: str, texts: list[str]) -> str:

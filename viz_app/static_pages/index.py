@@ -23,7 +23,7 @@ def index(site: Site, lessons: Sequence[Lesson]) -> bytes:
     head = "".join(map(_model, site))
     rows = "".join(_row(tab, site, lessons) for tab in PAGES)
     body = (
-        f'<article id="content"><h1>{TITLE}</h1><p>{escape(ABOUT)}</p>'
+        f"<article><h1>{TITLE}</h1><p>{escape(ABOUT)}</p>"
         f"<p>{escape(EDITION)}<br><code>{escape(INSTALL)}</code></p>"
         f'<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">Question</th>{head}'
         f"</tr></thead><tbody>{rows}</tbody></table></div></article>"

@@ -64,7 +64,7 @@ def page(site: Site, example: Example, place: Place) -> bytes:
         f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL)}</code></p></div>'
         f'<div class="headline" data-text="headline">{stills[0].texts["headline"]}</div>'
         f"{sections(pages, place)}"
-        '<div id="content" class="pictures"><p>The pictures need JavaScript.</p></div>'
+        '<div class="pictures"><p>The pictures need JavaScript.</p></div>'
         f'{NOTICE}{templates}<script type="application/json" id="drawn">"{data}"</script>'
         '<script src="../assets/components.js"></script><script src="../assets/static.js"></script>'
     )

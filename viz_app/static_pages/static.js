@@ -109,6 +109,7 @@ function go(index) {
 
 function follow() {
   const query = location.hash.slice(1), found = stills.find((one) => one.query === query);
+  if (still && document.getElementById(query)) return; // a place on this page, as of the link past the navigation
   notice.hidden = true;
   if (query && !found) tell(says.elsewhere);
   const next = found ?? stills[0];
