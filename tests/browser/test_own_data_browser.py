@@ -12,6 +12,9 @@ def test_pasted_pairs_are_put_right_and_trained(page: Page) -> None:
     sizes = {"train-d-model": "16", "train-n-heads": "2"}
     visit(page, "train", BOX, **{"train-task": "own pairs"} | sizes)
     expect(page.locator(".own-data .use")).to_be_disabled()
+    colours = "(word) => [word, document.body].map((e) => getComputedStyle(e)).map((s, i) => i ? s.backgroundColor : s.color)"
+    text, ground = page.locator(".st-key-train-start button:visible p").evaluate(colours)
+    assert text != ground, "a button that cannot be pressed can be read"
     pasted = "\n".join([*PAIRS[:4], "<img src=x onerror=alert(1)>", *PAIRS[4:]])
     page.fill(BOX, pasted)
     page.click(".own-data .use")
