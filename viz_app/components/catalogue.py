@@ -347,12 +347,6 @@ LESSON_LIST = Component(
     events={"on_begin": Event("begin", lambda name: (str(name),))},
 )
 
-COMPONENTS = {
-    component.name: component
-    for component in list(globals().values())
-    if isinstance(component, Component)
-}
-
 # A box for data of one's own: pasted, dropped or chosen; `on_kept()` once the server has them.
 OWN_DATA = Component(
     "own_data",
@@ -360,3 +354,9 @@ OWN_DATA = Component(
     events={"on_kept": Event("kept", lambda _: ())},
     common="live",
 )
+
+COMPONENTS = {
+    component.name: component
+    for component in list(globals().values())
+    if isinstance(component, Component)
+}

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import parse_qs
 
 from streamlit.testing.v1 import AppTest
@@ -17,7 +16,6 @@ from viz_app.without_server import many_runs
 PATIENCE = 600.0  # s for one still
 CLICKS = 2  # from the first view of a page, that are followed
 MOST = 64  # stills of a page that its own clicks lead to
-_SCRIPT = Path(__file__).with_name("script.py")
 
 
 @dataclass
@@ -101,7 +99,7 @@ def _made(example: Example, place: Place, query: str) -> Still:
     Raises:
         ValueError: the page cannot be drawn.
     """
-    app = AppTest.from_file(_SCRIPT, default_timeout=PATIENCE)
+    app = AppTest.from_function(_record, default_timeout=PATIENCE)
     section = PAGES[place.tab].section
     address = parse_qs(query, keep_blank_values=True)
     if section:
@@ -113,3 +111,10 @@ def _made(example: Example, place: Place, query: str) -> Still:
     if app.exception:
         raise ValueError(f"{place.file}: {app.exception[0].message}")
     return app.session_state[RECORDED]
+
+
+def _record() -> None:
+    """Record the still of the job; AppTest runs these lines as a script of their own."""
+    from viz_app.static_pages.recording import record
+
+    record()
