@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from served_app import browser
 
 from viz_app.static_pages import export
 from viz_app.static_pages.contents import MODELS
 from viz_app.static_pages.folder import write_site
 from viz_app.static_pages.page import POLICY
 
-__all__ = ["browser"]
 EMPTY = """() => [...document.querySelectorAll("main [class^=st-key]")].filter((place) =>
     place.getBoundingClientRect().height && !place.shadowRoot.querySelector("canvas, svg, p, button, table")).length"""
 
