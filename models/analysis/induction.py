@@ -5,9 +5,10 @@ How many other tokens stand between the two blocks differs from text to text: a 
 by one distance is no induction head. They apply to language models at any step of their training.
 """
 
+import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import torch
 from jaxtyping import Float, Int
@@ -181,9 +182,19 @@ def jump(scores: dict[int, float]) -> Jump | None:
 
     It hardly depends on how close to each other the steps are.
     """
-    pairs = [Jump(a, b, scores[b] - scores[a]) for a, b in combinations(sorted(scores), 2)]
-    whole = max((each.rise for each in pairs), default=0.0)
+    least, whole = math.inf, 0.0
+    for step in (steps := sorted(scores)):
+        least = min(least, scores[step])
+        whole = max(whole, scores[step] - least)
     if whole < SMALLEST_JUMP:
         return None
-    rising = (each for each in pairs if each.rise >= whole / 2)
-    return min(rising, key=lambda each: (each.after - each.before, -each.rise))
+    found: list[Jump] = []
+    starts: deque[int] = deque()  # steps from which a stretch may begin, their scores rising
+    for step in steps:
+        while starts and scores[step] - scores[starts[0]] >= whole / 2:
+            start = starts.popleft()  # any later end makes a longer stretch
+            found.append(Jump(start, step, scores[step] - scores[start]))
+        while starts and scores[starts[-1]] >= scores[step]:
+            starts.pop()
+        starts.append(step)
+    return min(found, key=lambda each: (each.after - each.before, -each.rise))

@@ -3,7 +3,9 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from models.analysis.direct_logits import logit_parts
 from models.analysis.induction import (
     BLOCK,
     GAP,
+    SMALLEST_JUMP,
     Jump,
     Repeats,
     induction,
@@ -172,3 +175,20 @@ def test_a_jump_is_found_however_close_the_steps_are(every):
     assert found.after - found.before <= 60
     assert found.rise == pytest.approx(curve[found.after] - curve[found.before])
     assert found.rise >= 0.4
+
+
+def test_a_jump_is_the_best_of_all_pairs_of_steps():
+    rng = Random(5)
+    for _ in range(200):
+        scores = {step: rng.random() for step in rng.sample(range(99), rng.randint(2, 20))}
+        pairs = [Jump(a, b, scores[b] - scores[a]) for a, b in combinations(sorted(scores), 2)]
+        whole = max(each.rise for each in pairs)
+        enough = [each for each in pairs if each.rise >= whole / 2]
+        best = min(enough, key=lambda each: (each.after - each.before, -each.rise), default=None)
+        assert jump(scores) == (best if whole >= SMALLEST_JUMP else None)
+
+
+def test_a_jump_in_a_long_record_of_others_is_found_at_once():
+    """Of 200,000 steps there are 2 · 10¹⁰ pairs."""
+    scores = {step: 0.5 * (step >= 150_000) for step in range(200_000)}
+    assert jump(scores) == Jump(149_999, 150_000, 0.5)

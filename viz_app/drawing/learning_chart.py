@@ -97,7 +97,7 @@ def learning_chart(
                 for names, axis in (((TRAINING, HELD_OUT), loss), ((metric, MATCHING), share))
                 if (lines := _lines(points, names))
             ),
-            *(_band(curve, look) for curve in curves if jump_of(curve.rows)),
+            *(_band(curve.name, found, look) for curve in curves if (found := jump_of(curve.rows))),
         ],
     }  # fmt: skip
 
@@ -112,17 +112,15 @@ def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:
     return jump({int(row["step"]): row[INDUCTION] for row in rows if INDUCTION in row})
 
 
-def _band(curve: Curve, look: Look) -> dict[str, Any]:
+def _band(name: str, found: Jump, look: Look) -> dict[str, Any]:
     """Return the steps of the jump as a band."""
-    found = jump_of(curve.rows)
-    assert found is not None
     says = f"The induction score rises by {found.rise:.2f}"
     return {
         "mark": {"type": "rect", "color": look.third, "opacity": 0.15},
         "data": {"values": [{"from": found.before, "to": found.after, "says": says}]},
         "encoding": {
             "x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"},
-            "tooltip": [{"field": "says", "type": "nominal", "title": curve.name}],
+            "tooltip": [{"field": "says", "type": "nominal", "title": name}],
         },
     }  # fmt: skip
 
