@@ -1,4 +1,4 @@
-"""What a run shows to an app that watches its folder: a report while somebody looks.
+"""Reports of a run to an app that watches its folder, made while somebody looks.
 
 The app names the attention that it looks at in a request file, again and again; the run answers
 with a report file. Neither waits for the other, and nothing is written while nobody looks.

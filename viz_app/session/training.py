@@ -1,4 +1,4 @@
-"""What a session trains or watches: its run, the run before it, and what is shown of them."""
+"""The run that a session trains or watches, the run before it, and what is shown of them."""
 
 from dataclasses import dataclass
 from functools import cache

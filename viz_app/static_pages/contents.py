@@ -1,4 +1,4 @@
-"""What a static edition holds: the models, and the pages of each."""
+"""Contents of a static edition: the models, and the pages of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def title(self) -> str:
-        """What the page is called in the navigation."""
+        """The name of the page in the navigation."""
         return PAGES[self.tab].title
 
 

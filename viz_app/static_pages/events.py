@@ -1,4 +1,4 @@
-"""What a click in a browser component can say, and what the component does without an answer.
+"""Messages of a click in a browser component, and what the component does without an answer.
 
 A static page answers the clicks whose messages are listed here; each answer was made by the app.
 """

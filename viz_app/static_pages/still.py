@@ -35,7 +35,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Still:
-    """What a page shows at an address, and what its clicks lead to.
+    """A page as it is at an address, and where its clicks lead.
 
     `parts` are the components by the keys of their pictures, `texts` the app's own words as HTML
     by name, and `layout` places both. `leads_to` is the address of the question at the end.

@@ -22,7 +22,7 @@ LARGEST_FILE = 2**27  # bytes of weights
 
 @dataclass(eq=False)
 class ExamplePictures:
-    """What a run's example looks like at each step; the weights of each are read once."""
+    """Pictures of a run's example at each step; the weights of each are read once."""
 
     run: TrainingRun | WatchedRun
     trace: Trace | None = None  # at the first kept step: tokens, sites and masks

@@ -29,7 +29,7 @@ LONGEST_NAME = 60  # characters of a file's name
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file holds: the noun, its name in a run's folder, and model → task."""
+    """The content of a file: its noun, its name in a run's folder, and model → task."""
 
     noun: str
     file: str
