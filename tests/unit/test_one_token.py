@@ -2,13 +2,20 @@
 
 import gc
 import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
+from jaxtyping import Float
 from small import random_attention_only, random_gpt, random_ids, random_model, random_seq2seq
 
 from models.decoding import greedy
+from models.decoding.incremental import Incremental
 from models.decoding.one_token import for_one_token, in_columns
+from models.layers.attention import MultiHeadAttention
+from models.layers.similarity import SIMILARITIES
+from models.trace import record
+from models.trace.edits import HeadOff
 
 MODELS = [random_model, random_gpt, random_seq2seq, random_attention_only]
 
@@ -56,6 +63,61 @@ def test_it_writes_what_the_weights_say_now(make):
     model.load_state_dict(make(seed=2).state_dict())
     torch.testing.assert_close(log_probs(), log_probs(use_cache=False), atol=1e-4, rtol=1e-4)
     assert for_one_token(model.train()).training
+
+
+SETTINGS = [
+    (random_model, {"norm": "pre"}),
+    *((random_model, {"similarity": name}) for name in SIMILARITIES),
+    (random_gpt, {}),
+    (random_gpt, {"norm": "pre", "activation": "gelu tanh"}),
+]
+
+
+@pytest.mark.parametrize(("make", "settings"), SETTINGS, ids=str)
+def test_the_short_way_of_a_step_comes_to_what_the_layers_do(make, settings, monkeypatch):
+    """Also behind a <pad> in the source or among the tokens; and no module of a layer is called on the short way."""
+    model = make(**settings)
+    pad = model.config.pad_id
+    given = torch.tensor([[5, 7, pad, 6, 4]])
+    calls = []
+    forward = MultiHeadAttention.forward
+
+    def counted(*args: object) -> Float[torch.Tensor, "..."]:
+        calls.append(args)
+        return forward(*args)
+
+    monkeypatch.setattr(MultiHeadAttention, "forward", counted)
+    for written in ([4, 6, 5, 3, 7], [4, pad, 5, 3, 7]):
+        short, long = Incremental(model, given), Incremental(model, given)
+        long.one_token = model
+        row = short.opening
+        for token in written:
+            expected = long.next_log_probs(row)
+            calls.clear()
+            found = short.next_log_probs(row)
+            assert bool(calls) == (
+                row.shape[1] == short.opening.shape[1]
+            )  # the first step fills the cache
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+            row = torch.cat([row, torch.tensor([[token]])], dim=1)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("edited", [False, True])
+def test_who_records_or_edits_gets_the_layers_own_way(recorded, edited):
+    model, given = random_model(), random_ids(1, 5)
+    edits = (HeadOff("decoder.layers.0.self_attn", head=1, baseline="zero"),) if edited else ()
+    run, plain, unedited = (Incremental(model, given, edits=e) for e in (edits, edits, ()))
+    plain.one_token = unedited.one_token = model
+    for row in (run.opening, torch.cat([run.opening, torch.tensor([[5]])], dim=1)):
+        with record() if recorded else nullcontext() as recording:
+            found = run.next_log_probs(row)
+        torch.testing.assert_close(found, plain.next_log_probs(row), atol=1e-5, rtol=1e-5)
+        assert torch.allclose(found, unedited.next_log_probs(row), atol=1e-4) != edited
+        if recording is not None:
+            assert {"decoder.layers.1.self_attn", "decoder.layers.1.cross_attn"} <= {
+                *recording.attention
+            }
 
 
 def test_it_goes_with_its_model():
