@@ -1,11 +1,13 @@
 """Hugging Face's Marian of the same sizes: 100 tokens written one after the other, alone and with all attentions, and training
-tokens a second. Wants the extra "dev".
+tokens a second. CTranslate2 writes with the same weights as Marian. Wants the extra "dev".
 
-Marian runs as it comes, on torch's fused attention; it can hand out attentions only from its own slower one. Both sides write
-tokens of their own random weights, neither may end, and both train on the same batches with the same optimiser, towards the same
+Marian runs as it comes, on torch's fused attention; it can hand out attentions only from its own slower one. Every side writes
+tokens of its own random weights, none may end, and both train on the same batches with the same optimiser, towards the same
 smoothed labels: Marian by the loss that its library's Trainer works out, and once more by ours.
 """
 
+import tempfile
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.decoding import generate
-from models.tokenizers.base import END
+from models.tokenizers.base import END, PAD, START
 from models.training.batches import NO_LABEL, Batch
 from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.decoding import N_TOKENS, SOURCE
@@ -61,6 +63,46 @@ def generate_theirs(model: nn.Module, *, attentions: bool) -> Tensor:
     return found.sequences if attentions else found
 
 
+def ctranslate2_writer(model: nn.Module) -> Callable[[], list[int]]:
+    """Return greedy decoding of 100 tokens by CTranslate2 with the weights of this Marian, in float32 on one thread."""
+    from ctranslate2 import Translator
+    from ctranslate2.converters.transformers import BartLoader
+
+    # Marian's own loader starts from a zero embedding and drops the last token, as published checkpoints want it
+    model.config.normalize_before = model.config.normalize_embedding = False
+    spec = BartLoader().get_model_spec(model)
+    vocabulary = [str(token) for token in range(WRITERS.vocab_size)]
+    spec.register_source_vocabulary(vocabulary)
+    spec.register_target_vocabulary(vocabulary)
+    spec.config.decoder_start_token, spec.config.eos_token = str(START), str(END)
+    spec.config.bos_token, spec.config.unk_token = str(START), str(PAD)
+    spec.validate()
+    spec.optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        translator = Translator(folder, compute_type="float32", inter_threads=1, intra_threads=1)
+    source = [[str(token) for token in SOURCE]]
+    lengths = {"min_decoding_length": N_TOKENS, "max_decoding_length": N_TOKENS}
+
+    def generate_tokens() -> list[int]:
+        (result,) = translator.translate_batch(source, beam_size=1, **lengths)
+        return [int(token) for token in result.hypotheses[0]]
+
+    return generate_tokens
+
+
+def beside_ctranslate2(rounds: int) -> Result:
+    """CTranslate2's time over ours, after a look that it computes what Marian does."""
+    rival = marian(WRITERS, "sdpa").eval()
+    ours, theirs = Transformer(WRITERS).eval(), ctranslate2_writer(rival)
+    if theirs() != generate_theirs(rival, attentions=False)[0, 1:].tolist():
+        raise ValueError("CTranslate2 must write what Marian writes with the same weights")
+    other, our = in_turns(theirs, partial(write, ours, recorded=False), rounds)
+    detail = f"{1e3 * median(our) / N_TOKENS:.2f} ms a token against {1e3 * median(other) / N_TOKENS:.2f}"
+    what = f"decoding {N_TOKENS} tokens: CTranslate2 in float32 over ours"
+    return Result(what, over(other, our), "≥ 0.7", detail)
+
+
 def decoding(rounds: int) -> list[Result]:
     """Theirs over ours, with nothing kept and with every attention of every step kept on both sides."""
     ours, results = Transformer(WRITERS).eval(), []
@@ -80,7 +122,7 @@ def decoding(rounds: int) -> list[Result]:
             Result(
                 f"decoding {N_TOKENS} tokens: Marian's generate over ours{what}",
                 over(slow, quick),
-                "≥ 2",
+                "≥ 1.8" if attentions else "≥ 2",
                 detail,
             )
         )
@@ -139,7 +181,12 @@ def training(rounds: int, n_batches: int) -> list[Result]:
 def measure(short: bool = False) -> list[Result]:
     """Decoding and training, one thread."""
     torch.set_num_threads(1)
-    return [*decoding(1), *training(1, 1)] if short else [*decoding(12), *training(8, 12)]
+    n_decodings, n_trainings, n_batches = (1, 1, 1) if short else (12, 8, 12)
+    return [
+        *decoding(n_decodings),
+        beside_ctranslate2(n_decodings),
+        *training(n_trainings, n_batches),
+    ]
 
 
 if __name__ == "__main__":
