@@ -149,6 +149,16 @@ class Comparison:
         """True if some of it is compared by words."""
         return any(pair.how == WORDS for pair in self.kinds)
 
+    @cached_property
+    def largest_difference(self) -> float:
+        """The largest difference of two weights, over all heads that both runs have."""
+        largest = 0.0
+        for pair in self.kinds:
+            for layer in range(pair.n_layers):
+                first, second = (pair.maps(side, layer)[: pair.n_heads] for side in (0, 1))
+                largest = max(largest, float((first - second).abs().max()))
+        return largest
+
     def of(self, site: str) -> tuple[KindPair, int] | None:
         """Return the kinds and the layer of a site of the first run; None if it has none."""
         for pair in self.kinds:

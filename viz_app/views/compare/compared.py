@@ -57,16 +57,14 @@ class Compared:
     @property
     def scale(self) -> float:
         """The end of the difference's scale, which all heads of the page share."""
-        largest = 0.0
         if self.reference is None:
-            for pair in self.found.kinds:
-                for layer in range(pair.n_layers):
-                    first, second = (pair.maps(side, layer)[: pair.n_heads] for side in (0, 1))
-                    largest = max(largest, float((first - second).abs().max()))
+            largest = self.found.largest_difference
         else:
             other = self.pair.maps(1, *self.reference)
-            for layer in range(len(self.pair.first)):
-                largest = max(largest, float((self.pair.maps(0, layer) - other).abs().max()))
+            largest = max(
+                float((self.pair.maps(0, layer) - other).abs().max())
+                for layer in range(len(self.pair.first))
+            )
         return next(scale for scale in SCALES if largest <= scale or scale == SCALES[-1])
 
 
