@@ -127,6 +127,9 @@ def export_site(options: Namespace) -> int:
     Raises:
         ValueError: the folder holds something else.
     """
+    from viz_app.static_pages.folder import check_folder
+
+    check_folder(options.folder)  # at once: what follows loads the app
     from viz_app.static_pages import export
 
     return export.export_site(options)

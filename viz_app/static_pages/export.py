@@ -28,7 +28,6 @@ def export_site(options: Namespace) -> int:
     Raises:
         ValueError: the folder holds something else, or the site is too large.
     """
-    check_folder(options.folder)
     files = site_files()
     check_folder(options.folder)
     write_site(options.folder, files)
