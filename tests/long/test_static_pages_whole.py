@@ -1,6 +1,9 @@
 """The whole static edition: its size, every page of it in a browser, and every link in it."""
 
+import os
 import re
+import subprocess
+import sys
 from html import unescape
 from pathlib import Path
 
@@ -14,6 +17,14 @@ from viz_app.static_pages.page import POLICY
 
 EMPTY = """() => [...document.querySelectorAll("main [class^=st-key]")].filter((place) =>
     place.getBoundingClientRect().height && !place.shadowRoot.querySelector("canvas, svg, p, button, table")).length"""
+
+SMALL = """
+import hashlib
+from viz_app.controls.lesson_panel import offered
+from viz_app.static_pages import export
+made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks"], offered().lessons[:1])
+print("sum", hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +74,19 @@ def test_every_page_opens_from_disk_without_a_word(browser: Browser, site: Path)
             assert wide <= 0, (path, width)
         assert said == []
         context.close()
+
+
+def test_two_processes_write_the_same_bytes() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SMALL],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert re.search(r"^sum [0-9a-f]{64}$", outputs.pop(), re.MULTILINE)

@@ -77,7 +77,7 @@ def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> Non
     paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=250, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
     (packed,) = DRAWN.findall((tmp_path / "head.html").read_text("utf-8"))

@@ -39,10 +39,12 @@ def process(*arguments: str) -> Iterator[subprocess.Popen]:
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[subprocess.Popen]:
+    """A run that holds still until somebody looks."""
     with process("train", "copy", f"--out={tmp_path / 'mine'}", *RUN) as run:
         while not (tmp_path / "mine" / "training.json").exists():
             assert run.poll() is None
             time.sleep(0.1)
+        run.send_signal(signal.SIGSTOP)
         yield run
 
 
@@ -65,6 +67,7 @@ def test_a_run_of_the_command_line_is_watched_and_one_that_was_killed_is_told(
     page: Page, training: subprocess.Popen
 ) -> None:
     page.wait_for_url("**/train*", timeout=PATIENCE)
+    training.send_signal(signal.SIGCONT)
     expect(page.locator(STATUS)).to_contain_text("mine: training · step")
     page.wait_for_selector(f"{MAPS}[data-painted]")
     expect(page.locator(STATUS)).to_contain_text("held-out exact match")
