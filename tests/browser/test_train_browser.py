@@ -6,6 +6,7 @@ from playwright.sync_api import Page, expect
 from served_app import go, in_url, rested, visit
 
 START, PAUSE = ".st-key-train-start button", ".st-key-train-pause button"
+RESET = ".st-key-train-reset button"
 MAPS = ".st-key-train-maps .maps"
 
 
@@ -48,6 +49,9 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     page.wait_for_selector(".head[data-painted]")
     in_url(page, "growth-step", "0")
     assert page.locator(".head").get_attribute("data-site") == "decoder.layers.0.cross_attn"
+    go(page, "train", RESET)
+    page.click(RESET)  # the next test's run would wait a minute for the trainer of a closed tab
+    page.wait_for_selector(START)
 
 
 def test_a_class_reads_how_far_the_run_is_and_no_model_beside_it_is_named(page: Page) -> None:
@@ -55,6 +59,6 @@ def test_a_class_reads_how_far_the_run_is_and_no_model_beside_it_is_named(page: 
     expect(page.locator(".st-key-input-bar")).to_be_hidden()  # it names a model, and not this one
     page.click(START)
     expect(page.locator(".st-key-train-status .note")).to_contain_text("of 800")
-    page.click(".st-key-train-reset button")
+    page.click(RESET)
     go(page, "attention", ".head[data-painted]")
     expect(page.locator(".st-key-input-bar")).to_be_visible()
