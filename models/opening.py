@@ -1,5 +1,6 @@
 """Shipped checkpoints, and opening one of them or any folder."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -21,7 +22,13 @@ def shipped_folder() -> Path:
 
 def shipped() -> list[str]:
     """Return the names of the shipped checkpoints."""
-    return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
+    folder = shipped_folder()
+    return list(_names(folder, folder.stat().st_mtime_ns))
+
+
+@lru_cache(maxsize=1)  # a page asks for every model of its menu
+def _names(folder: Path, changed: int) -> tuple[str, ...]:
+    return tuple(sorted(p.parent.name for p in folder.glob("*/config.json")))
 
 
 def load(
