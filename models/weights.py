@@ -6,12 +6,14 @@ Nothing is ever unpickled.
 import json
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import safetensors.torch
 import torch
 from jaxtyping import Shaped
 from safetensors import SafetensorError
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from models import loading
 from models.architectures import Config, Model, build
@@ -82,13 +84,28 @@ def header_of(content: bytes) -> Header:
     return Header(shapes, int(step))
 
 
+class _Unfilled(TorchFunctionMode):
+    """Leave random values undrawn: on the meta device parameters have none.
+
+    torch would import its compiler for them, which takes as long as opening ten checkpoints.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Return the tensor of a function that would draw; call any other."""
+        if getattr(func, "__name__", "") in ("normal_", "uniform_"):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def blank(config: Config) -> Model:
     """Return a model of this configuration on the meta device, which takes no memory.
 
     Raises:
         ValueError: Opening the real model would take too much memory.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         model = build(config)
     n_bytes = _PARAMETER * sum(p.numel() for p in model.parameters()) + _POSITION * sum(
         b.numel() for b in model.buffers()

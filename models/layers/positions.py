@@ -62,12 +62,12 @@ class Positions(nn.Module):
             raise ValueError(f"positions must be sinusoidal, learned or none, not {kind!r}")
         self.kind = kind
         if kind == "learned":
-            self.table = nn.Parameter(torch.randn(n_ctx, d_model) * d_model**-0.5)
+            self.table = nn.Parameter(torch.empty(n_ctx, d_model))
+            nn.init.normal_(self.table, std=d_model**-0.5)
         else:
-            start = (
-                sinusoidal(n_ctx, d_model) if kind == "sinusoidal" else torch.zeros(n_ctx, d_model)
-            )
-            self.register_buffer("table", start, persistent=False)
+            blank = kind == "none" or torch.get_default_device().type == "meta"  # has no values
+            table = torch.zeros(n_ctx, d_model) if blank else sinusoidal(n_ctx, d_model)
+            self.register_buffer("table", table, persistent=False)
 
     def forward(self, n: int, start: int = 0) -> Float[Tensor, "n d_model"]:
         """Return the vectors of positions start … start+n−1."""

@@ -76,15 +76,16 @@ def _initialise_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
 
 
 def _initialise_general(d: int, e: int, a: int) -> dict[str, Tensor]:
-    return {"M": torch.eye(d, e) / math.sqrt(d)}  # at first the scaled dot product
+    # I/√d: at first the scaled dot product
+    return {"M": torch.zeros(d, e).fill_diagonal_(1 / math.sqrt(d))}
 
 
 def _initialise_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
-    W, U = torch.empty(a, d), torch.empty(a, e)
+    W, U, v = torch.empty(a, d), torch.empty(a, e), torch.empty(a)
     return {
         "W": nn.init.xavier_uniform_(W),
         "U": nn.init.xavier_uniform_(U),
-        "v": torch.randn(a) / math.sqrt(a),
+        "v": nn.init.normal_(v, std=a**-0.5),
     }
 
 
