@@ -140,6 +140,15 @@ def test_a_masked_key_never_gets_weight(family, name):
     assert any(not site.allowed(batch, 0).all() for batch in range(2))
 
 
+def test_a_fixed_offset_to_a_blocked_key_is_the_nearest_open_one_the_earlier_first():
+    name = "decoder.layers.0.self_attn"
+    off = HeadOff(name, baseline="offset", offset=-2)
+    for blocked, key in ({}, 3), ({3}, 2), ({2, 3}, 4), ({3, 4}, 2):
+        change = MaskChange(Where(site=name), block=tuple((5, one) for one in blocked))
+        site = run("gpt", [change, off])[1].attention[name]
+        assert site.weights(0)[5].argmax() == key
+
+
 @pytest.mark.parametrize(("family", "name"), ALL_FIRST)
 def test_each_row_of_a_batch_has_its_own_edits(family, name):
     make, _ = FAMILIES[family]
@@ -177,6 +186,17 @@ def test_decoding_under_edits_is_the_same_with_a_cache(family, queries):
         plain = torch.stack([s.log_probs for s in greedy(model, given, max_new=9)])
         torch.testing.assert_close(texts[0], texts[1], atol=1e-4, rtol=1e-4)
         assert not torch.allclose(texts[0][-1], plain[-1], atol=1e-3)
+
+
+def test_an_edited_token_is_the_same_with_a_cache():
+    model, given, place = random_gpt(), random_ids(1, 4)[0].tolist(), "decoder.layers.0.resid_mid"
+    found = [Added(Where(activation=place, queries=(2, 6)))]
+    cached, uncached, plain = (
+        torch.stack([step.log_probs for step in greedy(model, given, max_new=5, **how)])
+        for how in ({"edits": found}, {"edits": found, "use_cache": False}, {})
+    )
+    torch.testing.assert_close(cached, uncached, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(cached[-1], plain[-1], atol=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -299,6 +319,17 @@ def test_an_edit_prints_as_what_it_does():
     assert off.describe(1).endswith("in head 4")
     change = MaskChange(Where(kind="decoder_self", layers=(1,)), removed_layers=("look-ahead",))
     assert str(change) == "decoder self: look-ahead removed, in layer 1"
+    assert change.describe(1) == "decoder self: look-ahead removed, in layer 2"
+    for offset, key in {
+        -2: "the token 2 before",
+        -1: "the previous token",
+        0: "the token itself",
+        1: "the next token",
+        3: "the token 3 after",
+    }.items():
+        assert str(HeadOff("a", baseline="offset", offset=offset)) == f"a: all weight on {key}"
+    taken = Patch("a", fields=("the dog",), alignment=((0, 0), (3, 1)))
+    assert str(taken) == "a: head output taken from “the dog”, aligned 0←0 3←1"
 
 
 def test_a_scope_runs_under_edits(scope):
