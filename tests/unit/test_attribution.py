@@ -17,7 +17,7 @@ from models.analysis import (
     rollout,
     value_zeroing,
 )
-from models.analysis.attribution import guessed_effects
+from models.analysis.attribution import IntegratedGradients, guessed_effects
 from models.analysis.cells import head_slope, part_effects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
@@ -59,6 +59,18 @@ def test_gradient_times_attention_is_a_finite_difference_in_one_weight(scopes, f
         assert all((mean >= 0).all() for mean in means.values())
     finally:
         scope.model.float()
+
+
+def test_the_error_of_integrated_gradients_is_a_share_of_the_difference():
+    parts = {"a": torch.tensor([[[0.5, 1.0]]]), "b": torch.tensor([[[0.25]]])}
+    assert IntegratedGradients(parts, 2.0).error == pytest.approx(0.125)
+    assert IntegratedGradients(parts, -2.0).error == pytest.approx(1.875)
+
+
+def test_a_head_that_leads_away_takes_nothing_from_one_that_leads_there():
+    """The mean over heads is of the positive parts (Chefer et al. 2021)."""
+    gradients = torch.tensor([[[3.0, -1.0]], [[-3.0, -1.0]]])
+    assert positive_mean({"a": gradients})["a"].tolist() == [[1.5, 0.0]]
 
 
 @pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt"])

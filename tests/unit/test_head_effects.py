@@ -1,6 +1,7 @@
 """All heads in one batch against one run a head, and heads made necessary or idle by hand."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from models.analysis import (
     cell_effects,
     head_effects,
 )
+from models.analysis.effects import HeadEffects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
 from models.trace.edits import HeadOff, HeadScale, Patch, SetWeights, Where
@@ -60,6 +62,16 @@ def test_every_head_in_one_batch_is_one_edited_run_each(scopes, family, make):
                     )
         largest = max(largest, *(float(values.abs().max()) for values in effects.values.values()))
     assert largest > 1e-3
+
+
+def test_a_head_that_a_layer_lacks_has_no_effect_and_layers_are_in_order():
+    sites = [SimpleNamespace(kind="self", name=f"layers.{i}", layer=i) for i in (10, 2)]
+    found = {("layers.10", 0): 1.0, ("layers.2", 0): 2.0, ("layers.2", 1): 3.0}
+    by_head = {place: torch.tensor(effect) for place, effect in found.items()}
+    effects = HeadEffects.of(by_head, sites, LogProbability(5))
+    assert effects.sites == {"self": ("layers.2", "layers.10")}
+    wanted = torch.tensor([[2.0, 3.0], [1.0, torch.nan]])
+    torch.testing.assert_close(effects.values["self"], wanted, equal_nan=True)
 
 
 def test_the_edits_of_the_run_stay_in_force(scopes):

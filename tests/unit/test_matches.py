@@ -95,9 +95,10 @@ def test_the_sentence_counts_and_turns_round() -> None:
     null = [0.5] * 39
     said = matches.matched_sentence(finished(same, null), same, match_heads(same, null))
     assert "3 of 3 are closer than 95 % of 39 matches between 3 other seeds" in said
-    null = [0.0] * 39
-    said = matches.matched_sentence(finished(same, null), same, match_heads(same, null))
-    assert "0 of 3 are closer" in said
+    for n_closer, n in ((39, 0), (2, 0), (1, 3)):  # p = (1 + 2) / 40 and (1 + 1) / 40
+        null = [0.0] * n_closer + [0.5] * (39 - n_closer)
+        said = matches.matched_sentence(finished(same, null), same, match_heads(same, null))
+        assert f"{n} of 3 are closer" in said
 
 
 def test_the_most_alike_are_named() -> None:
