@@ -52,6 +52,18 @@ def test_each_way_of_writing_it_is_recorded_bit_by_bit(form: str) -> None:
         assert (derived - wanted).abs().max() < 2e-6
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "no batch"])
+def test_as_many_texts_as_heads_are_not_taken_for_each_other(form: str) -> None:
+    scope, texts = scope_of(form), (TEXT, "cabbage fa")
+    for text, trace in zip(texts, scope.run_batch([[text] for text in texts]), strict=True):
+        alone = scope.run(text).attention
+        assert list(trace.attention) == list(alone) == ["layers.0", "layers.1"]
+        for name, site in trace.attention.items():
+            assert site.has_causes
+            torch.testing.assert_close(site.weights(), alone[name].weights(), atol=1e-5, rtol=0)
+            torch.testing.assert_close(site.out, alone[name].out, atol=1e-5, rtol=0)
+
+
 class Painted(torch.nn.Module):
     """A decoder of this form whose mask is painted, and whose heads are changed, by other means."""
 

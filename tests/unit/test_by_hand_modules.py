@@ -9,6 +9,8 @@ from torch import nn
 import models
 from models import InputError
 from models.analysis.checks import check_site
+from models.hub.recording.by_hand.heads import Head, Heads
+from models.layers.masks import SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import HeadScale, MaskChange, Where, editing, for_kinds
 
@@ -43,6 +45,19 @@ def test_heads_that_are_modules_or_turns_of_a_loop_are_one_attention(made: type[
     weight, bias = site.projections["W_Q"]
     q = torch.nn.functional.linear(site.x, weight, bias).unflatten(-1, (2, -1)).transpose(1, 2)
     assert (q - site.q).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(("other", "n_heads"), [(1, 2), (2, 1)])
+def test_heads_of_one_attention_follow_one_another_in_their_list(other: int, n_heads: int) -> None:
+    kind, x, found = (
+        SiteKind("self", "decoder", "self", "text", "text"),
+        torch.randn(1, 3, 4),
+        Heads(),
+    )
+    for i in (0, other):
+        path = f"part.heads.{i}"
+        group = found.add(Head(path, path, kind, 0, x, x, torch.randn(1, 1, 3, 2), None))
+    assert len(group) == n_heads
 
 
 @pytest.mark.parametrize("made", [written.HeadModules, written.HeadLoop])

@@ -51,6 +51,19 @@ def test_a_strong_bias_is_a_bias_and_a_mask_beside_it_a_mask(value: float) -> No
     torch.testing.assert_close(shown, weights(given, scores)[0])
 
 
+@pytest.mark.parametrize("k", range(1, 4))
+def test_each_layer_of_a_mask_is_named_by_what_it_blocks(k: int) -> None:
+    window, holds_token = DISTANCE.abs() <= k, torch.arange(N) < N - 2
+    for mask, names in (
+        (window, [f"window of {k}"]),
+        (window & BEHIND, [LOOK_AHEAD, f"window of {k}"]),
+        (BEHIND & holds_token, [PADDING, LOOK_AHEAD]),
+    ):
+        found = explain(mask[None, None], False, N, N, None, CPU).mask
+        assert [layer.name for layer in found.layers] == names
+        assert torch.equal(found.expanded(0, 0, N, N), mask)
+
+
 def test_a_bias_alone_forbids_nothing() -> None:
     for given in (alibi(), alibi()[:, :1], -alibi(), alibi()[:, 2:]):
         found = explain(given, False, N, N, None, CPU)
@@ -87,6 +100,9 @@ def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> No
     torch.testing.assert_close(lifted[0], held)
     later = as_attn_mask(Mask(), (term,), 2, N, torch.float32)  # the last two queries of a cache
     torch.testing.assert_close(later[0], held[:, -2:])
+    (cached,) = explain(given[:, :, -2:], False, 2, N, None, CPU).terms
+    is_open, found = allowed[-2:], cached.scores(None, torch.arange(N - 2, N), N)
+    torch.testing.assert_close(found[:, is_open], held[:, -2:][:, is_open])
 
 
 def test_a_bias_is_kept_for_every_row_head_and_query_of_its_own() -> None:
