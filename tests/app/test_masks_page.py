@@ -19,7 +19,7 @@ import models
 from models import decoding
 from models.analysis.checks import check_site
 from models.architectures.transformer import Transformer
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, SiteKind
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
@@ -296,7 +296,7 @@ def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
     source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
     ahead = (
-        MaskChange(allow=((0, 3),)),
+        MaskChange(allow=((2, 3),)),
         MaskChange(removed_layers=lifted),
         MaskChange(removed_layers=lifted, preset="window"),
     )
@@ -393,6 +393,14 @@ def test_painted_cells_make_a_short_text() -> None:
 )
 def test_an_unreadable_text_paints_nothing(text: str) -> None:
     assert masks_notation.from_text(text) == MaskChange()
+
+
+@pytest.mark.parametrize("name", ["none", "window", "causal"])
+def test_the_models_own_layers_are_lifted_by_none_alone_and_padding_never(name: str) -> None:
+    kind = SiteKind("self", "decoder", "self", "text", "text")
+    own = (PADDING, LOOK_AHEAD, "window of 3")
+    change = masks_notation.choose(kind, MaskChange(), name, 2, own)
+    assert change.removed_layers == (own[1:] if name == "none" else ())
 
 
 def test_a_ready_made_mask_that_is_not_there_is_refused() -> None:

@@ -357,6 +357,16 @@ def test_beam_steps_form_a_tree_best_first(tiny):
         assert h.score == pytest.approx(h.log_prob / ((5 + len(h.tokens)) / 6) ** 0.6)
 
 
+def test_a_forced_token_has_its_own_probability_in_the_beam(tiny):
+    free = next(beam(tiny, SOURCE, width=1)).hypotheses[0].tokens[0]
+    other = (free + 1 - 4) % (VOCAB - 4) + 4
+    *_, last = beam(tiny, SOURCE, width=3, max_new=4, forced={0: other})
+    for h in last.hypotheses:
+        assert h.tokens[0] == other
+        rows = [float(by_hand(tiny, h.tokens[:i])[token]) for i, token in enumerate(h.tokens)]
+        assert h.log_prob == pytest.approx(sum(rows), abs=1e-3)
+
+
 def test_a_hypothesis_that_waits_is_found_again_at_whatever_rank_it_was():
     """Longer ones overtake it under a strong length penalty, so that its rank changes from step to step."""
     moved = 0
@@ -405,6 +415,7 @@ P = torch.tensor([0.05, 0.4, 0.1, 0.25, 0.2])
         ),  # of 0.85: 0.47, then 0.76 reaches 0.7
         ({"temperature": 0.5}, [p * p / 0.275 for p in (0.05, 0.4, 0.1, 0.25, 0.2)]),
         ({"temperature": 0.5, "top_k": 1}, [0, 1, 0, 0, 0]),
+        ({"temperature": 0.5, "top_p": 0.7}, [0, 64 / 89, 0, 25 / 89, 0]),
     ],
 )
 def test_sampling_filters_against_tables_by_hand(how, wanted):
