@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
+from models.training import trainer as trainer_of
 from models.training.evaluation import score
 from models.training.processes import Processes, joined_processes
 from models.training.recipe import Recipe, densely_kept, scheduled_rate, snapshot_steps
@@ -65,6 +66,15 @@ def test_a_step_by_hand(tmp_path):
         torch.testing.assert_close(
             moved, torch.full_like(moved, record.learning_rate), rtol=0.01, atol=1e-7
         )
+
+
+def test_the_speed_of_a_step_is_that_of_the_step_alone(tmp_path, monkeypatch):
+    clock = count(0, 0.5)  # half a second passes between two looks at it
+    monkeypatch.setattr(trainer_of.time, "perf_counter", lambda: next(clock))
+    trainer = reversal_trainer(tmp_path, steps=3)
+    for record in trainer.train():
+        assert record.tokens_per_second == record.tokens / 0.5
+    assert trainer.seconds == 1.5
 
 
 def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_process(tmp_path):
@@ -149,7 +159,7 @@ def test_snapshots_at_log_spaced_steps(tmp_path):
         501,
         4001,
     ]  # 62.5 and 500.1
-    trainer = reversal_trainer(tmp_path, steps=5, snapshots=True)
+    trainer = reversal_trainer(tmp_path, steps=5, snapshots=True, average_last=0.6)
     start = [p.detach().half().float() for p in trainer.model.parameters()]
     list(trainer.train())
     assert snapshots(tmp_path) == [0, 1, 2, 3, 5]
@@ -195,6 +205,7 @@ def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     torch.rand(11)  # whatever else draws numbers in between
     second = reversal_trainer(cut, **RUN)
     assert second.resume() == stop_at
+    assert second.seconds == first.seconds > 0
     assert [record.loss for record in second.train()] == losses[stop_at:]
     assert_same_run(whole, cut)
 
