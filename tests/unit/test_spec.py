@@ -42,6 +42,17 @@ def test_an_unchanged_spec_is_the_plain_run(own: models.Trace) -> None:
     assert trace.output == own.output
 
 
+def test_a_forced_token_alone_changes_no_forward_pass() -> None:
+    spec = RunSpec(ModelRef("dates"), (TEXT, None), forced=((1, 3),))
+    assert spec.is_unchanged
+    changed = (
+        replace(spec, edits=FORBIDDEN),
+        replace(spec, model=ModelRef("dates", positions=False)),
+        replace(spec, model=ModelRef("dates", STEP)),
+    )
+    assert not any(one.is_unchanged for one in changed)
+
+
 def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
     spec = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))
     same = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))

@@ -1,0 +1,106 @@
+"""Cached runs: each has a key of everything that determines it, so none is shown in the place of another."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from drawn import letters
+
+import models
+from models import Trace
+from models.architectures.base import MASKED
+from models.decoding.runs import Method
+from models.trace.edits import Edit, HeadOff
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+
+OFF = HeadOff("decoder.layers.0.cross_attn", head=1)
+METHOD = Method(max_new=5)
+
+
+@functools.cache
+def plain() -> CurrentRun:
+    scope = letters()
+    return CurrentRun(scope, scope.run("ab", "cde"))
+
+
+def run(*edits: Edit) -> CurrentRun:
+    """Two letters and a given target under edits."""
+    spec = replace(plain().spec, edits=edits)
+    return cache.changed_run(plain(), spec)
+
+
+def given() -> tuple[int, ...]:
+    return plain().trace.streams["source"].ids
+
+
+CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], torch.Tensor], tuple, tuple]] = {
+    "a written text": (
+        lambda *edits: cache.autoregression(run(*edits), given(), METHOD),
+        lambda found: found.run.log_probs,
+        (),
+        (OFF,),
+    ),
+    "a beam of other width": (
+        lambda width: cache.autoregression(run(), given(), Method("beam", width=width, max_new=3)),
+        lambda found: torch.tensor(len(found.beam[-1].hypotheses)),
+        (2,),
+        (3,),
+    ),
+    "a single pass over other tokens": (
+        lambda *tokens: cache.single_pass(run(), given(), tokens),
+        lambda found: torch.tensor(found.taken),
+        (4, 5),
+        (5, 4),
+    ),
+    "a single pass": (
+        lambda *edits: cache.single_pass(run(*edits), given(), (4, 5)),
+        lambda found: found.log_probs,
+        (),
+        (OFF,),
+    ),
+    "another text read": (
+        lambda *edits: cache.reread(run(*edits), ("ba", "de")),
+        lambda found: found.next_token.log_probs,
+        (),
+        (OFF,),
+    ),
+    "a run under its own masks": (
+        lambda *edits: cache.unmasked_run(plain().scope, run(*edits).trace, 5),
+        lambda found: torch.tensor(found.log_probs),
+        (),
+        (OFF,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_differs_in_anything_has_a_result_of_its_own(name: str) -> None:
+    call, numbers, one, other = CALLS[name]
+    first, second, again = (call(*arguments) for arguments in (one, other, one))
+    assert again is first
+    assert not torch.equal(numbers(first), numbers(second))
+
+
+def reads(scope: models.Scope, texts: tuple[str, ...], *chosen: object) -> Trace:
+    return cache.trace(scope, texts, chosen=chosen)
+
+
+def test_hidden_tokens_and_an_order_are_in_the_key_where_they_change_the_run() -> None:
+    bert = models.load("bert")
+    texts = ("He forgot his umbrella.", "")
+    nothing, *hidden = (reads(bert, texts, one) for one in (None, (2,), (3,)))
+    positions = [trace.outputs[MASKED].positions for trace in hidden]
+    assert [list(one) for one in positions] == [[2], [3]]
+    n = len(nothing.streams["text"].ids)
+    assert reads(bert, texts, (0, n - 1, n)) is nothing  # [CLS], [SEP] and what is not there
+    assert reads(bert, texts, (0, 2)) is hidden[0]
+    xlnet = models.load("xlnet")
+    texts = ("He forgot his umbrella.", "")[: len(xlnet.model.text_fields)]
+    usual = reads(xlnet, texts, None)
+    n = len(usual.streams["text"].ids)
+    assert reads(xlnet, texts, tuple(range(n))) is usual
+    assert reads(xlnet, texts, tuple(reversed(range(n)))) is not usual
