@@ -5,6 +5,7 @@ import math
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -266,12 +267,60 @@ def test_readings_of_a_changed_run() -> None:
     ]
     run = CurrentRun(scope, scope.run("We like him.", edits=edits), original=original)
     assert found("run.heads_off", run) == "1"
+    change = found(
+        f"run.weight({name}, {head}, {query}, 0) - unchanged.weight({name}, {head}, {query}, 0)",
+        run,
+    )
+    assert change == f"{100 * (1 - float(own[0])):.0f} points"
     new = torch.zeros_like(own)
     new[0] = 1
     middle = (own + new) / 2
     kl = [float((p[p > 0] * (p / middle)[p > 0].log()).sum()) for p in (own, new)]
     js = float(found(f"run.divergence({name}, {head}, {query})", run))
     assert js == pytest.approx(sum(kl) / 2, abs=0.03)  # head 3 above has changed the row too
+
+
+def test_a_whole_attention_that_is_off_counts_with_all_its_heads() -> None:
+    scope, name = models.load("eng-fra"), "decoder.layers.0.cross_attn"
+    edits = [HeadOff(name), HeadOff("decoder.layers.1.cross_attn", head=2), HeadOff(name, head=1)]
+    run = CurrentRun(scope, scope.run("We like him.", edits=edits))
+    assert found("run.heads_off", run) == str(run.trace.attention[name].n_heads + 1)
+
+
+def test_changed_words_are_those_of_its_own_text() -> None:
+    original = run_of("eng-fra", "We like him.")
+    whole = found("run.writes", original).split()
+    spec = replace(original.spec, forced=((1, original.scope.config.end_id),))
+    run = CurrentRun(original.scope, original.trace, spec=spec, original=original)
+    words = found("run.writes", run).split()
+    assert 0 < len(words) < len(whole)
+    others = sum(word not in whole for word in words)
+    assert found("run.changed_words", run) == str(others)
+    assert len(whole) - (len(words) - others) > others  # the words that are missing are none
+
+
+def test_a_text_read_backwards_changes_vectors_only_with_positions() -> None:
+    run = run_of("eng-fra", "We like him.")
+    model, ids = run.scope.model, run.trace.streams["source"].ids
+    order = [*range(len(ids) - 2, -1, -1), len(ids) - 1]
+    both = torch.tensor([ids, [ids[i] for i in order]])
+    with torch.no_grad():
+        own, backwards = model.encode(both, model.masks(both, both[:, :0]))
+    change = (backwards[torch.tensor(order).argsort()] - own).norm(dim=1) / own.norm(dim=1)
+    assert found("run.change_backwards(with)", run) == f"{float(change.max()):.2f}"
+    assert float(found("run.change_backwards(without)", run)) < 1e-4 < float(change.max())
+
+
+def test_a_token_of_a_text_has_the_bits_of_its_own_prediction() -> None:
+    run = run_of("gpt", "Once upon a time")
+    tokens, bits = run.trace.streams["text"].tokens, run.trace.next_token.surprisal.tolist()
+    for position in range(1, len(tokens)):
+        assert found(f"run.bits({position})", run) == f"{bits[position - 1]:.1f}"
+    place = finder(run, None)(Reading("run", "most_surprising"))
+    assert (place.value, place.words) == (
+        1 + bits.index(max(bits)),
+        tokens[place.value].removeprefix("▁"),
+    )
 
 
 def test_a_missing_thing_is_said() -> None:
