@@ -17,6 +17,7 @@ from models import cli
 from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
 from viz_app import checkpoints
+from viz_app.controls.train import text
 from viz_app.session import run_owners
 from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers.example_pictures import ExamplePictures
@@ -145,6 +146,8 @@ def test_one_run_of_a_session_at_a_time_and_the_place_is_said():
         trainers.submit(run)
     until(lambda: runs[1].state == RUNNING)
     assert [trainers.place(run) for run in runs] == [0, 0, 1, 2, 3]
+    said = [text.status(run, trainers.place(run)) for run in runs[2:4]]
+    assert said == ["Waiting: 1 run before yours.", "Waiting: 2 runs before yours."]
     assert [run.state for run in runs[2:]] == [WAITING] * 3
     again = Unstarted(COPY, "a")  # the first session starts another: to the end of the queue
     trainers.submit(again)

@@ -154,6 +154,14 @@ def test_another_run_in_the_folder_takes_the_place_of_the_first(folder, tmp_path
     assert (pictures.weights(13, SITE) != before).any()
 
 
+def test_a_record_that_has_gone_back_is_that_of_another_run(folder):
+    run = looked(folder)
+    assert (run.step, run.begun) == (13, 1)
+    change(folder, trained_to=5)
+    run.look()
+    assert (run.step, run.begun) == (5, 2)
+
+
 def test_weights_replaced_meanwhile_are_not_drawn_as_those_of_another_step(folder):
     run = looked(folder)
     shutil.rmtree(folder / "snapshots")
