@@ -15,13 +15,18 @@ import torch
 
 import models
 from models.checkpoint_files import checksum, write_bytes
-from viz_app.drawing.payload import unpack
-from viz_app.static_pages import crawl, export
+from viz_app.components import Component
+from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
+from viz_app.drawing.payload import pack, unpack
+from viz_app.static_pages import crawl, export, links, packed
 from viz_app.static_pages import folder as folder_module
 from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.crawl import Pages
+from viz_app.static_pages.events import messages
 from viz_app.static_pages.folder import LIST, check_folder, write_site
 from viz_app.static_pages.markdown import as_html, headline
 from viz_app.static_pages.page import INSTALL
+from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
 
 ROOT = Path(__file__).parents[2]
@@ -219,6 +224,7 @@ def test_texts_are_escaped_in_every_construct() -> None:
         (r"s_{i-1}^{2}", "si−12"),
         (r"\overleftarrow{h}_1", "h←1"),
         (r"\text{a < b}", "a &lt; b"),
+        (r"a \le b \ge c", "a≤b≥c"),
         (r"\frac{", ""),
     ],
 )
@@ -237,6 +243,56 @@ def test_a_formula_keeps_numerator_and_scripts_apart() -> None:
         )
         == 1
     )
+
+
+WALKED = {"query": 2, "indices": [5, 0, 3]}
+TOKENS = {"states": ["special", "open", "hidden", "hidden", "fixed"]}
+KINDS = {"strip": [{"kind": "cross"}, {"kind": "self"}, {"kind": "cross"}]}
+
+
+@pytest.mark.parametrize(
+    ("component", "event", "header", "expected"),
+    [
+        (WALK, "on_choose", WALKED, [{"query": 2, "key": key} for key in (5, 0, 3)]),
+        (GUESSES, "on_hide", TOKENS, [{"hidden": one} for one in ([1, 2, 3], [3], [2])]),
+        (MASK_PAINTER, "on_kind", KINDS, [{"kind": "cross"}, {"kind": "self"}]),
+        (WALK, "on_news", WALKED, []),
+    ],
+)
+def test_a_click_sends_what_its_picture_says(
+    component: Component, event: str, header: dict, expected: list
+) -> None:
+    assert messages(component, event, pack(header)) == expected
+
+
+def test_links_lead_to_the_same_page_of_another_model_and_mark_ones_own() -> None:
+    both = {
+        Example(name): Pages({Place(name, tab): {"": Still("")} for tab in tabs})
+        for name, tabs in {"gpt": ("attention", "inside"), "bert": ("attention", "task")}.items()
+    }
+    for here, files in {
+        Place("gpt", "attention"): ["gpt/attention", "bert/attention"],
+        Place("gpt", "inside"): ["gpt/inside", "bert/attention"],  # the first, for want of its own
+        Place("bert", "task"): ["gpt/attention", "bert/task"],
+    }.items():
+        html = links.models(both, here)
+        assert re.findall(r'href="../([^"]*).html"', html) == files
+        (current,) = re.findall(r'href="../([^"/]*)[^"]*" aria-current="page"', html)
+        assert current == here.checkpoint
+
+
+def test_the_question_at_the_end_leads_to_the_still_that_it_names() -> None:
+    place = Place("gpt", "inside")
+    pages = Pages({place: {"head=1": Still("head=1")}}, {(place, "head=1"): "head=1"})
+    for query, expected in {"head=1": "../gpt/inside.html#head=1", "head=2": ""}.items():
+        assert packed._next(pages, Still("", leads_to=("inside", query))) == expected
+    assert packed._next(pages, Still("", leads_to=("masks", ""))) == ""
+
+
+def test_a_model_stands_with_its_text_and_how_to_type_is_left_out(made: dict[str, bytes]) -> None:
+    example = Example("bert")
+    assert f"“{escape(example.texts[0])}”" in made["index.html"].decode()
+    assert example.inputs == [("Text", example.texts[0])]
 
 
 def test_each_section_has_a_file_of_its_own() -> None:
