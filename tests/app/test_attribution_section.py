@@ -94,6 +94,14 @@ def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
     ]
 
 
+def test_the_strongest_head_is_for_one_token_and_against_the_other() -> None:
+    said = text.direct("head 3", 0.5, 1.0, -0.25, "cat", "dog")
+    assert "head 3, 0.5 for “cat” against “dog”" in said
+    assert "heads together add +1.00, everything else -0.25: +0.75 in all" in said
+    said = text.direct("head 3", -0.5, 1.0, -0.25, "cat", "dog")
+    assert "head 3, 0.5 for “dog” against “cat”" in said
+
+
 @pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "dates"])
 def test_heads_and_the_rest_add_up_to_the_difference_of_two_logits(checkpoint: str) -> None:
     app = app_at("interventions", checkpoint=checkpoint, **DIRECT)

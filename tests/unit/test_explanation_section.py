@@ -180,6 +180,7 @@ def test_sentences_turned_round() -> None:
     assert "changes" in text.everywhere(0, 1)
     assert text.permutations(0, 9, 0, 0, 0).startswith("None of 9")
     assert text.permutations(9, 9, 0, 0, 0).startswith("All of 9")
+    assert text.permutations(1, 9, 0, 0, 0).startswith("1 of 9")
     assert "No token alone" in text.moved(0.1, 0.01, 0, 4)
     assert "2 of 4 tokens" in text.moved(0.1, 0.01, 2, 4)
     assert "mean" in text.given("x", 1, 5, False)

@@ -8,7 +8,16 @@ import pytest
 
 import models
 from models.trace import Trace
-from models.trace.edits import Edit, HeadOff, HeadScale, Patch, ZeroValue, to_text
+from models.trace.edits import (
+    Edit,
+    HeadOff,
+    HeadScale,
+    Patch,
+    SetWeights,
+    Where,
+    ZeroValue,
+    to_text,
+)
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
@@ -122,6 +131,14 @@ def test_the_first_difference_is_the_first() -> None:
     assert text.verdict(["a"], ["a"], -1) == "The same answer."
 
 
+def test_a_change_is_told_from_before_to_after_and_a_row_counted_from_1() -> None:
+    said = text.fact("cat", -1.5, -0.25)
+    assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"
+    assert text.fact("cat", -1.5, -1.5).endswith("after, 0 nats")
+    row = Where(site="a", heads=(0,), queries=(2,))
+    assert text.state(SetWeights(row, cells=((0, 1.0),))) == "weights set by hand at query 3"
+
+
 def test_nothing_is_said_to_have_changed_before_anything_is() -> None:
     drawn = payloads(run_of("eng-fra"), USUAL)["outcome"]
     assert drawn["verdict"] == text.NOTHING_YET
@@ -195,6 +212,16 @@ def test_edits_of_heads_that_a_model_lacks_are_left_out(monkeypatch: pytest.Monk
     )
     assert run_changes.chosen_spec(run_of("eng-fra")).edits == (there,)
     assert run_changes.chosen_spec(run_of("gpt")).edits == ()
+
+
+@pytest.mark.parametrize(("name", "left_out"), [("eng-fra", True), ("eng-fra-bahdanau", False)])
+def test_positions_are_left_out_only_where_a_model_has_them(
+    name: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        run_changes.url_state, "get", lambda p: p is not run_changes.POSITIONS and p.default
+    )
+    assert run_changes.chosen_spec(run_of(name)).model.positions is not left_out
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,9 @@ def test_who_may_see_whom_is_what_the_order_says(run):
     ]
     assert [role for role, _ in header["streams"]] == ["content", "query"]
     assert header["axes"] == ["predicted", "seen"]  # down the rows, then along the columns
-    for role, cells in expected.items():
-        np.testing.assert_array_equal(arrays[role].reshape(7, 7), cells)
+    for role, title in header["streams"]:
+        np.testing.assert_array_equal(arrays[role].reshape(7, 7), expected[role])
+        assert ("not itself" in title) == (not np.diag(expected[role]).any())
     assert (
         header["answer"]["from"]
         == "Predicted from “g”, “a”, “f” and “b”, and from their positions and its own."

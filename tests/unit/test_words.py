@@ -1,12 +1,14 @@
 """What the app calls each kind of attention: titles, axes, places counted from 1, and where queries, keys and values come from."""
 
 import re
+from dataclasses import replace
 from html import escape
 
 import pytest
 import torch
 from drawn import letters
 
+from models.layers.masks import Mask, MaskLayer, SiteKind
 from models.layers.similarity import SIMILARITIES, LearnedSimilarity
 from models.trace import AttentionSite
 from viz_app import words
@@ -86,6 +88,18 @@ def test_each_kind_of_attention_by_its_own_words(
     assert token_names(site, TERMS) == (reader, read)
 
 
+def test_a_kind_without_a_title_of_its_own_is_named_by_stack_role_and_streams() -> None:
+    named = {
+        ("encoder", "content"): ("Content stream", "Content"),
+        ("encoder", "query"): ("Query stream", "Query"),
+        ("decoder", "memory"): ("Decoder memory attention: b → a", "Decoder memory"),
+        ("encoder", "cross"): ("Encoder cross-attention: b → a", "Encoder cross"),
+    }
+    for (stack, role), titles in named.items():
+        kind = SiteKind("x", stack, role, query_stream="b", key_stream="a")
+        assert (kind.title, kind.short) == titles
+
+
 def test_the_first_head_of_the_first_layer_is_called_1(sites: dict[str, AttentionSite]) -> None:
     assert words.place(sites["decoder.layers.0.cross_attn"], 0) == "Decoder layer 1, head 1"
     assert words.place(sites[ENCODER], 1) == "Encoder layer 1, head 2"
@@ -147,6 +161,25 @@ def test_formulas_of_the_similarities() -> None:
     cosine = letters(similarity="cosine").run("ab", "b").attention[CROSS]
     t = float(torch.exp(cosine.similarity.learned["log_t"]))
     assert words.formula(cosine) == f"{t:.3g} · cos(q, k)"
+
+
+def test_only_a_row_that_no_head_may_read_anything_in_is_said_to_be_empty(
+    sites: dict[str, AttentionSite],
+) -> None:
+    site = sites[ENCODER]
+    allowed = torch.zeros(1, site.n_heads, site.n_query, site.n_key, dtype=torch.bool)
+    for head in range(site.n_heads):
+        allowed[0, head, :, head] = True  # no key is open to two heads
+    for closed, said in (
+        (0, ""),
+        (1, ", except in the one row that"),
+        (2, ", except in the 2 rows that"),
+    ):
+        allowed[0, :, :closed] = False
+        masked = replace(site, mask=Mask([MaskLayer("own", allowed)]))
+        explained = words.how_to_read(masked)
+        assert f"they add up to 1{said}" in explained
+        assert ("except" in explained) == bool(closed)
 
 
 def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
@@ -257,6 +290,20 @@ def test_where_a_model_was_trained_is_said_once() -> None:
     assert "Trained for 4,000 steps on 4,321 documents." in said
     assert "pairs.tsv" not in said
     assert "Trained for 7 steps." in words.training_summary({"step": 7, "data": {}})
+
+
+def test_models_that_were_trained_for_longer_are_named_first() -> None:
+    assert words.unequal_training({"a": 5, "b": 7, "c": 7, "d": 1}) == (
+        "Caution: training length differs (b and c for 7 steps; a for 5 steps; d for 1 step), "
+        "which may explain part of the gap."
+    )
+    assert words.unequal_training({"a": 5, "b": 5}) == ""
+
+
+def test_no_training_is_told_from_one_that_nobody_recorded() -> None:
+    assert words.training_brief("x", {"step": 0}) == "x, not trained"
+    assert words.training_brief("x", {}) == "x, training not recorded"
+    assert words.training_brief("x", {"step": 1, "scores": {"BLEU": 3.0}}) == "x, 1 step, BLEU 3"
 
 
 # another similarity on the same weights
