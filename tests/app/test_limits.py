@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import streamlit as st
 from app_parts import app_at, said
+from drawn import letters
 from streamlit.testing.v1 import AppTest
 
 from models import InputError
@@ -16,6 +17,7 @@ from viz_app.drawing.stamp import FileContent
 from viz_app.session import downloads, live
 from viz_app.session.downloads import Download
 from viz_app.session.parameters import LONGEST_TEXT, Text
+from viz_app.session.shortening import shortening_offer
 from viz_app.session.url_state import parameter_of
 
 SOURCE = parameter_of(EncoderDecoder.fields[0])
@@ -36,6 +38,16 @@ def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() 
     assert "200,000 characters long, not 200,001" in note["rows"][0][1]
     app.text_area(key="source").set_value("3 May 1999").run()
     assert said(app, "note source")["look"] == "note"
+
+
+def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> None:
+    scope, text = letters("gpt", n_ctx=9), "abcdeedcbaabc"
+    field = scope.model.text_fields[0]
+    offer = shortening_offer(scope, (text, ""), field)
+    keep = offer["keep"]
+    assert len(scope.encode(text[:keep], None)[field.stream].ids) == 9
+    assert (offer["offer"], offer["rest"]) == ("Use the first 9", f"“{text[keep:]}”")
+    assert shortening_offer(scope, (text[:keep], ""), field) == {}
 
 
 def test_the_address_and_the_socket_take_no_longer_ones() -> None:

@@ -157,6 +157,22 @@ def test_widths_that_differ_are_said() -> None:
     assert "2 here and 3 in the pinned run" in line
 
 
+def test_a_row_with_another_token_in_each_run_says_which_is_whose() -> None:
+    first = quantity([[1.0], [2.0]])
+    second = replace(first, rows=[Label("0"), Label("x")])
+    header, _ = unpack(differences([first], [second])[KEYS[0]])
+    both = ["1 | x", "1 in this run, x in the pinned run", False]
+    assert header["rows"] == [["0", "", False], both]
+
+
+@pytest.mark.parametrize(("weights", "is_said"), [("a", False), ("b", True)])
+def test_models_that_learned_apart_are_said_to_have(weights: str, is_said: bool) -> None:
+    first = quantity([[1.0]], weights="a", note="They learned apart.")
+    second = replace(first, values=torch.tensor([[2.0]]), weights=weights)
+    note = differences([first], [second])[NOTE]
+    assert (["line", first.note] in [[*row] for row in note["rows"]]) == is_said
+
+
 def test_a_difference_is_not_said_to_be_none() -> None:
     name = EQUAL.format("the numbers")
     for second, is_equal in (

@@ -57,6 +57,16 @@ def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
     assert sinks(typed) == []
 
 
+def test_what_is_left_out_holds_its_share_of_all_rows(trace: Trace) -> None:
+    site = trace.attention[SITE]
+    header, _ = unpack(head(trace, site, 1, terms("translation")))
+    n_query, n_key = site.weights(1).shape
+    assert n_query != n_key
+    assert header["sinks"] == [n_key - 1]  # </s>; a source has no <s>
+    expected = site.weights(1)[:, -1].mean()
+    assert header["sinkShare"] == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out() -> None:
     tokenizer = words_of("Mary went.", "John took milk.")
     model = random_bert(vocab_size=tokenizer.vocab_size)
