@@ -1,5 +1,7 @@
 """Compare in a real browser: one click gives a comparison, a click on a head its maps, and typing redraws both."""
 
+import re
+
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -8,6 +10,7 @@ from served_app import boxes, go, in_url, resized, rested
 import models
 from models.analysis.comparison import compare
 from models.runs.scope import Scope
+from viz_app.drawing.labels import axes_labels
 
 SOURCE, SITE = "She is reading a book.", "decoder.layers.1.cross_attn"
 READY = ".difference[data-painted]"
@@ -65,6 +68,7 @@ def test_the_grid_holds_the_distances_of_both_runs(opened: Page, scope: Scope) -
 def test_a_click_looks_at_a_head(opened: Page) -> None:
     cell(opened).click()
     expect(cell(opened)).to_have_attribute("aria-pressed", "true")
+    expect(cell(opened)).to_have_attribute("aria-label", re.compile(r"layer 2, head 3: [\d.]+ "))
     expect(opened.locator(".difference")).to_have_attribute("data-site", SITE)
     expect(opened.locator(".difference")).to_have_attribute("data-head", "2")
     in_url(opened, "head", "2")
@@ -98,7 +102,7 @@ def test_a_click_beside_itself_chooses_the_other_head(shared_page: Page) -> None
     in_url(shared_page, "compare-head", f"{SITE}:3")
 
 
-def test_hovering_a_cell_tells_all_three_numbers(opened: Page) -> None:
+def test_hovering_a_cell_tells_all_three_numbers(opened: Page, scope: Scope) -> None:
     canvas = opened.locator(".difference .of-difference canvas.cells")
     box = canvas.bounding_box()
     opened.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.45)
@@ -108,6 +112,13 @@ def test_hovering_a_cell_tells_all_three_numbers(opened: Page) -> None:
         for text in opened.locator(".difference .tip tr td:last-child").all_text_contents()
     ]
     assert numbers[0] - numbers[1] == pytest.approx(numbers[2], abs=1e-4)
+    root, trace = opened.locator(".difference"), scope.run(SOURCE)
+    site = trace.attention[root.get_attribute("data-site")]
+    queries, keys = ([label.text for label in axis] for axis in axes_labels(trace, site))
+    query, key = root.locator(".tip .where").inner_text().split(" attends to ")
+    weights = site.weights(int(root.get_attribute("data-head")))
+    expected = float(weights[queries.index(query), keys.index(key)])
+    assert numbers[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_runs_that_cannot_be_compared_keep_the_last_picture(shared_page: Page) -> None:

@@ -258,7 +258,13 @@ def test_the_table_holds_every_distance_of_the_page() -> None:
     run, choices = run_of("eng-fra"), with_pinned("eng-fra-bahdanau")
     head, *lines = table(run, choices)
     grid = payloads(run, choices)["distances"]["kinds"]
-    assert head[-1] == "distance in bits"
+    assert head[1:] == ["layer", "head", "distance in bits"]
+    assert [line[1:3] for line in lines] == [
+        [layer + 1, number + 1]
+        for kind in grid
+        for layer, values in enumerate(kind["values"])
+        for number in range(len(values))
+    ]
     assert [line[-1] for line in lines] == [
         v for kind in grid for layer in kind["values"] for v in layer
     ]
