@@ -1,5 +1,7 @@
 """The section Patch in a real browser: a click, a key and a drag take a part, and what stands beside is the run of `models`."""
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from served_app import boxes, go, in_url, resized, rested
@@ -45,7 +47,13 @@ def test_a_click_takes_a_cell_and_another_lets_it_be(opened: Page, scope: Scope)
     written = scope.write(SOURCE, edits=[edit]).text
     expect(opened.locator(".outcome .answers .text").last).to_have_text(written)
     expect(opened.locator(".patch .hint")).to_contain_text("the patch reaches")
-    assert opened.locator(".patch button.moved").count() > 0
+    later = "encoder.layers.1.resid_post"
+    said = cell(opened, "needed", 1, later).get_attribute("title")
+    plain = scope.run(SOURCE)
+    (changed,) = scope.run_batch([tuple(plain.streams.values())], edits=[edit])
+    before, after = (trace.activations[later].value[0, 1] for trace in (plain, changed))
+    moved = 100 * float((after - before).norm() / before.norm())
+    assert float(re.search(r"moves it by ([\d.]+) %", said)[1]) == pytest.approx(moved, rel=0.01)
     cell(opened, "needed").click()
     expect(cell(opened, "needed")).to_have_attribute("aria-pressed", "false")
 
