@@ -14,7 +14,7 @@ import torch
 
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
-from models.trace.edits import HeadOff, SetWeights, Where
+from models.trace.edits import HeadOff, MaskChange, SetWeights, Where
 from viz_app.controls.lesson_panel import PAGES, offered
 from viz_app.lessons import library
 from viz_app.lessons.lesson import Lesson
@@ -353,6 +353,68 @@ def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
     record = run.scope.training["ablation"]
     assert found("run.costliest_kind", run) == "cross"
     assert found("run.marked_heads", run) == str(sum(h["is_marked"] for h in record["heads"]))
+
+
+# lesson, what its question takes for granted, the run, a reading, and what it finds
+GRANTED = [
+    ("2-alignment", "Before “noir” the model wrote “chat”.", "eng-fra-bahdanau", "run.decision(1)", "chat"),
+    ("2-alignment", "The model writes “Le”", "eng-fra-bahdanau", "run.decision(0)", "Le"),
+    ("3-heads", "The model has 54 heads.", "eng-fra", "run.heads", "54"),
+    ("5-one-wrong-word", "“Le” is replaced by", "eng-fra", "run.decision(0)", "Le"),
+    ("8-explanation", "A Transformer has 54 heads.", "eng-fra", "run.heads", "54"),
+    ("8-explanation", "the row that writes “noir”", "eng-fra-bahdanau", "run.decision(2)", "noir"),
+    ("8-explanation", "moved from “black” to", "eng-fra-bahdanau", "run.most_read(decoder.alignment, 0, 2)", "black"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lesson", "words", "model", "reading", "value"), GRANTED)
+def test_what_a_question_takes_for_granted_is_so(
+    lesson: str, words: str, model: str, reading: str, value: str
+) -> None:
+    assert words in (library.SHIPPED / f"{lesson}.md").read_text("utf-8")
+    assert found(reading, run_of(model, "The black cat is here.")) == value
+
+
+def revealed(lesson: str, step: int, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
+    """The whole of what a shipped step reveals of these runs."""
+    one = read_lesson(library.SHIPPED / f"{lesson}.md", PAGES, declared()).steps[step - 1]
+    return " ".join(paragraph.words(finder(run, pinned)) for paragraph in one.reveal)
+
+
+def test_the_order_in_which_words_are_read_is_that_of_the_weights() -> None:
+    """English puts “black” before “cat”; the row of “chat”, which comes first, reads the later."""
+    for source, crossed in (("The black cat is here.", True), ("My black cat is old.", None)):
+        run = run_of("eng-fra-bahdanau", source)
+        read = run.trace.attention["decoder.alignment"].weights(0).argmax(-1)
+        turned = bool(read[2] < read[1])
+        assert crossed in (None, turned)
+        assert ("the order of the French" in revealed("2-alignment", 1, run)) == turned
+    plain = run_of("eng-fra-bahdanau", "We like tea.")
+    assert "in the order of the English" in revealed("2-alignment", 1, plain)
+
+
+def test_whether_a_row_may_see_its_answer_is_what_the_mask_leaves_open() -> None:
+    scope, source = models.load("eng-fra"), "I am cold."
+    plain = run_of("eng-fra", source)
+    site = plain.trace.attention["decoder.layers.0.self_attn"]
+    lift = MaskChange(Where(kind=site.kind), removed_layers=("look-ahead",))
+    lifted = CurrentRun(scope, scope.run(source, edits=[lift]), original=plain)
+    n = site.n_query
+    for run, n_ahead in ((plain, 0), (lifted, n * (n - 1) // 2)):
+        assert found(f"run.cells_ahead({site.name})", run) == str(n_ahead)
+        said = revealed("4-masks", 1, run)
+        assert ("No token may attend to a later one" in said) == (n_ahead == 0)
+        assert ("Some tokens may attend to later ones" in said) == (n_ahead > 0)
+
+
+@pytest.mark.parametrize("text", ["She drank a cup of tea.", "We went to the zoo yesterday."])
+def test_which_guess_was_easier_is_the_one_of_fewer_bits(text: str) -> None:
+    run = run_of("gpt", text)
+    answer = run.trace.next_token
+    bits = answer.surprisal.tolist()
+    said = revealed("7-three-families", 1, run)
+    assert ("the easier one" in said) == (bits[5] < bits[1])
+    assert ("do not make the guess easier" in said) == (bits[5] >= bits[1])
 
 
 ARGUMENTS = {

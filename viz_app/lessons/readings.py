@@ -275,6 +275,13 @@ def allowed(run: CurrentRun, site: str) -> Value:
 
 
 @_reading
+def cells_ahead(run: CurrentRun, site: str) -> Value:
+    """Return the number of open cells whose key comes after their query."""
+    found = _site(run.trace, site)
+    return _count(int(found.allowed(0, 0, slice(0, found.n_query)).triu(1).sum()))
+
+
+@_reading
 def heads_off(run: CurrentRun) -> Value:
     """Return the number of heads that are switched off."""
     off = {
