@@ -298,7 +298,7 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
 def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
     told = decoding_text.why(scope.model)
     assert "The whole text is known beforehand" in told
-    assert "the look-ahead mask (hatched) hides" in told
+    assert "The look-ahead mask (hatched) hides" in told
     assert "the first step computes the whole prompt and each later one a single position" in told
     assert "source" not in told
     assert "Shifted" not in told

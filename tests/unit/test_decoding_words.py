@@ -6,6 +6,8 @@ from small import random_attention_only, random_bert, random_ids, random_model, 
 
 from models.architectures import Model
 from models.trace import Trace, finish, record
+from models.trace.edits import MaskChange, Where
+from models.trace.edits.active import editing
 from viz_app import words
 from viz_app.views.decoding import text as say
 
@@ -35,7 +37,7 @@ def moved(model: Model, place: int) -> list[bool]:
 
 def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_nothing_to_hide():
     text = say.why(random_model())
-    assert "look-ahead mask (hatched) hides" in text
+    assert "The look-ahead mask (hatched) hides" in text
     assert "Keys and values of earlier positions never change" in text
     assert moved(random_model(), 3) == [False] * 3 + [True] * 4
     alone = random_attention_only(n_self_layers=0)
@@ -45,11 +47,33 @@ def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_
     assert moved(alone, 3) == [False] * 3 + [True] + [False] * 3
 
 
+def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> None:
+    """What lesson 4 opens: a later token then changes what is predicted before it."""
+    model = random_model()
+    kind = next(
+        kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == "target"
+    )
+    lift = MaskChange(Where(kind=kind), removed_layers=("look-ahead",))
+    text = say.why(model, [lift])
+    assert "hides" not in text
+    assert "may attend to the very token that it should predict" in text
+    assert "**No cache is used here.** With this run's changed mask" in text
+    assert "What the cache keeps" not in text
+    other = TARGET.clone()
+    other[0, 3] += 1
+    with torch.no_grad(), editing([lift]):
+        moved = ~torch.isclose(model(SOURCE, TARGET), model(SOURCE, other), atol=1e-6)[0].all(-1)
+    assert bool(moved[:3].all())
+    assert "What the cache keeps" in say.why(
+        model, [MaskChange(Where(kind=kind), preset="window", k=2)]
+    )
+
+
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
 def test_what_a_recurrence_keeps_is_its_state(attention):
     model = random_seq2seq(attention=attention)
     text = say.why(model)
-    assert "always the same 7 numbers" in text
+    assert "Only the state: 7 numbers" in text
     assert ("U h(j)" in text) == (attention == "bahdanau")
     assert ("may forget its own text" in text) == (attention == "bahdanau")
     assert ("may forget either text" in text) == (attention == "none")

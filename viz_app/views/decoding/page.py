@@ -46,7 +46,7 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def _text(run: CurrentRun, choices: Choices) -> str:
-    parts = text.why(run.scope.model), words.departures(run.scope.config)
+    parts = text.why(run.scope.model, run.spec.edits), words.departures(run.scope.config)
     return "\n\n".join(part for part in parts if part)
 
 

@@ -1,7 +1,11 @@
 """The wording of the page Decoding, by the decoder's architecture."""
 
+from collections.abc import Sequence
+
 from models.architectures import Model
 from models.architectures.base import ORDER
+from models.decoding.incremental import sees_ahead
+from models.trace.edits import Edit
 
 FORCED = "with your forced token, the model writes"
 QUESTION = "Decoding: how is text generated token by token?"
@@ -11,7 +15,7 @@ _ANSWER_RECURRENT = (
 )
 _NO_ANSWER = "This model generates no text: it reads a finished one in a single pass."
 _WHY = (
-    "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
+    "**Why training can do all positions at once.** {known}. {hidden}. **Why inference cannot.** "
     "The token at position i+1 is only known once the model has predicted from position i.\n\n{cache}"
 )
 _KEPT = (
@@ -19,9 +23,10 @@ _KEPT = (
     "grow with the square of the text's length."
 )
 _NOTHING_KEPT = (
-    "**No cache is used here.** No cache of this model is known to give the answers of one whole pass. So every step "
-    "reads the whole row again. The rows sent through the weight matrices grow with the square of the text's length."
+    "**No cache is used here.** {because} So every step reads the whole row again. The rows sent through the weight "
+    "matrices grow with the square of the text's length."
 )
+_NO_CACHE = "No cache of this model is known to give the answers of one whole pass."
 _SHIFTED = "The target is known beforehand. Shifted right by one it is the decoder's input"
 _GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
 _FROM_START = "each step computes one new position, not all t of step t"
@@ -29,23 +34,24 @@ _FROM_PROMPT = (
     "the first step computes the whole prompt and each later one a single position, not all"
 )
 _READS_ITSELF = (
-    "the look-ahead mask (hatched) hides what a position should predict",
-    (
-        "Keys and values of earlier positions never change, because a position never attends to what comes after "
-        "it{source}."
-    ),
+    "The look-ahead mask (hatched) hides what a position should predict",
+    "Keys and values of earlier positions never change, because a position never attends to what comes after it.{source}",
+)
+_SEES_AHEAD = (
+    "But with this run's changed mask, a position may attend to the very token that it should predict",
+    "With this run's changed mask, a new token changes the vectors of earlier positions.",
 )
 _READS_THE_SOURCE_ALONE = (
-    "each position reads its own token and the source, so there is nothing to hide",
+    "Each position reads its own token and the source, so there is nothing to hide",
     "Keys and values of the source, which are the same at every step. This decoder reads only the last token of its "
     "own text, so nothing of that text is kept.",
 )
 _WHY_RECURRENT = (
     "**Why even training goes step by step.** The target is known beforehand and is, shifted right, the decoder's "
-    "input. But the state s(i) is made from s(i−1){align}, so no step can begin before the previous one has ended. "
-    "The embeddings{before}, the readout and the logits need no state of the decoder or come after all of them. These"
+    "input. But the state s(i) is made from s(i−1){align}. So no step can begin before the previous one has ended. "
+    "The embeddings{before} need no state of the decoder. The readout and the logits come after all states. These"
     " alone are computed for all steps at once. The Transformer removes that wait.\n\n**What is kept from step to "
-    "step.** Only the state: always the same {n} numbers, however long the text{kept}. So each step costs the same, "
+    "step.** Only the state: {n} numbers, however long the text.{kept} So each step costs the same, "
     "but the model may forget {gone}."
 )
 
@@ -94,11 +100,11 @@ def answer(model: Model) -> str:
 
 def no_room(n_ctx: int) -> str:
     """Return the message for a prompt as long as the model's context."""
-    return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot go on. Shorten it to see the model write."
+    return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot write more. Shorten it to see the model write."
 
 
-def why(model: Model) -> str:
-    """Explain, in Markdown, the order of training and inference, and what the cache keeps."""
+def why(model: Model, edits: Sequence[Edit] = ()) -> str:
+    """Explain, in Markdown, the order of training and inference under edits, and what is cached."""
     config, kinds = (
         model.config,
         [kind for kind in model.kinds if kind.query_stream == model.writes],
@@ -108,10 +114,17 @@ def why(model: Model) -> str:
         reads_own_text = any(kind.key_stream == model.writes for kind in kinds)
         hidden, kept_note = _READS_ITSELF if reads_own_text else _READS_THE_SOURCE_ALONE
         kept_note = kept_note.format(
-            source="; those of the source are the same at every step" if crosses else ""
+            source=" Those of the source are the same at every step." if crosses else ""
         )
         sentence, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
-        cache = _KEPT.format(kept=kept_note, step=step) if model.can_cache else _NOTHING_KEPT
+        because = "" if model.can_cache else _NO_CACHE
+        if sees_ahead(model, edits):
+            hidden, because = _SEES_AHEAD
+        cache = (
+            _NOTHING_KEPT.format(because=because)
+            if because
+            else _KEPT.format(kept=kept_note, step=step)
+        )
         return _WHY.format(known=sentence, hidden=hidden, cache=cache)
     if not crosses:
         return _WHY_RECURRENT.format(
@@ -119,15 +132,15 @@ def why(model: Model) -> str:
             before="",
             n=config.d_hidden,
             gone="either text",
-            kept="; at the start it was made of h(m), where the encoder's reading ended",
+            kept=" At the start it was made of h(m), where the encoder's reading ended.",
         )
     return _WHY_RECURRENT.format(
-        align=" and the context c(i), which s(i−1) has chosen",
+        align=" and the context c(i)",
         before=" and U h(j)",
         n=config.d_hidden,
         gone="its own text",
         kept=(
-            ", and U h(j), which no step changes. The alignment attends to all states h(j) of the source at every "
-            "step"
+            " U h(j) is kept too: no step changes it. The alignment attends to the states h(j) of the source at every "
+            "step."
         ),
     )
