@@ -21,9 +21,9 @@ WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
 
 It opens {models}, no other folder of this machine.
-It has no accounts and no passwords, does not encrypt what is typed and shown, and sets no limit on who comes or how
-much they compute. For more than people you trust on a network you trust, put a proxy with TLS and a login before it
-and name its host with --allow-host (README, "Share it").
+It has no accounts and no passwords, and does not encrypt what is typed and shown. It does not limit who comes, or how
+much they compute. It is for people you trust on a network you trust. For others, put a proxy with TLS and a login before
+it. Name the host of the proxy with --allow-host (README, "Share it").
 """
 
 

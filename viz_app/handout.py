@@ -36,8 +36,8 @@ from viz_app.without_server import many_runs
 PATIENCE = 600.0  # s for a page and for a model to open
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "msedge")
 NO_BROWSER = (
-    "a PDF is printed by Chromium, Chrome or Edge, and none is installed here; "
-    "write the HTML file, open it in any browser and print it"
+    "a PDF is printed by Chromium, Chrome or Edge, and none is installed here. "
+    "Write the HTML file, open it in any browser and print it"
 )
 
 

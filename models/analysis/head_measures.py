@@ -38,8 +38,8 @@ class Measure:
 MEASURES = {
     "entropy": Measure(
         "Entropy", "−(1/n) Σ_{i,j} a(i,j) ln a(i,j)",
-        "How widely a query spreads its attention: 0 if one token has all of it (or none may be read), ln n if n tokens share "
-        "alike. The most decided head comes first.", "nats", least_first=True,
+        "How widely a query spreads its attention. It is 0 if one token has all of it, or none may be read. It is ln n if n "
+        "tokens share alike. The most decided head comes first.", "nats", least_first=True,
         per_query=lambda weights, queries: entropy_nats(weights),
     ),
     "previous": Measure(
@@ -47,7 +47,7 @@ MEASURES = {
     ),
     "diagonal": Measure(
         "Diagonal", "(1/m) Σ_{i≤m} a(i,i),  m = min(n, keys)",
-        "How much is read at the reader's own place: of itself, or of the token at the same place in the other text.",
+        "How much a query reads at its own position: of itself, or of the token there in the other text.",
     ),
     "first": Measure(
         "First token", "(1/n) Σ_{i} a(i,1)", "How much the first token is read, whoever reads.",
@@ -55,7 +55,7 @@ MEASURES = {
     ),
     "same": Measure(
         "Same token", "1/|S| Σ_{i∈S} Σ_{j≠i, t(j)=t(i)} a(i,j)",
-        "How much a token reads of others like it, as a mean over the set S of those that may read one.",
+        "How much a token reads of equal ones: a mean over the set S of those that may read one.",
     ),
 }  # fmt: skip
 

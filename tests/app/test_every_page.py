@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from app_parts import component, page_at, picker, picture, prose, said
+from sentences import too_long
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -100,6 +101,12 @@ def second_text(app: AppTest) -> str:
     return app.text_area(key="masks-second").value
 
 
+def long_sentences(app: AppTest) -> list[str]:
+    """What the page explains in sentences of more than twenty words."""
+    texts = [part.value for part in (*app.markdown, *app.caption)]
+    return [one for text in texts for one in too_long(re.sub(r"<[^>]*>", "", text))]
+
+
 def unmarked(app: AppTest) -> str:
     """What the page says, without the marks of the words that are explained on hover."""
     return re.sub(r"</?abbr[^>]*>", "", prose(app))
@@ -137,6 +144,7 @@ def test_it_is_known_what_each_is_for():
 @pytest.mark.parametrize("checkpoint", [name for name in WRITERS if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
+    assert long_sentences(app) == []
     assert picker(app)["value"] == checkpoint
     family, trace = run(checkpoint)
     if view == "from-rnn" and (own := OPENS_ON.get(scope_of(checkpoint).task)):
@@ -233,6 +241,7 @@ def test_it_shows_this_model(checkpoint, view):
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in WRITERS])
 def test_it_shows_this_model_that_answers(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
+    assert long_sentences(app) == []
     scope = scope_of(checkpoint)
     texts = readable_examples(scope)[0]
     assert [
@@ -261,6 +270,7 @@ def test_every_page_of_a_run_is_among_them() -> None:
 @pytest.mark.parametrize("checkpoint", LANGUAGE_MODELS)
 def test_it_shows_this_language_model(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
+    assert long_sentences(app) == []
     scope = scope_of(checkpoint)
     text = suited(scope)[0]
     trace = scope.run(text)

@@ -367,13 +367,12 @@ UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
     text = reach_text.explanation([by_hand(RNN, FADING)])
     assert (
-        "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)"
+        "at distance 1 is 3, mean of 2 pairs. At distance 2 it is 3 times weaker: 1, one pair."
         in text
     )
     grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
-    assert (
-        "at distance 2 (15, one pair) is 5 times stronger than at distance 1"
-        in reach_text.explanation([by_hand(RNN, grown)])
+    assert "At distance 2 it is 5 times stronger: 15, one pair." in reach_text.explanation(
+        [by_hand(RNN, grown)]
     )
     assert "times" not in reach_text.explanation([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
 
@@ -381,12 +380,12 @@ def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
 def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
     text = reach_text.explanation([by_hand(BIDIRECTIONAL, UNEVEN)])
     assert (
-        "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker"
-        in text
+        "Left of the diagonal, read forwards, the influence at distance 1 is 3, mean of 2 pairs. "
+        "At distance 2 it is 6 times weaker: 0.5, one pair." in text
     )
     assert (
-        "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker"
-        in text
+        "Right of it, read backwards, the influence at distance 1 is 7, mean of 2 pairs. "
+        "At distance 2 it is 3.5 times weaker: 2, one pair." in text
     )
 
 
@@ -397,7 +396,7 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
     text = reach_text.explanation([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
-    assert f"responds most to {most} and least to {least}" in text
+    assert f"responds most to {most}. It responds least to {least}." in text
     assert "x hold the position vectors" in text
     assert "It has no positions" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
     assert (
@@ -454,7 +453,7 @@ def test_table_1_counts_on_the_graphs(shipped):
 
 def test_the_lengths_that_are_said_are_those_measured():
     assert (
-        f"{len(LENGTHS_MEASURED)} lengths, from 8 to 1,024 tokens, each twice the one before"
+        f"{len(LENGTHS_MEASURED)} lengths. They go from 8 to 1,024 tokens, each twice the one before"
         in cost_text.UNMEASURED
     )
     assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))

@@ -285,7 +285,7 @@ def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
     by_scores, by_products = np.transpose([np.mean([by_autograd(row, site.allowed(head=1)[i], divisor) for i, row in
                                                     enumerate(raw)], axis=0) for divisor in (1.0, root)])  # fmt: skip
     assert "mean gradient by q·k would be {:.2g} instead of {:.2g}".format(*by_products) in text
-    assert ("less would reach q and k" in text) == (by_products[0] < by_products[1])
+    assert ("would reach q and k" in text) == (by_products[0] < by_products[1])
     assert ("makes up for that" in text) == (
         by_products[0] >= by_products[1] and by_scores[0] < by_scores[1]
     )
@@ -365,8 +365,8 @@ def test_a_blocked_key_says_so(trace):
 
 
 @pytest.mark.parametrize(("query", "said"), [
-    (0, ": the value of the one token it may attend to."), (2, ": a mixture of the values of the 3 of 4 tokens it may attend to."),
-    (3, ": a mixture of the values of all 4 tokens."),
+    (0, " It is the value of the one token it may attend to."), (2, " It is a mixture of the values of the 3 of 4 tokens it may attend to."),
+    (3, " It is a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
@@ -392,7 +392,7 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     )
     own = weight[:, at.head * site.d_head : (at.head + 1) * site.d_head] @ head_out[at.head]
     assert (
-        f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}"
+        f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}."
         in output
     )
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
@@ -410,7 +410,7 @@ def test_one_head_is_not_called_the_strongest():
     assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
     assert "the one head adds a vector of length" in sentence
-    assert "which go on as they are" in inside_cell.stages(trace, at, TERMS)[-1].sentence
+    assert "which are passed on as they are" in inside_cell.stages(trace, at, TERMS)[-1].sentence
 
 
 def test_a_cosine_alone_cannot_be_sharp(scope):

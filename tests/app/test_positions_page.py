@@ -303,7 +303,7 @@ def test_an_rnn_says_which_states_moved(both):
         )
         assert f"{name} {100 * apart.mean():.0f} %" in text
         assert f"{name} {int((apart < 1e-6).sum())}" in text.partition("same as before: ")[2]
-    assert ("reading backwards, only up to the last one" in text) == both
+    assert ("Reading backwards, it can change only up to the last one" in text) == both
     assert "each state comes out different" not in text
 
 

@@ -31,7 +31,7 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
     assert keys(shared_page) == WORDS
     in_url(shared_page, "words", "true")
     expect(shared_page.locator(".overview .joins")).to_contain_text(
-        "a row is the mean of the word's token rows, a column the sum"
+        "a row is the mean over the word's tokens, a column the sum"
     )
     expect(shared_page.locator(".head figure.map .note")).to_contain_text(
         "Sub-words merged into words"

@@ -66,7 +66,7 @@ def test_shared_it_listens_where_it_is_told_and_says_so(
         f"*** SHARED: this app is open to everyone who can reach {address}, port 8501. ***" in said
     )
     assert "It opens the shipped models, no other folder of this machine." in said
-    assert "no accounts and no passwords, does not encrypt" in said
+    assert "no accounts and no passwords, and does not encrypt" in said
     assert "put a proxy with TLS and a login before it" in said
 
 

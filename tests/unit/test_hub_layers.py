@@ -308,7 +308,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     said = text.explain(
         [part.sublayer for part in found.parts], found.output, scope.model.can_write
     )
-    assert "output path to its classes, predicted from this token, with no layer after it" in said
+    assert "output path to its classes, predicted from this token, with no later layer" in said
     header, _ = unpack(on_screen(payloads(run, Choices("text", 0, None)))["layer"])
     best = int(answer.logits.argmax())
     assert header["answer"][0] == answer.names[best]
@@ -424,7 +424,7 @@ def test_of_a_text_too_long_for_it_the_page_says_so(
                 "+ feed-forward",
                 "= stream",
             ],
-            "(x − mean) / spread · gain + bias, and the stream itself",
+            "(x − mean) / spread · gain + bias. The stream itself",
         ),
         (
             "Llama",

@@ -443,7 +443,7 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
 
 def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
     shown, plain = join_words(run), terms("language")
-    said = "sub-words merged into words: a row is the mean of the word's token rows, a column the sum of its columns"
+    said = "sub-words merged into words: a row is the mean over the word's tokens, a column the sum over them"
     assert facts(shown)["words"] == said
     assert "words" not in facts(run)
     header, _ = unpack(overview(shown, plain, switches=True))

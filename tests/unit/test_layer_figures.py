@@ -165,7 +165,7 @@ def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() 
     torch.testing.assert_close(
         found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
     )
-    assert "to the next token, with no layer after it" in text.explain(
+    assert "to the next token, with no later layer" in text.explain(
         [part.sublayer for part in found.parts], found.output
     )
     assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]

@@ -100,7 +100,9 @@ def test_what_the_similarities_share_is_counted(scopes):
     text = similarities(found)
     assert "trained for 4 steps each" in text
     assert f"in all {sizes[0]:,} to {sizes[-1]:,} parameters" in text
-    assert "for 4 to 9 steps by one recipe" in similarities([*found, replace(found[0], steps=9)])
+    assert "for 4 to 9 steps under each similarity" in similarities(
+        [*found, replace(found[0], steps=9)]
+    )
     begun = {
         kind: build_from_one_seed(TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS_ALL
     }

@@ -99,7 +99,7 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
     ("name", "unit", "said"),
     [
         ("bert", "nats a masked token", "15 % of the tokens are masked"),
-        ("gpt-sentiment", "nats an answer", "the answer that the model gives with all its heads"),
+        ("gpt-sentiment", "nats an answer", "the answer with all heads on"),
         ("bert-where", "nats an answer", "without labels"),
         ("gpt", "nats a token", "their own tokens"),
     ],

@@ -116,7 +116,7 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
     assert header["title"].endswith(f"[MASK] to the guess for it, “{best}”")
     assert header["allTitle"] == "Logit lens: the guess for [MASK] after each part"
     said = text.explain([part.sublayer for part in found.parts], found.output, writes=False)
-    assert "own output path to the token hidden by a mask, with no layer after it" in said
+    assert "own output path to the token hidden by a mask, with no later layer" in said
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
     told = dict(zip(heading, rows[-1], strict=True))
     assert told["token 1"] == best

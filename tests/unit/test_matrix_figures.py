@@ -350,11 +350,11 @@ def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace])
         f"When q·k moves, the weights would change {times['by q·k']:.3g} times as strongly." in said
     )
     assert (
-        f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}, "
+        f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}. "
         in said
     )
     assert (
-        f"softmax's own {bare['gradient'].mean():.2g} instead of {ours['gradient'].mean():.2g}: neither would be smaller"
+        f"Softmax's own would be {bare['gradient'].mean():.2g} instead of {ours['gradient'].mean():.2g}: neither would be smaller"
         in said
     )
 

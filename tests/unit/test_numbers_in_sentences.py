@@ -63,10 +63,10 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 
 @pytest.mark.parametrize(("found", "said"), [
-    (reach(RNN, BEFORE), ("RNN", "Lower-triangular", "Backwards", "distance 2 (1, one pair) is 3 times weaker", "distance 1 (3, mean of 2")),
+    (reach(RNN, BEFORE), ("RNN", "Lower-triangular", "Backwards", "1 is 3, mean of 2", "At distance 2 it is 3 times weaker: 1")),
     (reach(BIDIRECTIONAL, BOTH), (
-        "bidirectional RNN", "Full", "Left of the diagonal, read forwards", "distance 2 (0.5, one pair) is 6 times weaker", "1 (3, mean",
-        "Right of it, read backwards", "distance 2 (2, one pair) is 3.5 times weaker", "1 (7, mean of 2 pairs)")),
+        "bidirectional RNN", "Full", "Left of the diagonal, read forwards", "1 is 3, mean", "At distance 2 it is 6 times weaker: 0.5,",
+        "Right of it, read backwards", "distance 1 is 7, mean of 2 pairs", "At distance 2 it is 3.5 times weaker: 2,")),
     (reach(CNN, [[1.0, 1, 0], [1, 1, 1], [0, 1, 1]], width=3, depth=1), (
         "CNN", "A band: 1 layer of width 3", "= 3 tokens", "other 2 of 9 pairs are exactly 0")),
     (reach(SELF_ATTENTION, BOTH, positioned=True), (
@@ -130,7 +130,7 @@ def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
     )
     for said in (one, more, gpu):
         says(said, "Counted", "the path lengths", "Timed", "the plot of times")
-        assert "the RNN takes its n steps in turn" in said
+        assert "The RNN takes its n steps in turn" in said
     assert "**nothing here runs in parallel**" in one
     assert "On a GPU" in one
     assert "3 CPU threads" in more
@@ -339,7 +339,8 @@ def test_how_many_times_as_strongly(now: float, then: float, said: str) -> None:
 
 @pytest.mark.parametrize(("softmax", "product", "said"), [
     ((0.0, 0.0), (0.0, 0.0), ("no gradient is left",)),
-    ((0.5, 0.1), (0.25, 0.1), ("by q·k would be 0.1 instead of 0.25", "less would reach q and k")),
+    ((0.5, 0.1), (0.25, 0.1), ("by q·k would be 0.1 instead of 0.25", "Less of it would reach q and k")),
+    ((0.5, 0.002), (0.25, 0.002), ("by q·k would be 0.002 instead of 0.25", "could hardly learn")),
     ((0.5, 0.3), (0.2, 0.3), ("by q·k would be 0.3 instead of 0.2", "Its own mean here would be 0.3 instead of 0.5", "makes up")),
     ((0.5, 0.6), (0.2, 0.6), ("by q·k would be 0.6 instead of 0.2", "0.6 instead of 0.5", "neither would be smaller")),
 ])  # fmt: skip
@@ -348,7 +349,9 @@ def test_what_the_gradients_say_of_the_division(
 ) -> None:
     """With the division first, without second."""
     found = SimpleNamespace(mean_gradient=softmax, mean_product_gradient=product)
-    says(inside_scaling._moral(found), *said)
+    text = inside_scaling._moral(found)
+    says(text, *said)
+    assert ("hardly learn" in text) == (0 < product[1] < 0.01 * product[0])
 
 
 # what is common to several pages
@@ -397,7 +400,7 @@ def test_at_an_earlier_step() -> None:
 def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
     found = [Learner("x", "one", size, 400, (), None, None) for size in sizes]
     assert said in learning.similarities(found)
-    assert "trained for 400 steps each by one recipe" in learning.similarities(found)
+    assert "trained for 400 steps each under each similarity" in learning.similarities(found)
 
 
 def test_names_in_links_of_the_masks_page_stay() -> None:
@@ -423,5 +426,5 @@ def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
     assert held in masks_text.rules(site)
     streams = {True: "its residual stream and the bias of W_O", False: "the bias of W_O"}
     for has_stream, stream in streams.items():
-        said = f"the heads pass on zeros, and the token continues with {stream} alone."
+        said = f"The heads pass on zeros, and the token continues with {stream} alone."
         assert said in masks_text.rules(site, has_stream)

@@ -290,14 +290,13 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
     sentence = said(traces, "scaled dot")["W_O"].sentence
     assert sentence.startswith("The 3 heads' outputs are joined")
     assert sentence.endswith(
-        f"This head's part has length {parts[1].norm():.2f}, the sum with the bias {total.norm():.2f}, and the "
-        f"vector of “d” it is added to "
-        f"{stream.norm():.2f}."
+        f"This head's part has length {parts[1].norm():.2f}, the sum with the bias {total.norm():.2f}. "
+        f"It is added to the vector of “d”, whose length is {stream.norm():.2f}."
     )
 
 
 @pytest.mark.parametrize(("family", "end"), [
-    ("transformer", "are added to the vector of “d”."), ("attention only", "go on as they are."),
+    ("transformer", "are added to the vector of “d”."), ("attention only", "are passed on as they are."),
 ])  # fmt: skip
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
@@ -496,7 +495,7 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
     )
     assert header["sentence"] == (
         f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
-        f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
+        f"of length {total:.2f}. It is added to the token's own vector, of length {stream:.2f}."
     )
     assert (header["site"], header["head"], header["query"]) == (CROSS, 1, 2)
     assert header["file"] == "letters.dot.decoder.layer2.cross_attn.heads.query3"

@@ -105,10 +105,7 @@ def _measurement() -> Measurement | None:
 
 
 def _begin(device: torch.device, d: int, width: int, repetitions: int) -> None:
-    settings = (
-        f"d = {d}, one layer each, CNN width {width}, one sequence a pass, median of {repetitions} after one pass to "
-        "warm up"
-    )
+    settings = f"d = {d}, one layer each, CNN width {width}, one sequence a pass, median of {repetitions} after a warm-up"
     name = f"d{d}.width{width}.median-of-{repetitions}"
     st.session_state[_MEASUREMENT] = Measurement(
         name, settings, machine(device), measure(d, width, repetitions, device)

@@ -47,10 +47,7 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
     d, half = config.d_memory, config.d_hidden
     if config.bidirectional:
         reads = f"reads {terms.source} token by token in both directions"
-        final_states = (
-            f"the ends of its forward reading ({half} numbers, last token) and of its backward reading ({half}, first "
-            "token)"
-        )
+        final_states = f"the end of its forward reading ({half} numbers, last token) and of its backward reading ({half}, first token)"
         rows = (
             "A row of the picture holds both states at that token. On the left is h→(t) = f(token t, h→(t−1)), which has read "
             "from the first token up to it. On the right is h←(t) = f(token t, h←(t+1)), which has read from the last token "
@@ -64,7 +61,7 @@ def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
         rows = "A row of the picture is the state after that token: h(t) = f(token t, h(t−1))."
     return (
         f"**This model has no attention.** Its encoder {reads}. Its decoder receives only the end of that reading, **h(m)**, framed in the "
-        f"picture: {final_states}. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
+        f"picture. It is {final_states}. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
         f"All that it knows of {terms.source} is in those **{d} numbers**, however long the text is. It never looks back at a "
         f"single token; otherwise it reads only its own text.\n\n{rows} An attention would let the decoder read every row, with "
         "weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "

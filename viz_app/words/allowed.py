@@ -30,7 +30,7 @@ def may_read(site: AttentionSite, token: str) -> str:
     if _hides_all_later(site):
         why = ""
         if site.stack == "decoder":
-            why = " (a model that writes from left to right does not have it yet)"
+            why = " (while the model writes, it does not exist yet)"
         others = [name for name in names if name not in (LOOK_AHEAD, f"{_WINDOW}{window}")]
         others_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
         window_note = f" Nor may it attend further back than {window} tokens." if window else ""
@@ -60,4 +60,4 @@ def add_up(site: AttentionSite) -> str:
     if not n:
         return "up to 1"
     rows = "the one row that" if n == 1 else f"the {n} rows that"
-    return f"up to 1, except in {rows} may attend to nothing: there all are 0"
+    return f"up to 1, except in {rows} may attend to nothing. There all are 0"

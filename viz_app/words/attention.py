@@ -15,7 +15,7 @@ from viz_app.words.terms import Terms
 STEP = "read → written"  # the naming of rows on a stream that the model writes
 WORD_STEP = "word read → token written after it"
 # the caption of pictures and files that join sub-words to words
-JOINED = "sub-words merged into words: a row is the mean of the word's token rows, a column the sum of its columns"
+JOINED = "sub-words merged into words: a row is the mean over the word's tokens, a column the sum over them"
 
 
 def is_alignment(site: AttentionSite) -> bool:
@@ -166,13 +166,13 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     if not site.has_causes:
         return f"{shares}."
     output = (
-        r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
+        r"The context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
         if is_alignment(site)
-        else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
+        else r"The head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
         rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that the row may "
-        rf"attend to; {output}"
+        rf"attend to. {output}"
     )
 
 

@@ -51,8 +51,8 @@ SYMBOLS = {
     "q": "the query vector of the token that attends",
     "k": "the key vector of a token that may be attended to (as a number: how many)",
     "v": (
-        "the value vector of a token that may be attended to (in an additive similarity: the vector that sums up the "
-        "fit)"
+        "the value vector of a token that may be attended to. In an additive similarity, the vector that turns a "
+        "hidden layer into a score"
     ),
     "Q": "all queries, one row for each token",
     "K": "all keys, one row for each token",
@@ -66,7 +66,7 @@ SYMBOLS = {
     "W_O": "the matrix that turns the output of all heads into the output of the attention",
     "W_R": "the matrix that is applied to the vector of a distance",
     "α": (
-        "a score in the walk of a Transformer; a weight in an RNN's alignment; in a beam search, the weight of "
+        "a score in the walk of a Transformer. In an RNN's alignment it is a weight, in a beam search the weight of "
         "length"
     ),
     "α̂": "a weight: the share that softmax makes of a score",

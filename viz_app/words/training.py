@@ -52,7 +52,9 @@ def unequal_training(steps: Mapping[str, int]) -> str:
         f"{listed([name for name, trained_steps in steps.items() if trained_steps == n])} for {n:,} step{'s' * (n != 1)}"
         for n in sorted(set(steps.values()), reverse=True)
     ]
-    return f"Caution: training length differs ({'; '.join(groups)}), which may explain part of the gap."
+    return (
+        f"Caution: training length differs ({'; '.join(groups)}). This may explain part of the gap."
+    )
 
 
 def sentence(text: str) -> str:

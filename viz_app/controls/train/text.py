@@ -7,9 +7,7 @@ from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun
 
 QUESTION = "Train: when will the diagonal appear?"
-ANSWER = (
-    "Train a small model here, and see its attention form on an example that it never trains on."
-)
+ANSWER = "Train a small model, and see its attention form on an example that it never trains on."
 HOW = (
     "A run is `attnscope train` in a process of its own. The same settings and seed give the same weights, bit for bit. "
     "It may be paused, stepped or stopped, here or on the command line.\n\n"

@@ -27,7 +27,7 @@ BESIDE_ITSELF = "Compare with:"
 WITH = "Head of the pinned run"
 NOTHING = "[nothing]"  # that a model generates
 SAME = "with the same head"
-WITH_HELP = "Compare every head with the head of the same layer and number, or all of them with one head of the pinned run."
+WITH_HELP = "Compare each head with the one of the same layer and number, or all with one head."
 TOO_LONG = "This text is too long to compare every head: {} tokens, and at most {} are compared."
 HOW = {
     TOKENS: "Compared token by token.",
@@ -42,13 +42,13 @@ REST_NOTE = "all tokens outside the text together"
 REREAD = "Both read this run's answer."
 LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
 EXPLANATION = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
-in bits: 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows; rows in which neither run may
-read anything do not count.
+in bits. It is 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows. Rows in which neither run
+may attend to anything do not count.
 
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
-Two runs of models trained alike from other random numbers differ too, and head 1 of one need not do what head 1 of the other
-does: the section Many texts matches heads, and says how certain each match is. One text is one text."""
+Models that were trained alike from other random numbers differ too. Head 1 of one need not do what head 1 of the other does.
+The section Many texts matches heads, and says how certain each match is. This is one text: another may give another picture."""
 ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
 WITHIN = "Heads of this model by each other. Pin another checkpoint to match its heads."
 NOT_MEASURED = (
@@ -64,8 +64,8 @@ models read the same target. Edits and masks of a run take no part; its training
 **Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
 how much further the nearest other head is; below 0, another head is nearer and matched elsewhere.
 
-**p** is (1 + k) / (1 + n): of n matches between other seeds of the same recipe, k are at least as close, and the match itself is
-counted. It is small where the two models are more alike than two seeds usually are."""
+**p** is (1 + k) / (1 + n): k of n matches between other seeds are at least as close. The match itself is counted.
+It is small where the two models are more alike than two seeds usually are."""
 
 
 def place(site: AttentionSite, head: int) -> str:

@@ -33,14 +33,14 @@ TABLE_1 = {
 }
 RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
 TABLE_NOTE = (
-    "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et "
+    "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention. After Vaswani et "
     "al. 2017, Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions. "
     "Contiguous ones need a stack of O(n/k) layers (§4). In bold: counted on this page's layers for this sentence, "
     "for the longest pair. The CNN is contiguous: its sequential operations are its layers. Its path length is the "
     "number of layers that pair would need, however many are stacked above."
 )
 UNMEASURED = (
-    f"Press the button: each layer then reads random vectors at {len(LENGTHS)} lengths, from {LENGTHS[0]} to "
+    f"The button lets each layer read random vectors at {len(LENGTHS)} lengths. They go from {LENGTHS[0]} to "
     f"{LENGTHS[-1]:,} tokens, each twice the one before. The plot shows the median time. Both axes are logarithmic. A "
     "straight line means that time grows as a power of n; the steeper, the higher the power. Where it is flat, the "
     "fixed cost of a call outweighs the rest."
@@ -164,8 +164,8 @@ def counted_and_timed(device: str, threads: int) -> str:
         "this machine: the plot of times and the measured growth, nothing else. "
     )
     gpu = (
-        "the positions of one sequential step run at once. So the CNN's and self-attention's times stay nearly flat "
-        "until the device is full, while the RNN takes its n steps in turn"
+        "the positions of one sequential step run at once. So the times of the CNN and self-attention stay nearly flat "
+        "until the device is full. The RNN takes its n steps in turn"
     )
     if device != "cpu":
         return f"{counted}This is a GPU ({device}): {gpu}."

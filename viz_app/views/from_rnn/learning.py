@@ -272,10 +272,10 @@ def similarities(learners: Sequence[Learner]) -> str:
     )
     size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
     return (
-        f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, "
-        r"under each similarity. They are dot $q \cdot k$, scaled dot $q \cdot k / \sqrt{d}$, cosine $t \cos(q, k)$, "
+        f"The Transformer of the dates task, trained {trained} under each similarity. Recipe, batches and their order are "
+        r"the same. The similarities are dot $q \cdot k$, scaled dot $q \cdot k / \sqrt{d}$, cosine $t \cos(q, k)$, "
         r"general $q M \cdot k$ and additive $v \cdot \tanh(W q + U k)$. Only the similarity differs, and what it "
-        f"learns in addition: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, U and v are "
+        f"learns: nothing, t, M, or W, U and v{size}. The weights begin from one seed. W, U and v are "
         "drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
         "app. On *Inside a head* the similarity can be swapped on a model that was trained with another."
     )

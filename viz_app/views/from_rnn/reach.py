@@ -242,8 +242,8 @@ def _attention(reach: Reach) -> str:
         if reach.positioned
         else "It has no positions, so what differs with the distance comes from these tokens alone."
     )
-    said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})"
-    said += f" and least to {_where(least[0])} ({_mean(least)})." if most != least else "."
+    said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})."
+    said += f" It responds least to {_where(least[0])} ({_mean(least)})." if most != least else ""
     return f"Full: every pair is one step apart, and nothing passes through the tokens between. {source} {said}"
 
 
@@ -274,8 +274,8 @@ def _along(reach: Reach, side: int, where: str) -> str:
     ratio = near[1] / far[1]
     how = f"{_times(ratio)} weaker" if ratio >= 1 else f"{_times(1 / ratio)} stronger"
     return (
-        f"{where}, the influence at distance {abs(far[0])} ({_mean(far)}) is {how} than at distance {abs(near[0])} ("
-        f"{_mean(near)}). It passes through every state between."
+        f"{where}, the influence at distance {abs(near[0])} is {_mean(near)}. At distance {abs(far[0])} it is {how}: "
+        f"{_mean(far)}. It passes through every state between."
     )
 
 

@@ -196,12 +196,11 @@ def why(aligns: bool, heads: int, layers: int) -> str:
         parts.append("The second keeps all states h(j) and chooses among them anew at every step")
     if heads:
         name = "third" if aligns else "model without recurrence"
-        third = f"the {name} chooses among the vectors of all tokens"
+        third = f"The {name} chooses among the vectors of all tokens"
         where = f"{heads} head{'s' * (heads != 1)}"
         where += f" of each of {layers} layers" if layers != 1 else " of one layer"
         parts.append(f"{third}, in {where}")
-    text = "; ".join(parts)
-    return f"{_WHY} {text[0].upper()}{text[1:]}." if text else _WHY
+    return " ".join([_WHY, *(f"{part}." for part in parts)])
 
 
 def missing(names: Sequence[str]) -> str:

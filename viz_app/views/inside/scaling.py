@@ -25,6 +25,7 @@ WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
 HOLLOW = "26"  # alpha (of FF) of the bars without the division
 DASHES = [[9, 3], [2, 2]]  # rules with and without the division, so that they differ without colour
 POINTS = 41  # divisors on a curve
+HARDLY = 0.01  # of the gradient with the division; above it a head still learns
 
 
 @dataclass(frozen=True)
@@ -246,13 +247,15 @@ def _moral(c: ScalingComparison) -> str:
         return "Softmax is saturated at every query of this head: no gradient is left to measure, with the division or without."
     mean = f"Over all queries of this head the mean gradient by q·k would be {then:.2g} instead of {now:.2g}"
     if then < now:
-        return f"{mean}: less would reach q and k, so the head could hardly learn (§3.2.1 of the paper)."
+        if then < HARDLY * now:
+            return f"{mean}. Hardly any would reach q and k, so the head could hardly learn (§3.2.1 of the paper)."
+        return f"{mean}. Less of it would reach q and k (§3.2.1 of the paper)."
     if softmax[1] < softmax[0]:
         return (
             f"{mean}. The paper divides because a saturated softmax has small gradients (§3.2.1). Its own mean here would be "
             f"{softmax[1]:.2g} instead of {softmax[0]:.2g}, but the missing 1/√dₖ makes up for that."
         )
-    return f"{mean}, and softmax's own {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller on this head."
+    return f"{mean}. Softmax's own would be {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller."
 
 
 def table(cell: Cell) -> str:

@@ -90,8 +90,8 @@ def _projections(s: Scene) -> Stage:
     d = s.site.d_head
     return Stage(
         "q k v", "Query, keys and values",
-        f"The head makes {'shorter ' * (d < len(s.w.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that can "
-        "be read gets a key: what it can be found by, and a value: what it hands over.",
+        f"The head makes {'shorter ' * (d < len(s.w.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that may "
+        "be attended to gets a key and a value. By its key it is found; its value is what it passes on.",
         f"{_projected(s, 'q', 'i')},  {_projected(s, 'k', 'j')},  {_projected(s, 'v', 'j')}   (d_{{k}} = {d})",
         ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
     )  # fmt: skip
@@ -164,7 +164,7 @@ def _sum(s: Scene, alignment: bool) -> str:
         else "the one token it may attend to"
     )
     content = f"a mixture of the values of {tokens}" if n_allowed > 1 else f"the value of {tokens}"
-    return f"The column is their sum, the output of this head for {s.q}: {content}."
+    return f"The column is their sum, the output of this head for {s.q}. It is {content}."
 
 
 def _output(s: Scene) -> str:
@@ -172,11 +172,11 @@ def _output(s: Scene) -> str:
     stream = (
         ""
         if every.residual is None
-        else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
+        else f" It is added to the vector of {s.q}, whose length is {float(every.residual.norm()):.2f}."
     )
     if site.n_heads == 1:
         destination = (
-            "which go on as they are"
+            "which are passed on as they are"
             if every.residual is None
             else f"which are added to the vector of {s.q}"
         )
@@ -185,7 +185,7 @@ def _output(s: Scene) -> str:
     return (
         f"The {site.n_heads} heads' outputs are joined, and W_O mixes them. That is the same as adding up one part "
         f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(every)} "
-        f"{float(every.total.norm()):.2f}{stream}."
+        f"{float(every.total.norm()):.2f}.{stream}"
     )
 
 
@@ -239,8 +239,8 @@ def _times(s: Scene) -> list[Stage]:
     return [
         Stage(
             "s·q∘k", "Does the key fit the query?",
-            f"Multiply query and key number by number, and each product by a constant of the model, {factor:.4g}; then add up: "
-            f"that sum is {quantity}. With {s.k} the {s.site.d_head} products add up to {value}.",
+            f"Multiply query and key number by number, and each product by a constant of the model, {factor:.4g}; then add up. "
+            f"That sum is {quantity}. With {s.k} the {s.site.d_head} products add up to {value}.",
             f"{symbol} = s·q^{{i}}·k^{{j}} = s Σ_{{d}} q^{{i}}_{{d}} k^{{j}}_{{d}}   (s = {factor:.4g})",
             ("k", "terms", name), ("terms", name), {"k": "q"},
         ),
@@ -254,7 +254,7 @@ def _capped(s: Scene) -> list[Stage]:
         Stage(
             "c·tanh", "Does the key fit the query?",
             f"Multiply query and key number by number and by {scale:.4g}, then add up. tanh keeps that sum between −{cap:.4g} and "
-            f"{cap:.4g}, which makes all products of a key smaller by one factor: what they then add up to is {quantity}. With "
+            f"{cap:.4g}, which makes all products of a key smaller by one factor. They then add up to {quantity}. With "
             f"{s.k} it is {value}.",
             f"{symbol} = c·tanh(s·q^{{i}}·k^{{j}} / c)   (s = {scale:.4g}, c = {cap:.4g})",
             ("k", "terms", name), ("terms", name), {"k": "q"},

@@ -135,11 +135,11 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "The curves take any divisor; the dashed lines mark the model's and 1.",
         "several": "The number of a head does not tell what it does, but that can be measured. Each column is one "
         "measure of the weights on this text, a mean over its queries. On another text a head may measure "
-        "differently. One that is first on many texts is named after what it does, such as a "
-        "previous-token head (Clark et al. 2019; Voita et al. 2019).",
+        "differently. A head that is first on many texts is named after it, as a previous-token head. See Clark et al. "
+        "(2019) and Voita et al. (2019).",
         "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** tells how much a head adds. The **cosine** with the output "
-        "tells whether it points the same way as the sum. The cosine with the stream, where the model has one, is above 0 if "
-        "it strengthens what the token's vector already holds.",
+        "tells whether it points the same way as the sum. The cosine with the stream, if there is one, is above 0 where the head "
+        "strengthens what is already there.",
     }[view]
 
 
@@ -165,7 +165,7 @@ def heads_sentence(head_sums: Heads, query: Label) -> str:
         ""
         if head_sums.residual is None
         else (
-            f", which is added to the token's own vector of length {float(head_sums.residual.norm()):.2f}"
+            f" It is added to the token's own vector, of length {float(head_sums.residual.norm()):.2f}."
         )
     )
     alone, has_bias = len(head_sums.norms) == 1, head_sums.bias is not None
@@ -176,7 +176,7 @@ def heads_sentence(head_sums: Heads, query: Label) -> str:
     )
     return (
         f"At {quoted(query)}, {who} a vector of length {float(head_sums.norms[best]):.2f}. {total} one of length "
-        f"{float(head_sums.total.norm()):.2f}{stream}."
+        f"{float(head_sums.total.norm()):.2f}.{stream}"
     )
 
 

@@ -27,18 +27,18 @@ HEAD = "head {}"
 SLOPE = (
     "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
 )
-EXPLANATION = """**Direct to the logits**: the part of each head in the logit of the chosen token less that of the most probable other
-one, with the scale of every norm after it held as it was in the run (Elhage et al. 2021). What a head does by way of later
-layers is not in it.
+EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen token, minus the next best.
+The scale of every later norm is held as it was in the run. What a head does by way of later layers
+is not included (Elhage et al. 2021).
 
-**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small
-change of the weight does, in proportion; a weight may matter though its gradient is 0.
+**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small change
+of the weight does, in proportion. A weight may matter though its gradient is 0.
 
-**Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. The parts of all its heads
-add up to what the layer's attention adds to f (Sundararajan et al. 2017; Hao et al. 2021).
+**Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. All its heads together
+give what the layer's attention adds to f. See Sundararajan et al. (2017) and Hao et al. (2021).
 
-**Rollout** multiplies ½ · mean over heads + ½ · identity over the layers; **flow** lets as much pass as the narrowest weight of
-each way allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
+**Rollout** multiplies ½ · mean over heads + ½ · identity over the layers. **Flow** lets as much pass as the narrowest weight of
+each path allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
 
 
 def answer(method: str) -> str:

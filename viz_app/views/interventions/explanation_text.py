@@ -21,8 +21,8 @@ ABOUT = {
     "uniform": "The same weight on every token that the mask allows.",
     "permuted": "The same weights, dealt out to the allowed tokens at random. Shown is the permutation with the median change.",
     "adversary": (
-        "The weights furthest from the model's own (Jensen-Shannon distance) that were found to keep the predicted token, "
-        f"and the distribution within a total variation of {EPSILON:g} (Jain and Wallace 2019)."
+        "The weights furthest from the model's own that a search found, by Jensen-Shannon distance (Jain and Wallace 2019). They "
+        f"keep the predicted token, and the distribution within a total variation of {EPSILON:g}."
     ),
     "other": "What another model that reads the same tokens attends to here (Wiegreffe and Pinter 2019).",
 }
@@ -36,13 +36,13 @@ EXPLANATION = f"""A row of attention weights is often read as an explanation: *t
 there*. Jain and Wallace (2019) object: if quite different weights lead to the same answer, the weights do not explain it.
 Each column puts other weights into **this one row** and runs the rest of the model as it is.
 
-**JS** is the Jensen-Shannon divergence of the weights from the model's own, in nats: 0 for the same weights, at most
-ln 2 ≈ {LN_2:.3f}. **TV** is the total variation of the predicted distribution from the model's own: 0 for the same
-distribution, at most 1.
+**JS** is the Jensen-Shannon divergence of the weights from the model's own, in nats. It is 0 for the same weights, and at
+most ln 2 ≈ {LN_2:.3f}. **TV** is the total variation of the predicted distribution from the model's own. It is 0 for the same
+distribution, and at most 1.
 
-Wiegreffe and Pinter (2019) answer that an adversary for one row of one text says little: weights can be one of several
-possible explanations, and another model must be able to use them. One row of one sentence is one row: elsewhere the
-weights may matter more, or less."""
+Wiegreffe and Pinter (2019) answer that an adversary for one row of one text proves little. Weights can be one of several
+possible explanations, and another model must be able to use them. This is one row of one sentence: elsewhere the weights
+may matter more, or less."""
 
 
 def title(token: str, query: str) -> str:

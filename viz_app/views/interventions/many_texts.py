@@ -28,20 +28,20 @@ ANSWER = "Each head is switched off in turn over held-out texts: the loss says w
 NO_LOSS = "This model gives no probabilities, so a text has no loss."
 LOSSES = {  # what the loss of a text is, by its kind
     text_loss.TOKENS: "The loss is that of the texts' own tokens.",
-    text_loss.MASKED: "Of each text 15 % of the tokens are masked, drawn once with a fixed seed; the loss is that of these "
+    text_loss.MASKED: "In each text 15 % of the tokens are masked, drawn once with a fixed seed. The loss is that of these "
     "tokens. A [MASK] that a text brings along has no known token and does not count.",
-    text_loss.ANSWER: "The texts come without labels, so the loss is −log p of the answer that the model gives with all its heads: it "
-    "says how much an answer rests on a head, not whether it is right.",
+    text_loss.ANSWER: "The texts come without labels, so the loss is −log p of the answer with all heads on. "
+    "It shows how much an answer depends on a head, not whether it is right.",
 }
 NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
-EXPLANATION = """Each number is the change of the **loss** in nats when that head alone is off, a mean over held-out texts.
+EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
-of the texts (Koehn 2004). A star says that the effect is significant on the **other** half after Holm's correction for the number
-of heads (Holm 1979), so that no head is chosen and reported on the same texts.
+of the texts (Koehn 2004). A star marks an effect that is significant on the **other** half, corrected for the number of
+heads (Holm 1979). So no head is chosen and reported on the same texts.
 
-The curves switch heads off together, the least important first: importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
-(Michel et al. 2019, eq. 2). The band is the range of random orders, its line their median. Heads can stand in for one another:
-what is free alone may be dear together."""
+The curves switch heads off together, the least important first. Importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
+(Michel et al. 2019, equation 2). The band is the range of random orders, its line their median. Heads can stand in for one
+another: what costs nothing alone may cost much together."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 
 FEED_FORWARD, GRADIENT = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
-ANSWER = "Click a part, or drag it onto the other grid, to take it from the run of a second text: which part makes the difference?"
+ANSWER = "Click a part to take it from the run of a second text, or drag it onto the other grid. Which part makes the difference?"
 NONE = "Nothing inside this model can be taken from another run."
 EMPTY = "Type a second text: its parts are put into this run, one at a time."
 SAME = "Both texts are the same, so nothing would change. Change a word of the second text."
@@ -14,8 +14,8 @@ NO_TOKEN = (
     "texts the same number of tokens."
 )
 LABEL_HELP = (
-    "A text that differs in one word shows most. With the same number of tokens every position has its counterpart; otherwise "
-    "the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
+    "A text that differs in one word shows most. With the same number of tokens every position has its counterpart. "
+    "Otherwise the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
 )
 PARTS = {"residual": "Residual stream", FEED_FORWARD: "Feed-forward", GRADIENT: "Heads by gradient"}
 PART_HELP = (
@@ -45,20 +45,20 @@ NOTHING_YET = "Nothing is taken yet: click a cell or a head."
 TOO_LONG = "These texts are too long to try every part at once. Shorten them."
 NO_CELLS = "This model has no residual stream, so only its heads are tried."
 NO_FEED_FORWARD = "This model has no feed-forward sublayer."
-EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run (activation patching,
-Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
+EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run. This is activation
+patching (Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
 
-**Needed** (noising) puts a part of the other text into this run: if the answer is lost, the run needs that part.
-**Enough** (denoising) puts a part of this text into the other run: if the answer comes, that part alone is enough. A part
-can be enough and not needed, when another part does the same work; it can be needed and not enough, when others must help.
+**Needed** (noising) puts a part of the other text into this run. If the answer is lost, the run needs that part.
+**Enough** (denoising) puts a part of this text into the other run. If the answer comes, that part alone is enough. A part
+can be enough and not needed, when another part does the same work. It can be needed and not enough, when others must help.
 
-**Heads by gradient** puts beside that number of each head ∂f/∂z · (z of the other run − z), where z is the head's output and f
-what is measured: attribution patching (Nanda 2023), one gradient for all heads. It is exact where the model is linear on the
-way from one run to the other.
+**Heads by gradient** compares that number of each head with ∂f/∂z · (z of the other run − z). Here z is the head's output and
+f is what is measured. This is attribution patching (Nanda 2023): one gradient for all heads. It is exact where the model is
+linear on the way from one run to the other.
 
 A model that writes another text reads the same target in both runs, so that only the source differs. The numbers are those
-of the two runs without other edits; masks and switched-off heads change the answer beside the grids only. One pair of texts
-is one pair: the same part may do something else elsewhere."""
+of the two runs without other edits. Masks and switched-off heads change only the answer beside the grids. This is one pair
+of texts: the same part may do something else elsewhere."""
 
 
 def layer(number: int) -> str:

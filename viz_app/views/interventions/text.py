@@ -5,7 +5,7 @@ from models.trace.edits import Edit, SetWeights
 from viz_app import words
 
 QUESTION = "What happens if…?"
-ANSWER = "Click a head to switch it off, or drag it sideways (or press ← →) to scale it: the answer changes beside it."
+ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NONE = "This run has no attention head whose output can be changed."
 NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "
@@ -21,9 +21,9 @@ BASELINES = {
 }
 METRICS = {"log-probability": "Log-probability", "divergence": "KL divergence"}
 BASELINE_HELP = (
-    "What a head that is switched off passes on instead of its own output: zeros, the plain average of all tokens that it may "
-    "attend to, the token at the distance where it usually looks, its mean output over held-out texts, or its output in another "
-    "held-out text. Later layers have never seen zeros there."
+    "What a head passes on while it is off. Nothing: zeros, which later layers have never seen. Equal weights: the average of "
+    "all tokens that it may attend to. Its best fixed offset: the token at the distance where it usually looks. Its mean: its "
+    "mean output over held-out texts. Another text's: its output in another held-out text."
 )
 LEGEND = {
     "log-probability": "change when the head is off. Below 0: the head makes the token more likely.",
@@ -35,12 +35,12 @@ METRIC_HELP = (
     "The log-probability of the chosen token says which way a head pushes. The KL divergence of the two distributions says "
     "how much the head matters, not which way."
 )
-EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced, on top of what is switched off
-already. Its number is the change of the chosen token's log-probability in nats (or the KL divergence between the two
-distributions): after minus before. Below 0 the head had raised the token's probability; above 0 it had lowered it.
+EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced. What is already off stays off.
+Log-probability: the cell is the chosen token's log-probability after minus before, in nats. Below 0 the head had raised the
+token's probability; above 0 it had lowered it. KL divergence: the cell is how far the two distributions are apart.
 
-A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019; Heimersheim
-and Nanda 2024). One sentence is one sentence: the same head may matter elsewhere."""
+A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019). Heimersheim and
+Nanda (2024) discuss why. This is one sentence: the same head may matter elsewhere."""
 
 
 def title(metric: str, token: str) -> str:

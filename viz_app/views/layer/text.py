@@ -36,7 +36,7 @@ _FORMULAS = {
 _NORMS = {
     "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It resets the stream's size,"
     " however much was added.",
-    "pre": "**{norm}** comes before each part here (pre-LN): {parts} read {formula}, and the stream itself is only "
+    "pre": "**{norm}** comes before each part here (pre-LN): {parts} read {formula}. The stream itself is only "
     "ever added to. One last {norm} comes before the output.",
     "parallel": "**{norm}** comes before each part here (pre-LN): {parts} both read {formula} of the stream that "
     "enters the layer. Both are added to it at once. One last {norm} comes before the output.",
@@ -44,8 +44,8 @@ _NORMS = {
     "adding to it. So information is lost unless attention copies it.",
 }
 _LENS = (
-    "**Logit lens** (nostalgebraist 2020): the stream after each part, read by the model's own output path{read}, "
-    "with no layer after it. Early layers were not trained to be read so; what they seem to predict is a sketch."
+    "**Logit lens** (nostalgebraist 2020): the stream after each part. It is read by the model's own output path{read}, "
+    "with no later layer. Early layers were not trained to be read so; what they seem to predict is a sketch."
 )
 _READ = {
     NEXT_TOKEN: " to the next token",

@@ -23,9 +23,9 @@ HOW = (
 IN_CLASS = (
     "**With a class:** start a lesson below and read its code aloud. Pupils open this page on their own devices and type the code, or "
     "open the link beside it. You see how many predict what, without names, and show what happened to everyone at once. "
-    "All predictions are deleted when you end the class; take them as CSV before if you want to keep them. Your browser leads the "
+    "All predictions are deleted when you end the class; save them as CSV before if you want to keep them. Your browser leads the "
     "class; to try the part of a pupil on the same machine, use a private window. **Handout** is the chosen lesson as a page to print, with "
-    "its pictures; it takes a minute to make, since every step is run for it."
+    "its pictures. It takes a minute to make, since every step is run for it."
 )
 BROKEN = "Not every lesson file can be read."
 

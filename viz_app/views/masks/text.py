@@ -21,7 +21,7 @@ the scores: $\\mathrm{{softmax}}({formula} + M)$. Since $e^{{-\\infty}} = 0$, a 
 **If you edit a text,** painted cells keep their positions. Those beyond the new size are clipped off and come back
 if it grows again. New cells follow the other layers.
 
-**If a whole row is blocked,** its query attends to nothing. All its weights are 0 (not NaN), {then}
+**If a whole row is blocked,** its query attends to nothing. All its weights are 0 (not NaN). {then}
 """
 
 GIVEN = (
@@ -57,7 +57,7 @@ def rules(
     if words.is_alignment(site):
         scope = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         consequence = (
-            "the context is all zeros, and the step continues with its token and its state alone."
+            "The context is all zeros, and the step continues with its token and its state alone."
         )
     else:
         scope = "Every layer and head of that kind of attention, and both texts, by position. "
@@ -74,7 +74,7 @@ def rules(
             None: ["its residual stream, if it has one,"],
         }
         remaining = [*stream[has_stream], *bias]
-        consequence = f"the heads pass on zeros, and the token continues with {' and '.join(remaining) or 'nothing'} alone."
+        consequence = f"The heads pass on zeros, and the token continues with {' and '.join(remaining) or 'nothing'} alone."
     if layer_note:
         scope += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
     return _RULES.format(formula=words.formula_tex(site), held=scope, then=consequence)

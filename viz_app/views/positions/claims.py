@@ -151,8 +151,8 @@ def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
             "the model turns by these angles",
             turns.miss,
             rounding_in(dtype),
-            "One token at several positions, all layers and heads: largest difference of its q and k from those at "
-            "position 0, turned, relative",
+            "One token at several positions, all layers and heads: largest relative difference of q and k from "
+            "position 0's, turned",
         ),
         Check(
             "each position turns on by the same",

@@ -152,7 +152,7 @@ def recurrent(test: ShuffleTest) -> str:
         for name, change in zip(test.stages, test.change, strict=True)
     )
     ways = "Reading forwards, a state can only change from the first moved position on" + (
-        "; reading backwards, only up to the last one" if len(test.stages) > 1 else ""
+        ". Reading backwards, it can change only up to the last one" if len(test.stages) > 1 else ""
     )
     return (
         f"{RECURRENT}Reordered, each token's state moves on average by this share of "
