@@ -8,7 +8,7 @@ import pytest
 
 import models
 from models.analysis.comparison import compare
-from models.trace.edits import Edit, MaskChange, for_kinds
+from models.trace.edits import Edit, MaskChange, Where, for_kinds
 from viz_app.drawing.payload import unpack
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.cache import changed_run
@@ -121,10 +121,30 @@ def test_the_grid_of_two_runs_holds_the_distances_of_both() -> None:
     ]  # fmt: skip
     for kind, pair in zip(drawn["distances"]["kinds"], found.kinds, strict=True):
         np.testing.assert_allclose(kind["values"], pair.distances.numpy())
+        assert kind["layers"] == [site.layer + 1 for site in pair.first]
     header, arrays = unpack(drawn["difference"])
     assert (header["site"], header["head"]) == (SITE, 4)
     np.testing.assert_array_equal(arrays["difference"], arrays["first"] - arrays["second"])
     assert (arrays["blockedFirst"][0, 0], arrays["blockedSecond"][0, 0]) == (0, 1)
+
+
+def test_each_map_is_hatched_by_the_mask_of_its_own_layer() -> None:
+    edits = (MaskChange(Where(kind="cross", layers=(1,)), block=((0, 0),)),)
+    edited = changed_run(run_of("eng-fra"), replace(run_of("eng-fra").spec, edits=edits))
+    first, second = (f"decoder.layers.{layer}.cross_attn" for layer in (0, 1))
+    for one, other in ((first, second), (second, first)):
+        _, arrays = unpack(payloads(edited, Choices(None, Focus(one, 0), (other, 2)))["difference"])
+        blocked = [bool(arrays[name][0, 0]) for name in ("blockedFirst", "blockedSecond")]
+        assert sorted(blocked) == [False, True]
+        assert blocked == [float(arrays[name][0, 0]) == 0 for name in ("first", "second")]
+
+
+def test_a_position_with_a_token_of_each_text_says_which_is_whose() -> None:
+    other = pinned("dates", ("4 May 1999", ""))
+    focus = Focus("encoder.layers.0.self_attn", 0)
+    drawn = payloads(run_of("dates", "3 May 1999"), Choices(other, focus, None))
+    first = unpack(drawn["difference"])[0]["keys"][0]
+    assert first == ["3 | 4", "3 in this run, 4 in the pinned run", False]
 
 
 def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
@@ -208,6 +228,10 @@ def test_one_head_of_the_pinned_run() -> None:
     np.testing.assert_allclose(arrays["second"], run.trace.attention[SITE].weights(3), atol=1e-6)
     assert (header["site"], header["head"]) == ("decoder.layers.0.cross_attn", 1)
     assert "of the pinned run" in drawn["distances"]["title"]
+    itself = text.place(run.trace.attention[SITE], 3)
+    assert drawn["distances"]["sentence"] == (
+        f"Nearest to {itself} of the pinned run: {itself}, 0.000 bits away."
+    )
 
 
 @pytest.mark.parametrize(

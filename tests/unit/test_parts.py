@@ -20,6 +20,7 @@ from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
+from viz_app.drawing.notes import check_summary
 from viz_app.drawing.scale import Scale
 from viz_app.input_bar import examples
 from viz_app.session import live, reference_models, remembered, respond, run_changes, url_state
@@ -111,6 +112,16 @@ def test_a_value_at_its_limit_passes_and_no_number_fails() -> None:
         "failed",
         "failed",
     ]
+
+
+def test_checks_that_failed_are_counted_among_all() -> None:
+    checks = [Check("a", value, 1.0, "A") for value in (0.0, 2.0, 3.0)]
+    for some, said, look in (
+        (checks, "2 of 3 checks failed", "note bad"),
+        (checks[:1], "1 of 1 check passed", "note"),
+    ):
+        summary = check_summary(ui.check_rows(some))
+        assert (summary["rows"][0][1], summary["look"]) == (said, look)
 
 
 def test_small_print_and_errors() -> None:
