@@ -18,6 +18,7 @@ LEVELS = [
     {"layers", "trace"},  # a trace is made of masks and similarities; a layer records itself
     {"architectures"},
     {"loading", "weights", "checkpoint_files", "training_record", "scores"},
+    {"images"},
     {"checkpoint", "devices"},
     {"analysis"},
     {"decoding"},  # a scope writes

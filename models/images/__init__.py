@@ -1,0 +1,10 @@
+"""Image files as values of a model's field: bounded, decoded, drawn as examples, cut into patches.
+
+`models.images.read("photo.png")` gives what `Scope.run` takes for a field of the kind IMAGE.
+"""
+
+from models.images.examples import EXAMPLES, example
+from models.images.file import ImageFile, decoded, read
+from models.images.patches import PatchGrid, PatchRow
+
+__all__ = ["EXAMPLES", "ImageFile", "PatchGrid", "PatchRow", "decoded", "example", "read"]

@@ -1,0 +1,162 @@
+"""An image file, held against limits before it is decoded: it may come from anybody."""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from models.checkpoint_files import read_bytes
+from models.printable import printable
+
+LARGEST = 5_000_000  # bytes of a file
+MOST_PIXELS = 16_000_000
+LONGEST_SIDE = 8192  # pixels
+MOST_TIMES = 8  # as wide as high, or as high as wide: resizing by the shorter side makes it longer
+FORMATS = ("PNG", "JPEG", "WEBP")
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # 8 bits a channel
+MOST_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
+LONGEST_NAME = 60  # characters of a file's name
+_AT_MOST = f"at most {MOST_PIXELS / 1e6:g} million are read, and {LONGEST_SIDE:,} a side"
+_SCAN = b"\xff\xda"
+_ORIENTATION = 0x0112  # of EXIF, the only metadata that is read
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class ImageFile(str):
+    """The value of an image field: the bytes of a file.
+
+    As a text it is the file's name, so that it can be shown wherever the values of fields are put
+    into words. Two are equal if they have the same name and bytes.
+    """
+
+    content: bytes
+
+    def __new__(cls, name: str, content: bytes) -> ImageFile:
+        """Return a file of this name, shortened to what is shown of it."""
+        file = super().__new__(cls, printable(name)[:LONGEST_NAME] or "image")
+        file.content = content
+        return file
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ImageFile)
+            and str.__eq__(self, other)
+            and self.content == other.content
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((str(self), self.content))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ImageFile, (str(self), self.content)
+
+
+def read(path: str | Path) -> ImageFile:
+    """Read an image file of at most LARGEST bytes.
+
+    Raises:
+        CheckpointError: it cannot be read, is no regular file or is too large.
+    """
+    path = Path(path)
+    return ImageFile(path.name, read_bytes(path, LARGEST))
+
+
+def decoded(file: ImageFile) -> Image.Image:
+    """Return the image as RGB, upright, without metadata; transparent pixels become white.
+
+    Raises:
+        ValueError: it is too large, of another format, or damaged; a sentence says which.
+    """
+    _check_content(file.content)
+    try:
+        with Image.open(BytesIO(file.content), formats=FORMATS) as image:
+            _check_size(*image.size)
+            if image.mode not in MODES:
+                raise _Refused(f"its pixels are of the kind {image.mode}, not of 8 bits a colour")
+            turn = _TURNS.get(_orientation(image))
+            plain = _without_transparency(image)
+    except _Refused:
+        raise
+    except Image.DecompressionBombError:
+        raise _Refused(f"the image has too many pixels; {_AT_MOST}") from None
+    except Exception:  # a decoder raises what it likes for a damaged file
+        raise _Refused("the file is damaged, or no image of the format PNG, JPEG or WebP") from None
+    return plain if turn is None else plain.transpose(turn)
+
+
+class _Refused(ValueError):
+    """A reason of ours, not of a decoder."""
+
+
+def _check_content(content: bytes) -> None:
+    if len(content) > LARGEST:
+        raise _Refused(f"the file has {len(content):,} bytes; at most {LARGEST:,} are read")
+    if size := _webp_size(content):  # whose decoder takes its memory as soon as it is opened
+        _check_size(*size)
+    if (scans := content.count(_SCAN)) > MOST_SCANS and content.startswith(b"\xff\xd8"):
+        raise _Refused(f"the JPEG has {scans:,} scans; at most {MOST_SCANS} are decoded")
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise _Refused(f"the image has {width} × {height} pixels")
+    if width * height > MOST_PIXELS or max(width, height) > LONGEST_SIDE:
+        raise _Refused(f"the image has {width:,} × {height:,} pixels; {_AT_MOST}")
+    if max(width, height) > MOST_TIMES * min(width, height):
+        raise _Refused(
+            f"the image has {width:,} × {height:,} pixels; one side may be {MOST_TIMES} times the "
+            "other at most"
+        )
+
+
+def _webp_size(content: bytes) -> tuple[int, int] | None:
+    """Return the width and height in a WebP header (RFC 9649); None for any other file.
+
+    Raises ValueError for a header that is cut off.
+    """
+    if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
+        return None
+    kind, header = content[12:16], content[20:30]
+    if len(header) < 10:
+        raise _Refused("the file is cut off")
+    if kind == b"VP8X":
+        width, height = (int.from_bytes(header[i : i + 3], "little") for i in (4, 7))
+        return width + 1, height + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(header[1:5], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    width, height = struct.unpack("<HH", header[6:10])
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _orientation(image: Image.Image) -> Any:
+    """Return how the camera was held; None where that cannot be read."""
+    try:
+        return image.getexif().get(_ORIENTATION)
+    except Exception:  # a block of metadata that is damaged, or of a strange form
+        return None
+
+
+def _without_transparency(image: Image.Image) -> Image.Image:
+    """Return the pixels alone, in RGB, on white."""
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(paper, image)
+    image = image.convert("RGB")
+    return Image.frombytes("RGB", image.size, image.tobytes())
