@@ -181,7 +181,7 @@ def answering_positions(
         if stream != model.read_stream or name not in model.read_outputs:
             continue
         if isinstance(output, ClassProbabilities) and output.stream == stream:
-            positions[name] = (output.position,)
+            positions[name] = () if output.position is None else (output.position,)
         elif isinstance(output, MaskedToken) and output.stream == stream:
             positions[name] = output.positions
     return positions

@@ -24,7 +24,7 @@ NEXT_TOKEN = "next token"  # output of every model that generates text
 CLASSES = "classes"  # output of a text classifier
 MASKED = "masked token"  # output of a masked language model
 
-TEXT, POSITIONS, ORDER = "text", "positions", "order"  # kinds of fields
+TEXT, POSITIONS, ORDER, IMAGE = "text", "positions", "order", "image"  # kinds of fields
 
 # How a model knows the order of its tokens: by added position vectors, a term of each score,
 # rotated queries and keys, a recurrent state, its mask alone, or by means that a run does not show

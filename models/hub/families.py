@@ -87,6 +87,17 @@ _DISTILBERT = (
 )
 
 
+def _vit(name: str) -> tuple[LayerGroup, ...]:
+    return (LayerGroup(
+        f"{name}.layers.{{}}",
+        (
+            AttnPaths("attention", "layernorm_before"),
+            FFPaths("mlp", "layernorm_after", "mlp.fc1", "mlp.activation_fn", "mlp.fc2", "mlp"),
+        ),
+        last_norm=f"{name}.layernorm",
+    ),)  # fmt: skip
+
+
 def _t5(first: str, other: str = "") -> tuple[LayerGroup, ...]:
     def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense"
@@ -129,6 +140,7 @@ FAMILIES: dict[str, tuple[tuple[LayerGroup, ...], ...]] = {
     **dict.fromkeys(("camembert", "xlm-roberta"), (_bert("roberta"),)),
     "distilbert": (_DISTILBERT,),
     **dict.fromkeys(("bart", "marian"), (_BART,)),
+    **{name: (_vit(name),) for name in ("vit", "deit")},
     "t5": (_t5("wi"), _t5("wi_0", "wi_1")),
 }
 

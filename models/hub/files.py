@@ -48,6 +48,7 @@ BYTES = {
     "BOOL": 1,
 }
 FLOATS = ("F64", "F32", "F16", "BF16")
+PREPROCESSOR = "preprocessor_config.json"  # how an image or a sound becomes a model's input
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
 PICKLED = (
@@ -172,6 +173,7 @@ SETTINGS = {
     "generation_config.json": 2**20,
     "tokenizer_config.json": 2**24,  # with some thousand added tokens
     "special_tokens_map.json": 2**24,
+    PREPROCESSOR: 2**16,
 }
 SETTINGS_OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
 VOCABULARIES = (

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from models.errors import CheckpointError
 from models.hub.choosers import MultipleChoice, NextSentence
+from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
 from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
@@ -130,7 +131,13 @@ KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForPreTraining", MaskedLM),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
+    (
+        "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+        "AutoModelForImageClassification",
+        ImageClassifier,
+    ),
 )
+PIXELS = "pixel values"  # what a class that reads an image alone is called with
 
 
 def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
@@ -138,6 +145,7 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
 
     Raises CheckpointError for a class that cannot be opened here.
     """
+    import transformers
     from transformers import CONFIG_MAPPING
     from transformers.models.auto import modeling_auto
 
@@ -157,13 +165,16 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     for table, opens, ask in KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((classes,) if isinstance(classes, str) else classes):
-            return names[0], opens, ask
-    import transformers
+            reads_image = ask is HubModel and other_input(transformers, names[0]) == PIXELS
+            return names[0], opens, ImageModel if reads_image else ask
 
     if reads := other_input(transformers, names[0]):
-        raise CheckpointError(f"{names[0]:.80} reads {reads}; only models that read text are shown")
+        raise CheckpointError(
+            f"{names[0]:.80} reads {reads}; beside models that read text, only those are shown that classify "
+            "images or make vectors of them"
+        )
     raise CheckpointError(
         f"{names[0]:.80} is none of what can be opened here: of {kind!r:.60}, transformers names no such class among "
         "its models that read text and write, fill masks, label it or its tokens, compare texts, answer questions or "
-        "make vectors"
+        "make vectors, nor among those that classify images"
     )

@@ -24,6 +24,8 @@ from models.hub import files, positions, probe
 from models.hub.choosers import MultipleChoice
 from models.hub.families import layer_maps, rotary_paths
 from models.hub.files import staged
+from models.hub.images import load as images
+from models.hub.images.model import ImageModel
 from models.hub.kinds import kind_of, why_it_does_not_run, why_nothing_is_shown
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
@@ -86,6 +88,11 @@ def _read(
     plan = opening_plan(private)
     module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
     module = module.to(device).eval()
+    if issubclass(plan.ask, ImageModel):
+        model, tokenizer = images.opened(
+            private, plan.ask, module, plan.config, gives_weights, transformers_library()
+        )
+        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     library = library_tokenizer(private)
     sizes = _known_sizes(plan.name, module, plan.config, library, gives_weights)
     tokenizer = tokenizer_of(library, plan.config, module, sizes)

@@ -61,7 +61,8 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
     output = next(
         (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
     )
-    if output is None or isinstance(output, ChoiceProbabilities):
+    several = isinstance(output, ClassProbabilities) and output.position is None
+    if output is None or several or isinstance(output, ChoiceProbabilities):
         raise ValueError("this answer is read from several tokens at once, not from one row")
     if output.stream != site.query_stream:
         raise ValueError(
@@ -71,7 +72,7 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
     if isinstance(output, MaskedToken):
         places: Sequence[int] = output.positions
     elif isinstance(output, ClassProbabilities):
-        places = (output.position,)
+        places = (output.position or 0,)
     elif isinstance(output, NextToken | TokenInOrder | TokenClasses):
         places = range(len(output.logits))
     else:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from models.architectures.base import ORDER, POSITIONS, TEXT, Field
+from models.architectures.base import IMAGE, ORDER, POSITIONS, TEXT, Field
 from models.errors import CheckpointError, InputError
+from models.images import ImageFile
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, concatenate, framed
 from models.tokenizers.special_tokens import BERT
@@ -14,6 +15,7 @@ Value = str | Encoding | Sequence[int] | None  # a text, an encoded text, or pos
 Texts = Sequence[Value]  # of the model's fields, in order; the last ones may be absent
 
 MASK = BERT["mask"]
+READS = "models.images.read"  # makes the value of an image field
 
 
 def values_in_order(
@@ -79,11 +81,8 @@ def encoded(
                 streams[field.stream], cast(Sequence[int], value), field
             )
             continue
-        row = (
-            value
-            if isinstance(value, Encoding)
-            else _row(cast(str, value), field, tokenizer, n_ctx)
-        )
+        make = _image_row if field.kind == IMAGE else _row
+        row = value if isinstance(value, Encoding) else make(value, field, tokenizer, n_ctx)
         streams[field.stream] = (
             concatenate(streams[field.stream], row, " " * follows)
             if field.stream in streams
@@ -136,7 +135,18 @@ def _is_blank(value: Value) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
-def _row(text: str, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+def _image_row(file: Value, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+    if not isinstance(file, ImageFile):
+        raise InputError(f"the {field.title} must be an image file, read by {READS}", field.name)
+    try:
+        return tokenizer.encode_image(file)
+    except ValueError as error:
+        raise InputError(f"the {field.title} cannot be read: {error}", field.name) from None
+
+
+def _row(text: Value, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+    if not isinstance(text, str) or isinstance(text, ImageFile):
+        raise InputError(f"the {field.title} must be a text", field.name)
     if not text.strip():
         raise InputError(f"the {field.title} is empty; type some text", field.name)
     if len(text) > 20 * n_ctx:  # no need to tokenise what cannot fit

@@ -204,6 +204,14 @@ class Tokenizer:
         offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
+    def encode_image(self, file: str) -> Encoding:
+        """Encode an image file, of a model that reads one.
+
+        Raises:
+            ValueError: This model reads text.
+        """
+        raise ValueError("this model reads a text, not an image")
+
     def hiding(self, encoding: Encoding, positions: Sequence[int]) -> Encoding:
         """Return the row with [MASK] at these positions.
 

@@ -109,7 +109,7 @@ class ClassProbabilities:
     """The probabilities of the classes that the model assigns to the whole row."""
 
     stream: str
-    position: int  # of the token whose vector is classified
+    position: int | None  # of the token whose vector is classified; None where several are
     names: tuple[str, ...]
     logits: Float[Tensor, "n_classes"]
 

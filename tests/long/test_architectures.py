@@ -7,6 +7,7 @@ writes, and its answer where cells of every softmax are at −∞.
 import re
 from pathlib import Path
 
+import image_models
 import pytest
 import torch
 import transformers
@@ -19,6 +20,7 @@ from models import Scope
 from models.errors import CheckpointError
 from models.hub.trial import client
 from models.hub.writers import CausalLM
+from models.images import example
 from models.trace import AttentionSite
 
 # every attention by its q, k, v, mask and scale
@@ -80,6 +82,32 @@ REFUSED = {
     "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
     "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
 }
+# models that read an image: every attention by its causes, or the reason why none is shown
+IMAGES = """
+ViTForImageClassification DeiTForImageClassification DeiTForImageClassificationWithTeacher ViTMSNForImageClassification
+BeitForImageClassification Data2VecVisionForImageClassification Dinov2ForImageClassification
+Dinov2WithRegistersForImageClassification IJepaForImageClassification CLIPForImageClassification ViTModel CLIPVisionModel
+""".split()
+IMAGES_IN_PART = {
+    "SiglipForImageClassification": r"asks for 1 × 16 cells, where the run has 16 × 16"
+}
+IMAGES_REFUSED = {
+    "SwinForImageClassification": "one number as its num_attention_heads|patches of one grid",
+    **dict.fromkeys(
+        ("ResNetForImageClassification", "ConvNextForImageClassification"),
+        "not the patches of one grid|preprocessor_config.json cannot be used for an image",
+    ),
+    **dict.fromkeys(
+        (
+            "SegformerForImageClassification",
+            "PvtForImageClassification",
+            "HieraForImageClassification",
+            "LevitForImageClassification",
+            "ImageGPTForImageClassification",
+        ),
+        "patches of one grid|does not run on an image alone|one number as its",
+    ),
+}
 OF_PYTHON = "object has no attribute|NoneType|positional argument|Traceback"
 ROUNDING = 2e-5  # of float32, by another order of the same sums
 MOST = 6  # tokens that are written
@@ -140,6 +168,34 @@ def test_it_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=REFUSED[kind]) as error:
         models.load(saved(kind, tmp_path), device="cpu")
     assert not re.search(OF_PYTHON, str(error.value))
+
+
+@pytest.mark.parametrize("name", [*IMAGES, *IMAGES_IN_PART])
+def test_a_model_of_images_is_shown_by_its_causes(name: str, tmp_path: Path) -> None:
+    module = image_models.save(name, tmp_path)
+    trace = models.load(tmp_path, device="cpu").run(example())
+    named = IMAGES_IN_PART.get(name, "")
+    assert bool(trace.unrecorded) == bool(named)
+    assert all(re.search(named, reason) for reason in trace.unrecorded.values())
+    sites = list(trace.attention.values())
+    assert all(site.has_causes for site in sites)
+    eager = type(module).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    with torch.no_grad():
+        pixels = trace.streams["patches"].pixels[None]
+        output = eager(pixel_values=pixels, output_attentions=True)
+    handed_out = list(maps(output))
+    assert len(handed_out) == len(sites) == 2
+    assert all(alike(site, each) for site, each in zip(sites, handed_out, strict=True))
+    if "classes" in trace.outputs:
+        assert off_by(trace.outputs["classes"].logits, output.logits[0]) < ROUNDING
+
+
+@pytest.mark.parametrize("name", list(IMAGES_REFUSED))
+def test_a_model_of_images_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+    image_models.save(name, tmp_path, 32 if name.startswith("Swin") else 20)
+    with pytest.raises(CheckpointError, match=IMAGES_REFUSED[name]) as error:
+        models.load(tmp_path, device="cpu")
+    assert not re.search(OF_PYTHON, str(error.value).partition("(")[0])
 
 
 def check_weights(asked: Asked, is_whole: bool = True) -> None:

@@ -222,7 +222,12 @@ REFUSED = {
     "ViTForImageClassification": (
         "ViTConfig",
         {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},
-        "reads pixel values",
+        "preprocessor_config.json is missing",
+    ),
+    "ViTForMaskedImageModeling": (
+        "ViTConfig",
+        {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},
+        "reads pixel values; beside models that read text, only those are shown that classify images",
     ),
 }
 

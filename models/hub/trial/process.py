@@ -23,6 +23,8 @@ from torch import nn
 
 from models.errors import CheckpointError
 from models.hub import files, load
+from models.hub.images.model import ImageModel
+from models.hub.images.processor import ImageProcessor
 from models.hub.sizes import sizes_of
 from models.hub.trial import tokenizer as tokenizer_trial
 
@@ -111,10 +113,18 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     plan = load.opening_plan(folder)
     module = _blank(plan, getattr(torch, dtype) if dtype else None)
     _check_size(module, files.stored_numbers(folder))
-    _run_blank(module)
+    size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
+    if issubclass(plan.ask, ImageModel):
+        begin(files.PREPROCESSOR, ANSWERING)
+        shape = ImageProcessor(folder, load.transformers_library()).shape
+        begin("config.json", BUILDING)
+        _run_blank(module, pixel_values=torch.zeros(1, *shape, device="meta"))
+        return size
+    ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
+    target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
+    _run_blank(module, input_ids=ids, use_cache=False, **target)
     begin("tokenizer", READING)
     library = load.library_tokenizer(folder)
-    size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
     try:
         sizes = sizes_of(plan.name, module, plan.config, library, False)
     except (AttributeError, NotImplementedError, TypeError):
@@ -147,9 +157,7 @@ def _check_size(module: nn.Module, stored: int) -> None:
 
 
 @torch.no_grad()
-def _run_blank(module: Any) -> None:
+def _run_blank(module: Any, **inputs: Any) -> None:
     """Run once without numbers, to bound the time: any number of layers can share weights."""
-    ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
-    target = {"decoder_input_ids": ids} if module.config.is_encoder_decoder else {}
     with suppress(Exception):  # a run that depends on numbers
-        module(input_ids=ids, use_cache=False, **target)
+        module(**inputs)

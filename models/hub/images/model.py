@@ -1,0 +1,99 @@
+"""A vision model as an Architecture: the patches of an image are its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.architectures.base import CLASSES, IMAGE, Answers, Field
+from models.hub.images.processor import PatchTokenizer
+from models.hub.model import HubModel
+from models.hub.readers import Head, HeadReader
+from models.hub.recording.context import PassContext
+from models.images import PatchGrid, PatchRow
+from models.layers.masks import SiteKind
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import ClassProbabilities, Output
+
+PATCHES = "patches"
+
+
+class ImageModel(HubModel):
+    """A model that reads the patches of one image and makes vectors of them."""
+
+    fields = (Field("image", PATCHES, kind=IMAGE),)
+    streams: ClassVar[tuple[str, ...]] = (PATCHES,)
+    kinds = (SiteKind("self", "encoder", "self", PATCHES, PATCHES),)
+    pads = False  # all its rows are of one length
+
+    def __init__(self, *args: Any, grid: PatchGrid, trial: Tensor, **settings: Any) -> None:
+        """Wrap a module that reads `grid`; `trial` is the image that it is tried out with."""
+        super().__init__(*args, **settings)
+        self.grid, self._trial = grid, trial
+
+    def repeated(self, ids: Tensor) -> tuple[Tensor, ...]:
+        """Return the image of trial runs, whatever the ids: a model reads one size of images."""
+        return (self._trial.to(self.device),)
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        pixels = torch.stack([cast(PatchRow, row[PATCHES]).pixels for row in rows])
+        return (pixels.to(self.device, self.module.dtype),)
+
+    def forward(self, pixels: Float[Tensor, "batch channel height width"]) -> Answers:
+        return self.answers_of(self.ask(self._context(len(pixels)), pixel_values=pixels))
+
+    def _context(self, n_rows: int) -> PassContext:
+        kind, n = self.kinds[0], len(self.grid.tokens)
+        return PassContext(
+            lambda frame: kind, n, n_key={PATCHES: n}, groups=self.groups, n_rows=n_rows
+        )
+
+    @property
+    def token_table(self) -> None:
+        """None: patches are not looked up in a table."""
+        return
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        return list(cast(PatchTokenizer, tokenizer).examples)
+
+
+class ImageClassifier(ImageModel, HeadReader):
+    """One class for the whole image."""
+
+    output_name = CLASSES
+    what_it_answers = "a class of the image"
+
+    def __init__(
+        self, *args: Any, names: Sequence[str], position: int | None, **settings: Any
+    ) -> None:
+        """Wrap a classifier; `position` is of the token whose last vector answers, if it is one."""
+        super().__init__(*args, **settings)
+        self.names, self.position = tuple(names), position
+
+    @property
+    def read_stream(self) -> str:
+        return PATCHES if self.head else ""
+
+    def possible_heads(self) -> list[Head]:
+        """Return the head that is tried, on the vector of the one token that answers."""
+        return [] if self.position is None else [lambda x: self.module.classifier(x)]
+
+    def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
+        return states[:, self.position or 0]
+
+    def answers_of(self, output: Any) -> Answers:
+        return {CLASSES: output.logits}
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        return {CLASSES: ClassProbabilities(PATCHES, self.position, self.names, answers[CLASSES])}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        return cast(ClassProbabilities, outputs[CLASSES]).predicted

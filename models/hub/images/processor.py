@@ -1,0 +1,149 @@
+"""How an image becomes the input of a model: the folder's preprocessor_config.json, carried out.
+
+The library's own image processor does it. Its settings may come from anybody, so that every number
+in them is bounded, and the result has to have the same size for images of any shape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.errors import CheckpointError, InputError
+from models.hub.files import PREPROCESSOR
+from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
+from models.tokenizers.base import Encoding, Tokenizer
+
+LARGEST_SIZE = 2048  # of any number in the settings: sides, in pixels
+MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
+NO_TEXT = "this model reads an image, not a text"
+
+
+def check_numbers(settings: Any) -> None:
+    """Raise CheckpointError for a number in the settings that no size in pixels may have."""
+    if isinstance(settings, dict):
+        settings = list(settings.values())
+    for value in settings if isinstance(settings, list) else ():
+        if isinstance(value, dict | list):
+            check_numbers(value)
+        elif isinstance(value, int | float) and not -LARGEST_SIZE <= value <= LARGEST_SIZE:
+            raise CheckpointError(
+                f"{PREPROCESSOR} has the number {value:,}; at most {LARGEST_SIZE:,} are taken"
+            )
+
+
+class ImageProcessor:
+    """The library's image processor of a folder.
+
+    `shape` is that of the pixels it makes of any image.
+    """
+
+    def __init__(self, folder: Path, transformers: Any) -> None:
+        """Read the processor and try it on the examples. Raises CheckpointError."""
+        if not (folder / PREPROCESSOR).is_file():
+            raise CheckpointError(MISSING)
+        self.settings = json.loads((folder / PREPROCESSOR).read_text("utf-8"))
+        check_numbers(self.settings)
+        self._library = transformers.AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        shapes = {tuple(self.pixels(image).shape) for image in _differently_shaped()}
+        if len(shapes) > 1 or len(shape := next(iter(shapes))) != 3 or shape[0] != 3:
+            listed = " and ".join(" × ".join(map(str, shape)) for shape in sorted(shapes))
+            raise CheckpointError(
+                f"its image processor makes {listed} numbers of images; shown are models that read "
+                "three colours of images of one size"
+            )
+        self.shape: tuple[int, ...] = shape
+
+    def pixels(self, image: Any) -> Float[Tensor, "channel height width"]:
+        """Return what the model reads of an image in RGB. Raises CheckpointError."""
+        try:
+            made = self._library(image, return_tensors="pt")["pixel_values"]
+        except Exception as error:  # the library raises what it likes
+            reason = (
+                ""
+                if isinstance(error, AttributeError | TypeError | KeyError)
+                else f": {error!s:.200}"
+            )
+            raise CheckpointError(f"{PREPROCESSOR} cannot be used for an image{reason}") from None
+        if not isinstance(made, Tensor) or made.shape[:1] != (1,):
+            raise CheckpointError("its image processor makes more than one input of an image")
+        return made[0].float()
+
+    def seen(
+        self, pixels: Float[Tensor, "channel height width"]
+    ) -> Float[Tensor, "height width channel"]:
+        """Return the image that these pixels are of, with values from 0 to 1."""
+        mean, std = (self._each(name, plain) for name, plain in (("mean", 0.0), ("std", 1.0)))
+        values = pixels * std + mean
+        if not getattr(self._library, "do_rescale", True):
+            values = values / 255
+        return values.clamp(0, 1).permute(1, 2, 0).contiguous()
+
+    def _each(self, name: str, plain: float) -> Float[Tensor, "channel 1 1"]:
+        is_used = getattr(self._library, "do_normalize", False)
+        value = getattr(self._library, f"image_{name}", None) if is_used else None
+        values = [plain] if value is None else value if isinstance(value, list | tuple) else [value]
+        return torch.tensor([float(v) for v in values])[:, None, None]
+
+
+def _differently_shaped() -> list[Any]:
+    image = decoded(example())
+    return [image, image.resize((97, 61)), image.resize((43, 89))]
+
+
+class PatchTokenizer(Tokenizer):
+    """An image processor as a tokenizer: patches for tokens."""
+
+    def __init__(self, processor: ImageProcessor, grid: PatchGrid) -> None:
+        self._processor, self.grid = processor, grid
+        self.special_ids, self._of_bytes = {"pad": len(grid.tokens)}, False
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.grid.tokens)
+
+    def special(self, name: str) -> None:
+        return
+
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        raise InputError(NO_TEXT, "image")
+
+    def encode_image(self, file: ImageFile) -> PatchRow:
+        """Return the row of patches of an image.
+
+        Raises:
+            ValueError: it cannot be decoded.
+        """
+        pixels = self._processor.pixels(decoded(file))
+        digest = hashlib.sha256(pixels.numpy().tobytes()).hexdigest()
+        return PatchRow.of(file, self.grid, pixels, self._processor.seen(pixels), digest)
+
+    def words(self, text: str) -> None:
+        """None: patches make up no words."""
+        return
+
+    def decode(self, ids: Any) -> str:
+        return ""
+
+    def token(self, i: int) -> str:
+        return "[pad]" if i == self.pad_id else self.grid.tokens[int(i)]
+
+    def is_special(self, i: int) -> bool:
+        return i == self.pad_id or self.grid.patch(int(i)) is None
+
+    def to_json(self) -> str:
+        """Return what tells it from every other: settings and grid."""
+        return json.dumps({"preprocessor": self._processor.settings, "tokens": self.grid.tokens})
+
+    @property
+    def examples(self) -> list[ImageFile]:
+        """The images that every model of this kind opens with."""
+        return [example(name) for name in EXAMPLES]

@@ -1,0 +1,262 @@
+"""Vision models of Hugging Face: patches are a stream, and weights, logits and masks are the library's."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from image_models import NAMES, save
+from torch.overrides import TorchFunctionMode
+
+import models
+from models import Scope
+from models.analysis.checks import check_site
+from models.errors import CheckpointError, InputError
+from models.hub.files import PREPROCESSOR
+from models.images import EXAMPLES, PatchRow, example
+from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+
+CELLS = ((3, 1), (3, 7), (0, 16))
+VIT = "ViTForImageClassification"
+SHOWN = {  # special tokens before the patches, and the token that answers
+    VIT: (("[CLS]",), 0),
+    "DeiTForImageClassification": (("[CLS]", "[distillation]"), 0),
+    "DeiTForImageClassificationWithTeacher": (("[CLS]", "[distillation]"), None),
+    "ViTMSNForImageClassification": (("[CLS]",), 0),
+    "BeitForImageClassification": (("[CLS]",), None),
+    "Data2VecVisionForImageClassification": (("[CLS]",), None),
+    "Dinov2ForImageClassification": (("[CLS]",), None),
+    "Dinov2WithRegistersForImageClassification": (("[CLS]", "[register 1]", "[register 2]"), None),
+    "IJepaForImageClassification": ((), None),
+    "SiglipForImageClassification": ((), None),
+    "CLIPForImageClassification": (("[CLS]",), None),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("vision")
+    for name in (*SHOWN, "ViTModel", "CLIPVisionModel"):
+        save(name, root / name)
+    return {name: root / name for name in (*SHOWN, "ViTModel", "CLIPVisionModel")}
+
+
+def opened(folder: Path) -> Scope:
+    return models.load(folder, device="cpu")
+
+
+@torch.no_grad()
+def library(folder: Path, name: str, image: Any) -> Any:
+    """The library's own answer to an image, cut into patches by itself."""
+    module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    return module(**processor(image, return_tensors="pt"), output_attentions=True)
+
+
+@pytest.mark.parametrize("name", list(SHOWN))
+def test_weights_and_logits_are_the_librarys(folders: dict[str, Path], name: str) -> None:
+    scope = opened(folders[name])
+    for chosen in EXAMPLES:
+        trace = scope.run(example(chosen))
+        made = library(folders[name], name, models.images.decoded(example(chosen)))
+        sites = list(trace.attention.values())
+        assert len(sites) == len(made.attentions) == 2
+        for site, wanted in zip(sites, made.attentions, strict=True):
+            assert (site.weights() - wanted[0]).abs().max() < 2e-6
+            assert site.has_causes
+            assert [check for check in check_site(site) if not check.passed] == []
+        output = trace.outputs["classes"]
+        torch.testing.assert_close(output.logits, made.logits[0], atol=2e-5, rtol=1e-5)
+        assert output.names == tuple(NAMES["id2label"].values())
+        assert trace.output == output.names[int(made.logits[0].argmax())]
+
+
+@pytest.mark.parametrize("name", list(SHOWN))
+def test_the_tokens_are_named_by_what_the_run_shows(folders: dict[str, Path], name: str) -> None:
+    scope = opened(folders[name])
+    before, position = SHOWN[name]
+    row = scope.run(example()).streams["patches"]
+    assert isinstance(row, PatchRow)
+    assert row.tokens == (*before, *(f"r{r}c{c}" for r in range(1, 5) for c in range(1, 5)))
+    assert scope.model.position == position
+
+
+@pytest.mark.parametrize("name", [VIT, "Dinov2WithRegistersForImageClassification", "SiglipForImageClassification"])  # fmt: skip
+def test_the_named_patch_is_the_one_that_reads_these_pixels(
+    folders: dict[str, Path], name: str
+) -> None:
+    """Another route than the gradient: other pixels within one patch change its first key alone."""
+    scope = opened(folders[name])
+    row = scope.run(example()).streams["patches"]
+    for token, label in enumerate(row.tokens):
+        if (place := row.grid.patch(token)) is None:
+            continue
+        other = row.pixels.clone()
+        top, left = 5 * place[0], 5 * place[1]
+        other[:, top + 1, left + 3] += 1
+        keys = [
+            next(iter(scope.run_batch([[each]])[0].attention.values())).k
+            for each in (row, replace(row, pixels=other))
+        ]
+        changed = (keys[0] - keys[1]).abs().amax(-1).flatten(0, -2).amax(0) > 0
+        assert changed.nonzero().flatten().tolist() == [token], label
+
+
+@pytest.mark.parametrize("name", list(SHOWN))
+def test_a_painted_cell_has_no_weight_and_the_answer_is_that_of_the_library_without_it(
+    folders: dict[str, Path], name: str
+) -> None:
+    scope = opened(folders[name])
+    cells = tuple(cell for cell in CELLS if max(cell) < len(scope.model.grid.tokens))
+    plain = scope.run(example())
+    painted = scope.run(example(), edits=for_kinds(self=MaskChange(block=cells)))
+    for site in painted.attention.values():
+        weights = site.weights()
+        assert all(weights[:, query, key].eq(0).all() for query, key in cells)
+        assert (weights.sum(-1) - 1).abs().max() < 1e-5
+    wanted = _masked_by_hand(folders[name], name, plain.streams["patches"].pixels, cells)
+    torch.testing.assert_close(painted.outputs["classes"].logits, wanted, atol=2e-5, rtol=1e-4)
+    assert (painted.outputs["classes"].logits - plain.outputs["classes"].logits).abs().max() > 1e-5
+
+
+@torch.no_grad()
+def _masked_by_hand(folder: Path, name: str, pixels: torch.Tensor, cells: Any) -> torch.Tensor:
+    """The library's logits with these cells at −∞ in each softmax between all tokens."""
+
+    class Blocked(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # fmt: skip
+            if func in (F.softmax, torch.softmax) and args[0].shape[-1] == args[0].shape[-2] > 3:
+                scores = args[0].clone()
+                for query, key in cells:
+                    scores[..., query, key] = -torch.inf
+                args = (scores, *args[1:])
+            return func(*args, **(kwargs or {}))
+
+    module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
+    with Blocked():
+        return module(pixel_values=pixels[None]).logits[0]
+
+
+def test_recording_leaves_the_answer_bit_for_bit(folders: dict[str, Path]) -> None:
+    scope = opened(folders[VIT])
+    row = scope.run(example()).streams["patches"]
+    with torch.no_grad():
+        alone = scope.model.module(pixel_values=row.pixels[None]).logits[0]
+        recorded = scope.run(example()).outputs["classes"].logits
+    assert torch.equal(alone, recorded)
+
+
+def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Path]) -> None:
+    for name in (VIT, "DeiTForImageClassification"):
+        scope = opened(folders[name])
+        assert len(scope.model.sublayers) == 4
+        assert scope.model.read_outputs == ("classes",)
+        trace = scope.run(example())
+        last = scope.model.sublayers[-1]
+        state = trace.activations[last.before].value + trace.activations[last.out].value
+        logits = scope.model.readout(state[0, scope.model.position], "classes")
+        torch.testing.assert_close(logits, trace.outputs["classes"].logits, atol=2e-5, rtol=1e-5)
+    pooled = opened(folders["BeitForImageClassification"])
+    assert pooled.model.read_outputs == ()
+
+
+def test_a_head_can_be_switched_off(folders: dict[str, Path]) -> None:
+    scope = opened(folders[VIT])
+    site = next(iter(scope.run(example()).attention))
+    off = scope.run(example(), edits=[HeadOff(Where(site=site, heads=(1,)))])
+    plain = scope.run(example())
+    assert (off.outputs["classes"].logits - plain.outputs["classes"].logits).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("name", ["ViTModel", "CLIPVisionModel"])
+def test_a_model_without_classes_shows_its_attention(folders: dict[str, Path], name: str) -> None:
+    scope = opened(folders[name])
+    trace = scope.run(example())
+    made = library(folders[name], name, models.images.decoded(example()))
+    for site, wanted in zip(trace.attention.values(), made.attentions, strict=True):
+        assert (site.weights() - wanted[0]).abs().max() < 2e-6
+
+
+def test_what_is_drawn_is_the_image_that_was_read(folders: dict[str, Path]) -> None:
+    """The image from the model's pixels is the file's, made smaller by Pillow alone."""
+    scope = opened(folders[VIT])
+    row = scope.run(example()).streams["patches"]
+    small = models.images.decoded(example()).resize((20, 20), resample=2)
+    wanted = torch.tensor(np.asarray(small)) / 255
+    assert (row.seen - wanted).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("value", ["circle and square", "/etc/passwd", [1, 2], None])
+def test_only_an_image_file_is_read(folders: dict[str, Path], value: Any) -> None:
+    with pytest.raises(InputError, match="image") as error:
+        opened(folders[VIT]).run(value)
+    assert error.value.field == "image"
+
+
+def test_a_model_of_texts_does_not_read_the_name_of_an_image() -> None:
+    with pytest.raises(InputError, match="must be a text"):
+        models.load("dates", device="cpu").run(example())
+
+
+REFUSED = {
+    "SwinForImageClassification": "does not give one number as its num_attention_heads|patches of one grid",
+    "ResNetForImageClassification": "not the patches of one grid",
+    "ImageGPTForImageClassification": "does not run on an image alone",
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_model_without_a_grid_of_patches_is_refused_with_the_reason(
+    name: str, tmp_path: Path
+) -> None:
+    save(name, tmp_path, 32 if name.startswith("Swin") else 20)
+    with pytest.raises(CheckpointError, match=REFUSED[name]) as error:
+        opened(tmp_path)
+    assert "object has no attribute" not in str(error.value)
+
+
+def rewritten(folder: Path, **changes: Any) -> Path:
+    path = folder / PREPROCESSOR
+    settings = json.loads(path.read_text("utf-8")) | changes
+    path.write_text(json.dumps(settings), "utf-8")
+    return folder
+
+
+HOSTILE = {
+    "a huge size": ({"size": {"height": 10**6, "width": 10**6}}, "at most 2,048"),
+    "a huge edge": ({"size": {"shortest_edge": 50_000}}, "at most 2,048"),
+    "another size": ({"size": {"height": 25, "width": 20}}, "does not run on an image alone"),
+    "no fixed size": ({"do_resize": False}, "numbers of images"),
+    "no such class": ({"image_processor_type": "os.system"}, PREPROCESSOR),
+    "a class that is none": ({"image_processor_type": "BertTokenizer"}, PREPROCESSOR),
+    "numbers for means": ({"image_mean": [0.5] * 7}, PREPROCESSOR),
+    "a zero deviation": ({"image_std": [0, 0, 0]}, "not a number|cannot be used"),
+    "code of its own": ({"auto_map": {"AutoImageProcessor": "evil.Evil"}, "image_processor_type": "Evil"}, PREPROCESSOR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", list(HOSTILE))
+def test_a_hostile_preprocessor_is_refused(how: str, tmp_path: Path) -> None:
+    changes, message = HOSTILE[how]
+    save(VIT, tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        opened(rewritten(tmp_path, **changes))
+
+
+def test_without_a_preprocessor_nothing_is_guessed(tmp_path: Path) -> None:
+    save(VIT, tmp_path)
+    (tmp_path / PREPROCESSOR).unlink()
+    with pytest.raises(CheckpointError, match=f"{PREPROCESSOR} is missing"):
+        opened(tmp_path)
+
+
+def test_other_preprocessing_is_another_fingerprint(tmp_path: Path) -> None:
+    save(VIT, tmp_path)
+    first = opened(tmp_path).fingerprint
+    assert opened(tmp_path).fingerprint == first
+    assert opened(rewritten(tmp_path, image_mean=[0.4, 0.5, 0.5])).fingerprint != first
