@@ -17,7 +17,7 @@ from models import cli
 from models.opening import load
 from models.train_command import plan_of
 from models.training.recipes import SMALL_FILE, for_small_file, plan_for
-from viz_app.session import live, own_data_route, run_owners
+from viz_app.session import live, own_data_route, run_owners, uploads
 from viz_app.session.live import LiveSession
 from viz_app.trainers import folders, own_data
 from viz_app.trainers.own_data import KINDS, LARGEST, OwnData, keep
@@ -228,7 +228,7 @@ def test_too_much_is_not_read_to_its_end(session):
 
 
 def test_one_file_of_a_session_at_a_time(session, monkeypatch):
-    monkeypatch.setitem(own_data_route._sending, session.token, 1)
+    monkeypatch.setitem(uploads._sending, session.token, 1)
     assert post(session, b"a\tb").status_code == 429
 
 

@@ -1,0 +1,67 @@
+"""How a route takes a file from a session: of bounded size, in bounded time, one at a time.
+
+Streamlit's own upload is closed (host_guard.py): it keeps 50 MB a file in memory for whoever asks.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from viz_app.session import live
+from viz_app.session.live import LiveSession
+
+PATIENCE = 60.0  # s in which a file must have arrived
+SLOWLY = "The file did not arrive in time."
+BUSY = "A file of yours is being read already."
+_sending: Counter[str] = Counter()  # requests in progress, by session token
+
+Keep = Callable[[LiveSession, bytes, Request], dict[str, str]]
+
+
+async def take(
+    request: Request, largest: int, may: Callable[[LiveSession], bool], keep: Keep
+) -> Response:
+    """Read a file of at most `largest` bytes and answer with what `keep` says of it.
+
+    `keep` raises ValueError for what is wrong with it. A session that may not send one, or is not
+    known, is answered that there is none.
+    """
+    token = request.headers.get("authorization", "").removeprefix("Bearer ")
+    session = live.by_token(token)
+    if session is None or not may(session):
+        return PlainTextResponse("There is no such session.", 404)
+    if _sending[token]:
+        return JSONResponse({"error": BUSY}, 429)
+    _sending[token] += 1
+    try:
+        content = await asyncio.wait_for(_content(request, largest), PATIENCE)
+        kept = await asyncio.to_thread(keep, session, content, request)
+    except asyncio.TimeoutError:
+        return JSONResponse({"error": SLOWLY}, 408)
+    except (ValueError, OSError) as error:
+        return JSONResponse({"error": _message(error)}, 422)
+    finally:
+        del _sending[token]
+    return JSONResponse(kept, headers={"Cache-Control": "no-store"})
+
+
+async def _content(request: Request, largest: int) -> bytes:
+    """Return the body.
+
+    Raises:
+        ValueError: It is too large; the rest is not read.
+    """
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > largest:
+            raise ValueError(f"More than {largest:,} bytes.")
+    return bytes(content)
+
+
+def _message(error: Exception) -> str:
+    """Return the message of an error; one of the machine does not say where its folders are."""
+    return f"It cannot be kept: {error.strerror}" if isinstance(error, OSError) else str(error)
