@@ -1,7 +1,8 @@
 """The ASGI server: the app, its socket, files, progress and classes, behind three middlewares.
 
 See app.py, session/live.py, session/downloads.py, session/opening_route.py, session/class_route.py,
-session/own_data_route.py, host_guard.py, response_headers.py and entry_page.py.
+session/own_data_route.py, session/own_images.py, host_guard.py, response_headers.py and
+entry_page.py.
 """
 
 import asyncio
@@ -20,7 +21,15 @@ from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
 from viz_app.reference import route as reference
 from viz_app.response_headers import ResponseHeaders
-from viz_app.session import cache, class_route, downloads, live, opening_route, own_data_route
+from viz_app.session import (
+    cache,
+    class_route,
+    downloads,
+    live,
+    opening_route,
+    own_data_route,
+    own_images,
+)
 
 
 @asynccontextmanager
@@ -55,6 +64,7 @@ app = st.App(
         *opening_route.routes(),
         *class_route.routes(),
         *own_data_route.routes(),
+        *own_images.routes(),
         *reference.routes(),
     ],
     middleware=[

@@ -355,6 +355,25 @@ OWN_DATA = Component(
     common="live",
 )
 
+# A box for an image of one's own, chosen or dropped; `on_kept(reference)` once the server has it.
+OWN_IMAGE = Component(
+    "own_image",
+    ("own_image.js",),
+    events={"on_kept": Event("kept", _text("reference"))},
+    common="live",
+)
+
+# What a patch of an image reads, over the image: one head large, all heads of its layer small;
+# `on_lock("q3")`, `on_pick(site, head)`.
+IMAGE_MAP = Component(
+    "image_map",
+    ("../head/scale.js", "patches.js", "image_map.js"),
+    events={
+        "on_lock": Event("lock", _text("token")),
+        "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
+    },
+)
+
 COMPONENTS = {
     component.name: component
     for component in list(globals().values())

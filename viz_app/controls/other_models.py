@@ -27,7 +27,9 @@ def offer_models(find: Find, run: CurrentRun) -> None:
     Draws nothing if it has a view of this model's own example, so that not the model but the text
     is at fault.
     """
-    if shows(find, run.unchanged.scope):
+    own = run.unchanged.scope
+    is_shown = shows(find, own) if own.model.text_fields else not isinstance(find(run), str)
+    if is_shown:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):
         for name in able(find):

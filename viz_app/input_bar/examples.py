@@ -82,6 +82,8 @@ def readable_examples(scope: Scope) -> list[Example]:
     If all are too long, the result is the first example with its last text shortened.
     """
     n = len(scope.model.text_fields)
+    if not n:
+        return [()]
     candidates = [
         (example,) if isinstance(example, str) else tuple(example[:n])
         for example in scope.examples or examples(scope.task)
@@ -108,7 +110,7 @@ def suited(scope: Scope) -> list[str]:
 def holds_lines(scope: Scope) -> bool:
     """Return True if texts of this model may have several lines: its tokens encode a line break."""
     tokenizer = scope.tokenizer
-    return tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
+    return bool(scope.model.text_fields) and tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 
 
 def readable(scope: Scope, *texts: str) -> bool:

@@ -9,18 +9,19 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import Scope
 from models.architectures import family_of
-from models.architectures.base import Field
+from models.architectures.base import IMAGE, Field
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.catalogue import PICKER, PLAIN
 from viz_app.components.mounting import show
+from viz_app.controls.image_box import image_box, image_upload
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import refusal, small_print
 from viz_app.input_bar.examples import Example, examples, readable, readable_examples
 from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, leave, open_scope
-from viz_app.session import live, respond, url_state
+from viz_app.session import live, own_images, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import try_again
@@ -51,7 +52,10 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
             ready = [(own,), *(texts for texts in ready if texts != (own,))]
         has_run = _texts(session, scope, ready)
         with st.container(key="bar-example"):
-            _pick_example(_fields(scope), ready)
+            if images := [field for field in _fields(scope) if field.kind == IMAGE]:
+                image_upload(session, images[0])
+            if any(ready):  # an image has its examples in its own box
+                _pick_example(_fields(scope), ready)
             _swap(session, scope)
     return session.run if has_run else session.keep_last()
 
@@ -113,8 +117,8 @@ def pick(name: str) -> None:
 
 
 def _fields(scope: Scope | None) -> Sequence[Field]:
-    """Return the typed fields of the model, before the first one those of an encoder-decoder."""
-    return scope.model.text_fields if scope else EncoderDecoder.fields
+    """Return the fields with a box, before the first model those of an encoder-decoder."""
+    return respond.boxes(scope.model) if scope else EncoderDecoder.fields
 
 
 def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) -> bool:
@@ -123,7 +127,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
     terms = (
         words.terms(scope.task, scope.training.get("languages", ())) if scope else words.terms("")
     )
-    if scope:
+    if scope and ready[0]:
         _suit(scope, ready[0])
     texts, slots, cut = [], [], {}
     for field in fields:
@@ -133,17 +137,22 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
         help_ = _help(scope, field) if field.optional else {}
         parameter = parameter_of(field)
         with st.container(key=f"bar-{parameter.name}"):
+            if field.kind == IMAGE:
+                image_box(session, field, terms.label(field.name))
+                slots.append(st.container(key=f"room-{parameter.name}"))
+                continue
             text, cut[field.name] = text_box(label, parameter, _text(field), height=BOX, **help_)
             slots.append(st.container(key=f"room-{parameter.name}"))
         texts.append(text)
-    session.chosen = url_state.chosen(scope.model.fields) if scope else ()
+    untyped = url_state.chosen(scope.model.fields) if scope else ()
+    session.chosen = own_images.with_files(session, scope.model.fields if scope else (), untyped)
     session.redraw(*texts)
     if not session.scope:
         return False
     run, notes = respond.read(session, *texts)
     for field, slot in zip(fields, slots, strict=True):
         with slot:
-            too_long = cut[field.name]
+            too_long = cut.get(field.name)
             content = notes[field.name] | (small_print(too_long, bad=True) if too_long else {})
             show(PLAIN, content, key=respond.note_key(field))
     return run is not None

@@ -6,11 +6,12 @@ from functools import cache
 from typing import Any
 
 from models import Scope
-from models.architectures.base import TEXT
+from models.architectures.base import IMAGE, TEXT
+from models.images import ImageFile
 from models.runs.spec import RunSpec
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache as kept
-from viz_app.session import run_changes, url_state
+from viz_app.session import live, own_images, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter
 from viz_app.session.url_state import CHECKPOINT, parameter_of
@@ -73,6 +74,11 @@ def texts_of(run: CurrentRun) -> dict[Parameter, str]:
     return {parameter_of(field): texts.get(field.name) or "" for field in fields}
 
 
+def images_of(run: CurrentRun) -> list[Parameter]:
+    """Return the parameters of the images that a run reads."""
+    return [parameter_of(field) for field in run.scope.model.fields if field.kind == IMAGE]
+
+
 @dataclass(frozen=True)
 class Pinned:
     """A pinned model with the changes of `spec` and its texts.
@@ -113,16 +119,30 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     model = scope.model
     values = {field.name: url_state.get(of_pinned(parameter_of(field))) for field in model.fields}
     texts = tuple(values[field.name] or "" for field in model.text_fields)
-    chosen = tuple(values[field.name] for field in model.fields if field.kind != TEXT)
+    read = run.unchanged.trace.fields
+    untyped = tuple(
+        read.get(field.name)
+        if field.kind == IMAGE and not values[field.name]
+        else values[field.name]
+        for field in model.fields
+        if field.kind != TEXT
+    )
+    chosen = own_images.with_files(live.session(), model.fields, untyped, of_pinned)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
     return replace(pinned, spec=run_changes.chosen_spec(pinned.beside(run), of_pinned))
 
 
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
-    """Return a run's texts for another model: the first one first, the others by field name."""
-    texts = run.unchanged.trace.fields
-    fields = scope.model.text_fields[1:]
-    return (next(iter(texts.values())), *(texts.get(field.name) or "" for field in fields))
+    """Return a run's texts for another model: the first one first, the others by field name.
+
+    A run on an image has none.
+    """
+    texts, fields = run.unchanged.trace.fields, scope.model.text_fields
+    if not fields:
+        return ()
+    first = next(iter(texts.values()))
+    first = "" if isinstance(first, ImageFile) else first
+    return (first, *(texts.get(field.name) or "" for field in fields[1:]))
 
 
 def _parameters(run: CurrentRun) -> list[Parameter]:

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 import models
-from models.architectures.base import Field
+from models.architectures import Model
+from models.architectures.base import IMAGE, TEXT, Field
 from models.checkpoint import CheckpointError
+from models.images import PatchRow
 from viz_app import checkpoints, words
 from viz_app.drawing.notes import refusal, small_print, strip
 from viz_app.session import cache
@@ -22,7 +24,7 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
             error.
     """
     scope = session.scope
-    fields = scope.model.text_fields
+    fields = boxes(scope.model)
     notes = {field.name: small_print("") for field in fields}
     try:
         trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
@@ -30,15 +32,19 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)
         cause = next((f for f in fields if f.name == getattr(error, "field", "")), fields[0])
-        offer = (
-            shortening_offer(scope, texts, cause) if isinstance(error, models.InputError) else {}
-        )
+        is_text = isinstance(error, models.InputError) and cause.kind == TEXT
+        offer = shortening_offer(scope, texts, cause) if is_text else {}
         notes[cause.name] = refusal(f"{message[:1].upper()}{message[1:]}.") | offer
         return None, notes
     for field in reversed(fields):  # a stream's length is shown below its first field
         if (row := trace.streams.get(field.stream)) is None:  # an optional field without a value
             continue
-        notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
+        length = (
+            words.grid(row.grid.rows, row.grid.columns, len(row.ids))
+            if isinstance(row, PatchRow)
+            else words.length(row.tokens, scope.n_ctx, row.unknown)
+        )
+        notes[field.name] = small_print(length)
         notes |= {
             later.name: small_print("")
             for later in fields
@@ -47,7 +53,7 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     if scope.model.of_two and scope.model.of_two not in trace.outputs:
         empty = next(
             field.name
-            for field, text in zip(fields, texts, strict=True)
+            for field, text in zip(scope.model.text_fields, texts, strict=True)
             if field.optional and not text.strip()
         )
         notes[empty] = small_print(words.ONE_TEXT)
@@ -56,6 +62,11 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     run = CurrentRun(scope, trace)
     session.show(run)
     return run, notes
+
+
+def boxes(model: Model) -> list[Field]:
+    """Return the fields that have a box in the input bar: texts and images."""
+    return [field for field in model.fields if field.kind in (TEXT, IMAGE)]
 
 
 def note_key(field: Field) -> str:
@@ -71,10 +82,10 @@ def answering(
     It answers only for the current model; after a change of model the next rerun replaces it.
     """
     scope, change = session.scope, session.change
-    fields = scope.model.text_fields
+    fields, n_texts = boxes(scope.model), len(scope.model.text_fields)
 
     def answer(*texts: str) -> Pictures:
-        if session.scope is not scope or not _is_current(session) or len(texts) != len(fields):
+        if session.scope is not scope or not _is_current(session) or len(texts) != n_texts:
             return {}
         unchanged, notes = read(session, *texts)
         unchanged = unchanged or session.keep_last()

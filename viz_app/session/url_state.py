@@ -17,7 +17,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
-from models.architectures.base import ORDER, POSITIONS, TEXT, Field
+from models.architectures.base import IMAGE, ORDER, POSITIONS, TEXT, Field
+from models.images import EXAMPLES
 from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
 Value = TypeVar("Value")
@@ -25,11 +26,14 @@ Value = TypeVar("Value")
 CHECKPOINT = Text("checkpoint", is_step=True)
 MOST_POSITIONS = 512
 SHORT = 40  # characters of an invalid value that are quoted in its message
+# an example, or a file that a session keeps (own_images.py)
+_IMAGES = "|".join((*EXAMPLES, "own-[0-9a-f]{12}"))
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT: lambda name, default: Text(name, default=default),
     POSITIONS: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
     ORDER: lambda name, default: Order(name, is_step=True),
+    IMAGE: lambda name, default: Text(name, default=None, is_step=True, pattern=_IMAGES),
 }
 
 

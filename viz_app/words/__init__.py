@@ -30,6 +30,7 @@ from viz_app.words.terms import (  # fmt: skip
 from viz_app.words.training import (  # fmt: skip
     after_steps,
     at_step,
+    grid,
     length,
     listed,
     no_snapshots,
@@ -48,7 +49,7 @@ from viz_app.words.training import (  # fmt: skip
 
 __all__ = [
     "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes", "changes",
-    "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
+    "departures", "entries", "formula", "formula_tex", "grid", "head_title", "how_to_read", "is_alignment", "kind_short",
     "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "percent", "place", "score", "score_summary",
     "sentence", "sides", "steps", "terms", "training_brief", "training_of_swapped", "training_origin",
     "training_summary", "unequal_training", "untrained", "where_from", "with_warning",

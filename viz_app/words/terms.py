@@ -24,7 +24,7 @@ class Terms:
 
     def of(self, stream: str) -> Stream:
         """Return the names for a stream, generic ones if the task does not name it."""
-        return self.streams.get(stream, Stream(f"the {stream}", "token"))
+        return self.streams.get(stream) or _ANYWHERE.get(stream, Stream(f"the {stream}", "token"))
 
     def label(self, field: str) -> str:
         """Return the label of a field's input box."""
@@ -39,6 +39,9 @@ class Terms:
     def target(self) -> str:
         """The name of the text the decoder writes."""
         return self.of("target").text
+
+
+_ANYWHERE = {"patches": Stream("the image", "token")}  # streams whose name is the same in all tasks
 
 
 def _pair(source: Stream, target: Stream, labels: tuple[str, str], **fields: str) -> Terms:

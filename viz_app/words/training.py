@@ -11,6 +11,11 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
+def grid(rows: int, columns: int, n_tokens: int) -> str:
+    """Return an image's length: its patches, and the tokens that they are with the special ones."""
+    return f"{rows} × {columns} patches, {n_tokens} tokens."
+
+
 def with_warning(note: str, warning: str) -> str:
     """Append a warning to a note on a text."""
     return f"{note} {warning}.".strip()

@@ -1,0 +1,126 @@
+"""The route that takes an image of a session: what it keeps, and attacks on it."""
+
+import os
+from io import BytesIO
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from models.architectures.base import IMAGE, TEXT, Field
+from models.images import ImageFile, example
+from models.images.file import LARGEST
+from viz_app.session import byte_cache, live, own_images, uploads
+from viz_app.session.cache import store
+from viz_app.session.live import LiveSession
+
+
+def scope(kind: str) -> SimpleNamespace:
+    return SimpleNamespace(model=SimpleNamespace(fields=(Field("image", "patches", kind=kind),)))
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> LiveSession:
+    one = LiveSession()
+    one.scope = scope(IMAGE)  # type: ignore[assignment]
+    monkeypatch.setitem(live._sessions, one.token, one)
+    return one
+
+
+def post(session: LiveSession, content: bytes, name: str = "mine.png", token: str = ""):
+    client = TestClient(Starlette(routes=own_images.routes()))
+    headers = {"Authorization": f"Bearer {token or session.token}"}
+    return client.post(own_images.path(), params={"name": name}, content=content, headers=headers)
+
+
+def picture(shade: int, side: int = 30) -> bytes:
+    content = BytesIO()
+    Image.new("RGB", (side, side + 1), (shade, 0, 0)).save(content, "PNG")
+    return content.getvalue()
+
+
+def test_an_image_that_is_sent_is_the_session_s(session):
+    answer = post(session, picture(7), "<b>mine\u202e.png")
+    assert answer.status_code == 200
+    assert answer.json()["kept"] == "30 × 31 pixels"
+    assert answer.headers["cache-control"] == "no-store"
+    file = session.images[answer.json()["reference"]]
+    assert isinstance(file, ImageFile)
+    assert file.content == picture(7)
+    assert file.startswith("<b>mine")
+    assert "\u202e" not in file
+
+
+def test_a_session_keeps_the_last_two(session):
+    references = [post(session, picture(shade)).json()["reference"] for shade in (1, 2, 3, 2)]
+    assert list(session.images) == [references[2], references[1]]
+    assert references[3] == references[1]
+
+
+BAD = {
+    "noise": (os.urandom(5000), "damaged, or no image"),
+    "html": (b"<html><script>alert(1)</script>", "damaged, or no image"),
+    "empty": (b"", "damaged, or no image"),
+    "too large": (bytes(LARGEST + 1), "More than 5,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_what_is_no_image_is_refused_and_the_last_one_stays(session, how):
+    kept = post(session, picture(5)).json()["reference"]
+    answer = post(session, BAD[how][0])
+    assert answer.status_code == 422
+    assert BAD[how][1] in answer.json()["error"]
+    assert list(session.images) == [kept]
+
+
+def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session):
+    assert post(session, picture(1), token="0.AAAAAAAAAAAAAAAAAAAAAA").status_code == 404
+    session.scope = scope(TEXT)
+    assert post(session, picture(1)).status_code == 404
+    session.scope = None
+    assert post(session, picture(1)).status_code == 404
+    assert session.images == {}
+
+
+def test_too_much_is_not_read_to_its_end(session):
+    sent = []
+
+    def endless():
+        for _ in range(200):
+            sent.append(1)
+            yield b"a" * 100_000
+
+    assert "More than" in post(session, endless()).json()["error"]  # type: ignore[arg-type]
+    assert session.images == {}
+
+
+def test_one_file_of_a_session_at_a_time(session, monkeypatch):
+    monkeypatch.setitem(uploads._sending, session.token, 1)
+    assert post(session, picture(1)).status_code == 429
+
+
+def test_the_bytes_of_an_image_count_in_the_budget_of_all_runs(session, monkeypatch):
+    cache = byte_cache.ByteCache(10**7)
+    monkeypatch.setattr(store, "kept", cache)
+    noise = BytesIO()
+    Image.frombytes("RGB", (600, 500), os.urandom(900_000)).save(noise, "PNG")
+    n = len(noise.getvalue())
+    post(session, noise.getvalue())
+    assert cache.bytes >= n
+    assert byte_cache.parts(ImageFile("x", noise.getvalue()))
+    assert sum(byte_cache.parts({"image": ImageFile("x", noise.getvalue())}).values()) >= n
+
+
+def test_an_unknown_reference_is_the_example(session, monkeypatch):
+    stood_in = []
+    monkeypatch.setattr(own_images.url_state, "stand_in", lambda *args: stood_in.append(args))
+    fields = (Field("image", "patches", kind=IMAGE),)
+    reference = post(session, picture(9)).json()["reference"]
+    assert own_images.with_files(session, fields, (reference,))[0].content == picture(9)
+    assert own_images.with_files(session, fields, (None,)) == (example(),)
+    assert not stood_in
+    assert own_images.with_files(session, fields, ("own-" + "0" * 12,)) == (example(),)
+    assert own_images.NOT_HERE in stood_in[0][2]

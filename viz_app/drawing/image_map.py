@@ -1,0 +1,95 @@
+"""The payload of one query over its image: the chosen head, and all heads of its layer."""
+
+from typing import Any
+
+import numpy as np
+
+from models.images import PatchRow
+from models.trace import AttentionSite, Trace
+from models.trace.outputs import ClassProbabilities
+from viz_app import words
+from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import head_name
+from viz_app.drawing.scale import Scale
+from viz_app.drawing.sites import blocked_bits
+from viz_app.drawing.stamp import facts, saving
+
+LARGEST_SIDE = 336  # pixels of the image that is sent
+
+
+def image_of(trace: Trace, site: AttentionSite) -> PatchRow | None:
+    """Return the image whose patches a site reads with its own; None for any other site."""
+    row = trace.streams.get(site.key_stream)
+    is_of_image = isinstance(row, PatchRow) and site.query_stream == site.key_stream
+    return row if is_of_image else None
+
+
+def shown_query(trace: Trace, site: AttentionSite, lock: str) -> int:
+    """Return the query to show: the held one, or the token that answers, or the middle patch."""
+    if lock.startswith("q") and int(lock[1:]) < site.n_query:
+        return int(lock[1:])
+    for output in trace.outputs.values():
+        if isinstance(output, ClassProbabilities) and output.position is not None:
+            return output.position
+    row = trace.streams[site.query_stream]
+    if not isinstance(row, PatchRow):
+        return 0
+    middle = row.grid.rows // 2 * row.grid.columns + row.grid.columns // 2
+    return len(row.grid.before) + middle
+
+
+def image_map(
+    trace: Trace,
+    site: AttentionSite,
+    head: int,
+    lock: str = "",
+    scale: Scale | None = None,
+) -> bytes:
+    """Return the payload of the component `image_map`.
+
+    Of an image with many patches it holds the row of the shown query alone.
+    """
+    row = image_of(trace, site)
+    if row is None:
+        raise ValueError(f"{site.name} reads no image")
+    query, asked = shown_query(trace, site, lock), scale or Scale()
+    whole = site.n_query <= LARGEST_WHOLE
+    rows = slice(0, site.n_query) if whole else slice(query, query + 1)
+    weights = site.weights(head, rows=rows).numpy()
+    one = slice(query, query + 1)
+    heads = np.stack([site.weights(h, rows=one)[0].numpy() for h in range(site.n_heads)])
+    pixels = _pixels(row)
+    header: dict[str, Any] = {
+        "site": site.name,
+        "head": head,
+        "title": f"{words.place(site, head)}, over the image",
+        "layer": words.layer_place(site),
+        "rows": row.grid.rows,
+        "columns": row.grid.columns,
+        "size": list(pixels.shape[:2]),
+        "before": len(row.grid.before),
+        "tokens": [label.as_json() for label in labels(row)],
+        "query": query,
+        "lock": lock,
+        "first": rows.start,
+        "scale": asked.of(site.n_key).name,
+        "masks": [layer.name for layer in site.mask.layers],
+        **saving(head_name(trace, site, head, "over-image"), facts(trace)),
+    }
+    blocked = np.stack([blocked_bits(site, h, one)[0].numpy() for h in range(site.n_heads)])
+    return pack(
+        header,
+        pixels=pixels,
+        weights=weights,
+        blocked=blocked_bits(site, head, rows).numpy(),
+        heads=heads,
+        headsBlocked=blocked,
+    )
+
+
+def _pixels(row: PatchRow) -> np.ndarray:
+    """Return (height, width, 3) uint8: what the model was given, every k-th pixel if large."""
+    step = -(-max(row.seen.shape[:2]) // LARGEST_SIDE)
+    return (row.seen[::step, ::step] * 255).round().byte().numpy()
