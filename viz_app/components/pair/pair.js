@@ -19,6 +19,7 @@ class Pair {
     write(".fact", fact);
     write(".reading h3", reading.title);
     write(".reading > .note", reading.note);
+    this.root.classList.toggle("alone", !blocks.length);
     this.bars.show(rows.map(([id, label, mark], i) => ({ id, label, mark, p: arrays.p[i], rank: arrays.ranks[i] })));
     const box = this.root.querySelector(".blocks");
     while (this.blocks.length > blocks.length) this.blocks.pop().section.remove();

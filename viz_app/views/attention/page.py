@@ -6,7 +6,7 @@ from dataclasses import replace
 from models.analysis.slices import slice_with
 from models.trace import Trace
 from viz_app import words
-from viz_app.components.catalogue import HEAD, OVERVIEW
+from viz_app.components.catalogue import HEAD, IMAGE_MAP, OVERVIEW
 from viz_app.controls import similarity_text
 from viz_app.controls.similarity import choose_similarity
 from viz_app.controls.tile import choose_tile, tile
@@ -79,12 +79,10 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     """Lay out all heads beside the chosen one, with its text, checks and files below."""
     head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
-    return [
-        Columns(
-            widths(run.trace),
-            ([Shown(OVERVIEW, choose=overview)], [Shown(HEAD, choose=head), Foot()]),
-        )
-    ]
+    image = Shown(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
+    over = [image] if image.picture in drawn else []
+    beside = [*over, Shown(HEAD, choose=head), Foot()]
+    return [Columns(widths(run.trace), ([Shown(OVERVIEW, choose=overview)], beside))]
 
 
 def _text(run: CurrentRun, choices: Choices) -> str:

@@ -9,6 +9,7 @@ from viz_app.controls import similarity_text
 from viz_app.controls.step_payloads import step_notes
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.head import head
+from viz_app.drawing.image_map import image_map, image_of
 from viz_app.drawing.notes import check_rows, rows
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
@@ -43,6 +44,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         **similarity_text.note(run, focus.site, focus.head),
         **unrecorded(run.trace),
         "overview": overview(trace, run.terms, focus.site, focus.head, codes, switches=True),
+        **over_image(trace, site, choices),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": check_rows(
             cache.trace_finding(
@@ -50,6 +52,14 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
             )
         ),
     }
+
+
+def over_image(trace: Trace, site: AttentionSite, choices: Choices) -> Pictures:
+    """Return the picture of the chosen head over the image that was read; empty if it is a text."""
+    if image_of(trace, site) is None:
+        return {}
+    focus = choices.focus.within(trace)
+    return {"image_map": image_map(trace, site, focus.head, focus.lock, choices.scale)}
 
 
 def unrecorded(trace: Trace) -> Pictures:

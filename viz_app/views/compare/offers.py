@@ -61,8 +61,9 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
     if run.scope.has_removable_positions and spec.model.positions:
         changes = {run_changes.POSITIONS: False}
         yield _offer("No position vectors", "positions", partial(_pin, changes))
-    help = "Keep this run, then type another text."
-    yield _offer("Another text", "text", partial(_pin, {}, keeps_text=True), help)
+    what, how = ("text", "type") if model.text_fields else ("image", "choose")
+    help = f"Keep this run, then {how} another {what}."
+    yield _offer(f"Another {what}", "text", partial(_pin, {}, keeps_text=True), help)
 
 
 def _edits(run: CurrentRun) -> tuple[Any, ...]:
@@ -138,7 +139,7 @@ def _pin(changes: Changes, keeps_text: bool = False) -> None:
     if keeps_text:
         pinned.keep_texts(pinned.texts_of(run))
     else:
-        pinned.follow([p for p in pinned.texts_of(run)])
+        pinned.follow([*pinned.texts_of(run), *pinned.images_of(run)])
     state.choose_other(None)
 
 

@@ -13,7 +13,7 @@ _ANSWER = "Training predicts all positions in parallel; generation feeds each ne
 _ANSWER_RECURRENT = (
     "In training each state waits for the one before; generation also feeds each new token back in."
 )
-_NO_ANSWER = "This model generates no text: it reads a finished one in a single pass."
+_NO_ANSWER = "This model generates no text: it reads a finished input in a single pass."
 _WHY = (
     "**Why training can do all positions at once.** {known}. {hidden}. **Why inference cannot.** "
     "The token at position i+1 is only known once the model has predicted from position i.\n\n{cache}"
@@ -66,7 +66,7 @@ _DOES_NOT_WRITE = (
     "token by token, open another model:"
 )
 _BOTH_WAYS = (
-    "It reads the whole text at once, in both directions, and predicts in one pass. There is no next token, so "
+    "It reads its whole input at once, in both directions, and predicts in one pass. There is no next token, so "
     "nothing is decoded."
 )
 _BACKWARDS = (

@@ -10,6 +10,7 @@ import numpy as np
 from models import Scope
 from models.analysis.checks import Check
 from models.analysis.distributions import check_softmax
+from models.images import PatchRow
 from models.trace import AttentionSite
 from models.trace.outputs import ClassProbabilities, TokenClasses
 from viz_app import words
@@ -18,6 +19,7 @@ from viz_app.drawing.payload import pack
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
+from viz_app.views.task.image import image_classes
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
 
@@ -78,6 +80,8 @@ def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Ch
 
     The second result is the checks.
     """
+    if isinstance(run.trace.streams[output.stream], PatchRow):
+        return image_classes(run, output, choices)
     runs = side_by_side(run, output)
     pictures, checks = pair(run, output, choices, has_bars=len(runs) < 2)
     if len(runs) < 2:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from viz_app.components.catalogue import ANSWERS, CLASSES, GUESSES, ORDER, PAIR, SPAN
+from viz_app.components.catalogue import ANSWERS, CLASSES, GUESSES, IMAGE_MAP, ORDER, PAIR, SPAN
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import lock_token, pick_head
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, File, NextQuestion, Page, Shown, View
+from viz_app.views.page import Cell, Columns, File, NextQuestion, Page, Shown, View
 from viz_app.views.task import text
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
 from viz_app.views.task.presentations import has_picture, no_picture, payloads, presentation
@@ -17,6 +18,9 @@ from viz_app.views.task.reading import Choices, within
 def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
     """Lay out the components of all types of output; each is shown if it has a picture."""
     at_position = {"on_choose": choose_position}
+    if IMAGE_MAP.name in drawn:
+        over = Shown(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
+        return [Columns((1, 2), ([Shown(PAIR)], [over]))]
     return [
         Shown(CLASSES, change={"on_choose": choose_run}),
         Shown(GUESSES, change={"on_hide": hide}),

@@ -21,6 +21,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.classes import class_probabilities, token_classes
+from viz_app.views.task.image import SEVERAL
 from viz_app.views.task.in_order import in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
@@ -68,6 +69,8 @@ def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
 
 
 def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
+    if output.position is None:
+        return SEVERAL
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(

@@ -26,7 +26,7 @@ CONTINUES, WRITES = (
     "predicts for every token how probable it is next",
     "reads one text and writes another",
 )
-ANSWERS = "reads a text whole and predicts in one step"
+ANSWERS = "reads its input whole and predicts in one step"
 ROW = "Its attention row shows what one head attended to."
 NEXT = f"""
 **Surprisal** of a token is $-\\log_2 p$, where p is its probability, predicted from all tokens
@@ -158,11 +158,24 @@ def guess_title(name: str, i: int, n: int) -> str:
     )
 
 
+LISTED = 10  # classes that are named
+
+
 def class_fact(output: ClassProbabilities) -> str:
-    """Return the probability of every class, and the most probable one."""
+    """Return the probability of every class, and the most probable one.
+
+    Of many classes those that are listed are counted.
+    """
+    n, p = len(output.names), output.probabilities
+    if n > LISTED:
+        share = words.percent(float(p.topk(LISTED).values.sum()), 1)
+        return (
+            f"Most probable is “{output.predicted}”. The {LISTED} most probable of {n:,} classes hold "
+            f"{share} of the probability."
+        )
     each = ", ".join(
-        f"P({name}) = {words.percent(float(p), 1)}"
-        for name, p in zip(output.names, output.probabilities, strict=True)
+        f"P({name}) = {words.percent(float(one), 1)}"
+        for name, one in zip(output.names, p, strict=True)
     )
     return f"{each}: most probable is “{output.predicted}”."
 

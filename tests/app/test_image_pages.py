@@ -1,0 +1,172 @@
+"""Vision models: every page and section opens on an image, and the picture over the image has the library's weights."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from app_parts import page_at, picker, picture, prose, said
+from image_models import save
+from streamlit.testing.v1 import AppTest
+
+from models.images import EXAMPLES, decoded, example
+from viz_app.navigation import PAGES
+from viz_app.session import own_images, run_changes
+
+KINDS = ("ViTForImageClassification", "BeitForImageClassification", "ViTModel")
+VIT, BEIT, VECTORS = KINDS
+IMAGE = "image-image"  # of the URL
+FIRST = "vit.layers.0.attention"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("images")
+    for name in KINDS:
+        save(name, root / name)
+    return {name: root / name for name in KINDS}
+
+
+def opened(folder: Path, view: str, **address: str) -> AppTest:
+    return page_at(view, checkpoint=str(folder), **address)
+
+
+def sections() -> list[tuple[str, str, str]]:
+    return [
+        (view, page.section.name, name)
+        for view, page in PAGES.items()
+        if page.section is not None
+        for name in page.views
+    ]
+
+
+@pytest.mark.parametrize("view", list(PAGES))
+@pytest.mark.parametrize("name", KINDS)
+def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> None:
+    app = opened(folders[name], view)
+    assert not app.exception
+    assert picker(app)["value"] == str(folders[name])
+    assert "the image is missing" not in prose(app)
+
+
+@pytest.mark.parametrize(("view", "parameter", "section"), sections())
+def test_every_section_opens(
+    folders: dict[str, Path], view: str, parameter: str, section: str
+) -> None:
+    app = opened(folders[VIT], view, **{parameter: section})
+    assert not app.exception
+    assert "the image is missing" not in prose(app)
+
+
+def test_the_picture_over_the_image_has_the_librarys_weights(folders: dict[str, Path]) -> None:
+    app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q6")
+    header, arrays = picture(app, "image_map")
+    made, image = library(folders[VIT], EXAMPLES[0])
+    wanted = made.attentions[0][0]
+    assert (header["rows"], header["columns"], header["before"]) == (4, 4, 1)
+    assert (header["query"], header["head"]) == (6, 1)
+    np.testing.assert_allclose(arrays["weights"], wanted[1], atol=2e-6)
+    np.testing.assert_allclose(arrays["heads"], wanted[:, 6], atol=2e-6)
+    assert not arrays["blocked"].any()
+    assert header["size"] == [20, 20]
+    np.testing.assert_allclose(arrays["pixels"] / 255, np.asarray(image) / 255, atol=0.51 / 255)
+    assert [label for label, *_ in header["tokens"]][:3] == ["[CLS]", "r1c1", "r1c2"]
+
+
+@pytest.mark.parametrize("name", [VIT, BEIT])
+def test_without_a_held_token_the_query_is_the_one_that_answers(
+    folders: dict[str, Path], name: str
+) -> None:
+    header, _ = picture(opened(folders[name], "attention"), "image_map")
+    # BEiT's answer is read from all patches, so that a patch in the middle is shown
+    assert header["tokens"][header["query"]][0] == ("[CLS]" if name == VIT else "r3c3")
+
+
+def library(folder: Path, name: str) -> tuple[Any, Any]:
+    """The library's output for an example, and the image as it has made it smaller."""
+    module = transformers.ViTForImageClassification.from_pretrained(
+        folder, attn_implementation="eager"
+    )
+    image = decoded(example(name))
+    pixels = transformers.AutoImageProcessor.from_pretrained(folder)(image, return_tensors="pt")
+    with torch.no_grad():
+        return module.eval()(**pixels, output_attentions=True), image.resize((20, 20), resample=2)
+
+
+def test_task_shows_the_librarys_classes(folders: dict[str, Path]) -> None:
+    app = opened(folders[VIT], "task")
+    header, arrays = picture(app, "pair")
+    p = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
+    np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
+    assert [row[1][0] for row in header["rows"]] == ["cat", "dog", "owl"]
+    assert header["rows"][int(p.argmax())][2] == "most probable"
+    assert "**The token that answers** is [CLS]" in prose(app)
+    assert picture(app, "image_map")[0]["query"] == 0
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+    assert "not known to be read from one token alone" in prose(opened(folders[BEIT], "task"))
+
+
+def test_another_image_is_another_run(folders: dict[str, Path]) -> None:
+    app = opened(folders[VIT], "task", **{IMAGE: EXAMPLES[1]})
+    p = library(folders[VIT], EXAMPLES[1])[0].logits[0].softmax(-1)
+    np.testing.assert_allclose(picture(app, "pair")[1]["p"], p, atol=2e-6)
+    assert app.selectbox(key=IMAGE).value == EXAMPLES[1]
+
+
+def test_an_image_of_ones_own_is_read_and_a_link_to_it_opens_the_example(
+    folders: dict[str, Path],
+) -> None:
+    app = opened(folders[VIT], "task")
+    session = app.session_state["live session"]
+    content = BytesIO()
+    decoded(example(EXAMPLES[1])).save(content, "WEBP", lossless=True)
+    reference, size = own_images.keep(session, content.getvalue(), "<b>mine</b>.webp")
+    assert size == "224 × 224 pixels"
+    app.run().selectbox(key=IMAGE).set_value(reference).run()
+    assert not app.exception
+    p = library(folders[VIT], EXAMPLES[1])[0].logits[0].softmax(-1)
+    np.testing.assert_allclose(picture(app, "pair")[1]["p"], p, atol=2e-6)
+    assert "<b>mine" in app.selectbox(key=IMAGE).options[-1]
+    elsewhere = opened(folders[VIT], "task", **{IMAGE: reference})
+    assert own_images.NOT_HERE in prose(elsewhere)
+    assert elsewhere.selectbox(key=IMAGE).value == EXAMPLES[0]
+    np.testing.assert_allclose(
+        picture(elsewhere, "pair")[1]["p"],
+        library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1),
+        atol=2e-6,
+    )
+
+
+@pytest.mark.parametrize("value", ["own-zzz", "/etc/passwd", "<script>", "own-" + "0" * 12, ""])
+def test_a_link_with_an_image_that_is_none_opens_the_example(
+    folders: dict[str, Path], value: str
+) -> None:
+    app = opened(folders[VIT], "attention", **{IMAGE: value})
+    assert app.selectbox(key=IMAGE).value == EXAMPLES[0]
+    assert "could not be restored" in prose(app)
+
+
+def test_a_pinned_image_stays_beside_another(folders: dict[str, Path]) -> None:
+    app = opened(
+        folders[VIT],
+        "attention",
+        **{IMAGE: EXAMPLES[1], "pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[0]},
+    )
+    rows = [picture(app, key)[1]["heads"] for key in ("image_map", "pin image_map")]
+    assert np.abs(rows[0] - rows[1]).max() > 1e-4
+    alone = picture(opened(folders[VIT], "attention"), "image_map")[0]
+    both = picture(app, "pin image_map")[0]
+    assert alone["site"] == both["site"]
+
+
+def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> None:
+    name = run_changes.mask_parameter("self").name
+    app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q3", **{name: "f3.1"})
+    _, arrays = picture(app, "image_map")
+    assert np.argwhere(arrays["blocked"]).tolist() == [[3, 1]]
+    assert arrays["weights"][3, 1] == 0
+    assert (arrays["headsBlocked"][:, 1] > 0).all()
+    assert (arrays["heads"][:, 1] == 0).all()

@@ -1,0 +1,52 @@
+"""The classes of an image, and what the token that answers attends to, over the image."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.analysis.distributions import check_softmax
+from models.trace.outputs import ClassProbabilities
+from viz_app.drawing.image_map import image_map, shown_query
+from viz_app.drawing.payload import pack
+from viz_app.drawing.scale import AUTO, Scale
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.task import text
+from viz_app.views.task.reading import Choices, Drawn, answering, check_row
+
+SEVERAL = (
+    "**The classes are not known to be read from one token alone.** The model makes a logit for each class, and softmax "
+    "makes them probabilities. No single attention row belongs to that answer. Shown is that of one patch; click another "
+    "in the image."
+)
+
+
+def image_classes(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
+    """Draw the most probable classes, and one head over the image; return their checks."""
+    site, head = answering(run.trace, output.stream, choices.focus)
+    order = torch.argsort(output.probabilities, descending=True, stable=True)
+    listed = order[: text.LISTED].tolist()
+    if len(output.names) <= text.LISTED:  # then in the model's own order
+        listed = sorted(listed)
+    p = output.probabilities[listed]
+    header: dict[str, Any] = {
+        "title": text.CLASS_TITLE,
+        "rows": [
+            [i, [output.names[i], "", False], "most probable" * (i == int(order[0]))]
+            for i in listed
+        ],
+        "fact": text.class_fact(output),
+        "reading": {"title": "", "note": "", "keys": [], "own": -1, "blocked": []},
+        "segments": [],
+        "blocks": [],
+    }
+    ranks = 1 + (output.probabilities[None] > p[:, None]).sum(-1)
+    none = {"weights": np.zeros(0, np.float32), "allowed": np.zeros(0, np.uint8)}
+    pictures = {"pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **none)}
+    checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
+    if site is not None:
+        query = shown_query(run.trace, site, choices.focus.lock)
+        lock = f"q{query}" if choices.focus.lock else ""
+        pictures["image_map"] = image_map(run.trace, site, head, lock, Scale(AUTO))
+        checks.append(check_row(site, head, query))
+    return pictures, checks
