@@ -10,7 +10,7 @@ The running app shows this documentation under /reference.
 
 from models.checkpoint import CheckpointError
 from models.errors import InputError
-from models.hub.own.module import Inputs, watch
+from models.hub.own.module import Inputs, Patches, watch
 from models.opening import load, shipped
 from models.runs.scope import Scope
 from models.tasks import DataError
@@ -24,6 +24,7 @@ __all__ = [
     "DataError",
     "InputError",
     "Inputs",
+    "Patches",
     "Scope",
     "Trace",
     "edits",

@@ -15,14 +15,22 @@ import torch
 from torch import nn
 
 from models.checkpoint import Checkpoint
+from models.hub.own.image import (
+    EncodeImage,
+    OwnImageModel,
+    OwnImageTokenizer,
+    Patches,
+    example_images,
+)
 from models.hub.own.model import Call, OwnModel, OwnTexts, OwnTranslator, OwnWriter
 from models.hub.own.tokenizer import NO_TOKEN, Inputs, OwnTokenizer, TextsTokenizer
 from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 
-__all__ = ["Inputs", "scope_of", "watch"]
+__all__ = ["Inputs", "Patches", "scope_of", "watch"]
 
 LONGEST = 4096  # tokens
+ONE_OF = "give either encode, for a module that reads text, or encode_image"
 TAKEN = ("edits", "drafts")  # arguments of `Scope.run` that are no fields
 EXAMPLE = "The little dog was very hungry."
 EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
@@ -31,7 +39,9 @@ EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a ta
 def watch(
     module: nn.Module,
     *,
-    encode: Callable[..., Any],
+    encode: Callable[..., Any] | None = None,
+    encode_image: EncodeImage | None = None,
+    classes: Sequence[str] = (),
     decode: Callable[[list[int]], str] | None = None,
     fields: Sequence[str] = ("text",),
     call: Call | None = None,
@@ -53,12 +63,17 @@ def watch(
     keys come from. With `decode` and `end` such a module writes a target: its logits are those of
     the next target token, and `encode(source, "")` returns the ids that a target begins with.
 
+    A module that reads an image has `encode_image` in place of `encode`: it gets the image, a
+    PIL.Image in RGB, and returns Patches. With the names of `classes` the module answers with a
+    logit for each (assets/examples/vision_transformer.py).
+
     Raises:
         ValueError: the module is in training mode, in which dropout is drawn anew at each run, or
             the fields' names or the combination of arguments are not as above.
         InputError: in a run, `encode`, `decode` or the module fails, or shows no attention.
     """
     _check(module, fields, decode, end)
+    _check_input(encode, encode_image, classes, decode, fields, example)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind, call = type(module).__name__, call or (lambda m, *inputs: m(*inputs))
     is_one, writes = len(fields) == 1, decode is not None
@@ -68,6 +83,10 @@ def watch(
         kind, 0, 0, 1, 0, n_ctx, 1, "float32", NO_TOKEN,
         end_id=-1 if end is None else end, source="own module",
     )  # fmt: skip
+    if encode_image is not None:
+        return _scope_of_images(module, config, call, encode_image, classes, name or kind, device)
+    if encode is None:
+        raise ValueError(ONE_OF)
     if is_one:
         tokenizer = OwnTokenizer(encode, decode, fields[0])
         model = (OwnWriter if writes else OwnModel)(module, config, fields[0], call)
@@ -80,6 +99,39 @@ def watch(
             model = OwnTexts(module, config, fields, call)
     training = {"examples": [example]}
     return Scope(Checkpoint(Path(name or kind), model, tokenizer, training), device)
+
+
+def _scope_of_images(
+    module: nn.Module,
+    config: HubConfig,
+    call: Call,
+    encode_image: EncodeImage,
+    classes: Sequence[str],
+    name: str,
+    device: torch.device,
+) -> Scope:
+    """Return a scope of a module that reads an image."""
+    tokenizer = OwnImageTokenizer(encode_image)
+    model = OwnImageModel(module, config, call, classes)
+    training = {"examples": example_images()}
+    return Scope(Checkpoint(Path(name), model, tokenizer, training), device)
+
+
+def _check_input(
+    encode: Callable[..., Any] | None,
+    encode_image: EncodeImage | None,
+    classes: Sequence[str],
+    decode: Callable[[list[int]], str] | None,
+    fields: Sequence[str],
+    example: str | Sequence[str],
+) -> None:
+    """Raise ValueError unless the arguments of `watch` are those of a text or of an image."""
+    if encode is not None and encode_image is not None:
+        raise ValueError(ONE_OF)
+    if encode is not None and classes:
+        raise ValueError("classes are those of an image: they need encode_image")
+    if encode_image is not None and (decode is not None or tuple(fields) != ("text",) or example):
+        raise ValueError("decode, fields and example are for a module that reads text")
 
 
 def _check(

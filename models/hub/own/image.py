@@ -1,0 +1,130 @@
+"""A module of the user's own that reads an image: its owner's function cuts it into patches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from models.architectures.base import CLASSES, IMAGE, Answers, Field
+from models.hub.own.model import Call, OwnModel
+from models.hub.own.tokenizer import NO_TOKEN, OwnTokenizer, described
+from models.hub.sizes import HubConfig
+from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
+from models.layers.masks import SiteKind
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import ClassProbabilities, Output
+
+PATCHES = "patches"
+EncodeImage = Callable[[Any], "Patches"]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The input of a module that reads an image, and the tokens that it makes of it.
+
+    `pixels` (batch of 1, channel, height, width) is what the module is called with. Its tokens are
+    `rows` × `columns` patches, row by row, with special tokens `before` and `after` them.
+    """
+
+    pixels: Tensor  # checked where it is used, as it is the owner's
+    rows: int
+    columns: int
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+class OwnImageTokenizer(OwnTokenizer):
+    """The owner's function of an image as a tokenizer. If it fails, a ValueError says so."""
+
+    def __init__(self, encode_image: EncodeImage) -> None:
+        super().__init__(lambda text: [], None, "image")
+        self._encode_image = encode_image
+
+    def encode_image(self, file: str) -> PatchRow:
+        image = decoded(cast(ImageFile, file))
+        try:
+            made = self._encode_image(image)
+        except Exception as error:  # it is the owner's, and may raise anything
+            raise ValueError(f"encode_image fails ({described(error)})") from error
+        if not isinstance(made, Patches) or made.pixels.dim() != 4 or len(made.pixels) != 1:
+            raise ValueError(
+                "encode_image should return models.Patches with pixels (1, channel, height, width)"
+            )
+        if made.rows < 1 or made.columns < 1:
+            raise ValueError(f"an image of {made.rows} × {made.columns} patches has none")
+        grid, pixels = PatchGrid(made.rows, made.columns, made.before, made.after), made.pixels[0]
+        height, width = pixels.shape[-2:]
+        seen = torch.frombuffer(
+            bytearray(image.resize((width, height)).tobytes()), dtype=torch.uint8
+        )
+        digest = hashlib.sha256(pixels.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+        return PatchRow.of(file, grid, pixels, seen.reshape(height, width, 3) / 255, digest)
+
+    def token(self, i: int) -> str:
+        return "[pad]" if i == NO_TOKEN else str(int(i))
+
+    def to_json(self) -> str:
+        return json.dumps({"own": True, "field": "image"})
+
+
+class OwnImageModel(OwnModel):
+    """A module that reads an image; with names of classes, its answer is their logits."""
+
+    streams = (PATCHES,)
+    kinds = (SiteKind("self", "encoder", "self", PATCHES, PATCHES),)
+
+    def __init__(
+        self, module: nn.Module, config: HubConfig, call: Call, classes: Sequence[str]
+    ) -> None:
+        super().__init__(module, config, "image", call)
+        self.fields = (Field("image", PATCHES, kind=IMAGE),)
+        self.names = tuple(classes)
+        self.what_it_answers = "a class of the image" if classes else self.what_it_answers
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        """Return the ids and the pixels of the rows.
+
+        Raises ValueError for images of different sizes.
+        """
+        images = [cast(PatchRow, row[PATCHES]) for row in rows]
+        if len({(image.pixels.shape, image.grid) for image in images}) > 1:
+            raise ValueError("images of different sizes cannot run as one batch")
+        ids = torch.tensor([image.ids for image in images], device=self.device)
+        return ids, torch.stack([image.pixels for image in images]).to(self.device)
+
+    def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Answers:
+        """Return the module's logits of the classes, or its first tensor.
+
+        Raises InputError unless there is a logit for each class.
+        """
+        if not self.names:
+            return super().forward(text, *tensors)
+        logits, n = self.watched_output(text, tensors), len(self.names)
+        if logits is None or logits.shape != (len(text), n):
+            shape = None if logits is None else tuple(logits.shape)
+            raise self.refused(f"expected logits ({len(text)}, {n}) of the classes, not {shape}")
+        return {CLASSES: logits}
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        if not self.names:
+            return super().outputs(answers, streams, tokenizer)
+        return {CLASSES: ClassProbabilities(PATCHES, None, self.names, answers[CLASSES])}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        return cast(ClassProbabilities, outputs[CLASSES]).predicted if self.names else ""
+
+
+def example_images() -> list[ImageFile]:
+    """Return the images that a module of the user's own opens with."""
+    return [example(name) for name in EXAMPLES]
