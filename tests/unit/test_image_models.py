@@ -165,6 +165,31 @@ def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Pa
     assert pooled.model.read_outputs == ()
 
 
+ADDED = {VIT, "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher", "ViTMSNForImageClassification",
+         "Dinov2ForImageClassification", "IJepaForImageClassification", "SiglipForImageClassification"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(SHOWN))
+@torch.no_grad()
+def test_position_vectors_are_those_that_the_library_adds(
+    folders: dict[str, Path], name: str
+) -> None:
+    """Another route than the gradient: without them, the first vectors are less by these numbers."""
+    model = opened(folders[name]).model
+    assert (model.positions is not None) == (name in ADDED)
+    assert model.order_from == ("vectors" if name in ADDED else "unseen")
+    if model.positions is None:
+        return
+    table, pixels = model.positions.table, model.repeated(torch.empty(0))[0]
+    assert table.shape == (len(model.grid.tokens), 24)
+    (parameter,) = (p for p in model.module.parameters() if p.data_ptr() == table.data_ptr())
+    before = model.module(pixel_values=pixels, output_hidden_states=True).hidden_states[0]
+    kept = parameter.clone()
+    parameter.zero_()
+    without = model.module(pixel_values=pixels, output_hidden_states=True).hidden_states[0]
+    torch.testing.assert_close(before - without, kept.reshape(1, *table.shape), atol=1e-5, rtol=0)
+
+
 def test_a_head_can_be_switched_off(folders: dict[str, Path]) -> None:
     scope = opened(folders[VIT])
     site = next(iter(scope.run(example()).attention))
