@@ -61,6 +61,20 @@ def test_every_section_opens(
     assert "the image is missing" not in prose(app)
 
 
+@pytest.mark.parametrize("view", ["interventions", "compare"])
+def test_what_needs_a_text_says_that_there_is_none(folders: dict[str, Path], view: str) -> None:
+    wanting = ["Patch", "Many texts"] if view == "interventions" else ["Many texts"]
+    for section in PAGES[view].views:
+        app = opened(folders[VIT], view, **{f"{view}-section": section})
+        assert ("**This model reads no text**" in prose(app)) is (section in wanting)
+
+
+def test_masks_speak_of_an_image(folders: dict[str, Path]) -> None:
+    told = prose(opened(folders[VIT], "masks"))
+    assert "The image runs alone" in told
+    assert "second text" not in told
+
+
 def test_the_picture_over_the_image_has_the_librarys_weights(folders: dict[str, Path]) -> None:
     app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q6")
     header, arrays = picture(app, "image_map")

@@ -102,9 +102,15 @@ GRID = View(
 )
 SECTIONS: dict[str, Find] = {
     "This text": lambda run: GRID if run.trace.attention else text.NONE,
-    "Many texts": lambda run: MATCHES if run.trace.attention else text.NONE,
+    "Many texts": lambda run: _many(run),
 }
 SECTION = Choice("compare-section", "", options=tuple(SECTIONS))
+
+
+def _many(run: CurrentRun) -> View | str:
+    if not run.trace.attention:
+        return text.NONE
+    return MATCHES if run.scope.model.text_fields else text.NO_TEXT
 
 
 def _answer(run: CurrentRun) -> str:

@@ -68,6 +68,8 @@ def find(run: CurrentRun) -> View[Choices] | str:
     sites = [site for site in run.trace.attention.values() if site.has_causes]
     if not run.scope.model.masks_can_change or not sites:
         return text.NONE
+    if not run.scope.model.text_fields:
+        return text.NO_TEXT
     return NO_LOSS if text_loss.loss_kind(run.trace.outputs) is None else MANY_TEXTS
 
 

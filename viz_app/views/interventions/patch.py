@@ -214,6 +214,8 @@ def find(run: CurrentRun) -> View[Choices] | str:
     model, trace = run.scope.model, run.unchanged.trace
     if not model.masks_can_change:
         return say.NONE
+    if not model.text_fields:
+        return text.NO_TEXT
     has_heads = any(site.has_causes for site in trace.attention.values())
     if not has_heads and not grids(run.scope, trace, "residual"):
         return say.NONE

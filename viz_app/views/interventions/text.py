@@ -7,6 +7,10 @@ from viz_app import words
 QUESTION = "What happens if…?"
 ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NONE = "This run has no attention head whose output can be changed."
+NO_TEXT = (
+    "**This model reads no text**, so there is no second one to take a part from, and none held out to measure heads "
+    "on. The section **Heads** switches them off for the image that is shown."
+)
 NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "
     "A model that fills in words needs a [MASK] in its text."

@@ -46,7 +46,8 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     original, view = views(run, choices)
     stream = run.scope.model.fields[0].stream
     lengths = [len(member.trace.streams[stream].ids) for member in original]
-    note = masks_text.batch(lengths, stream) if choices.second else masks_text.ALONE
+    alone = masks_text.ALONE if run.scope.model.text_fields else masks_text.IMAGE_ALONE
+    note = masks_text.batch(lengths, stream) if choices.second else alone
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),

@@ -91,6 +91,7 @@ def _while_writing(site: AttentionSite) -> str:
 
 
 ALONE = "No second text: the first runs alone, without padding."
+IMAGE_ALONE = "The image runs alone, without padding."
 
 
 def second_help(model: Model) -> str:
