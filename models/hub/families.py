@@ -98,6 +98,15 @@ def _vit(name: str) -> tuple[LayerGroup, ...]:
     ),)  # fmt: skip
 
 
+_CLIP_VISION = (LayerGroup(
+    "vision_model.encoder.layers.{}",
+    (
+        AttnPaths("self_attn", "layer_norm1"),
+        FFPaths("mlp", "layer_norm2", "mlp.fc1", "mlp.activation_fn", "mlp.fc2", "mlp"),
+    ),
+),)  # fmt: skip
+
+
 def _t5(first: str, other: str = "") -> tuple[LayerGroup, ...]:
     def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense"
@@ -140,7 +149,10 @@ FAMILIES: dict[str, tuple[tuple[LayerGroup, ...], ...]] = {
     **dict.fromkeys(("camembert", "xlm-roberta"), (_bert("roberta"),)),
     "distilbert": (_DISTILBERT,),
     **dict.fromkeys(("bart", "marian"), (_BART,)),
-    **{name: (_vit(name),) for name in ("vit", "deit")},
+    **{name: (_vit(name),) for name in ("vit", "deit", "ijepa")},
+    "vit_msn": (_vit("vit"),),
+    **dict.fromkeys(("clip", "siglip"), (_CLIP_VISION,)),
+    "clip_vision_model": ((replace(_CLIP_VISION[0], layers="encoder.layers.{}"),),),
     "t5": (_t5("wi"), _t5("wi_0", "wi_1")),
 }
 

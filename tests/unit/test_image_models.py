@@ -152,7 +152,7 @@ def test_recording_leaves_the_answer_bit_for_bit(folders: dict[str, Path]) -> No
 
 
 def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Path]) -> None:
-    for name in (VIT, "DeiTForImageClassification"):
+    for name in (VIT, "DeiTForImageClassification", "ViTMSNForImageClassification"):
         scope = opened(folders[name])
         assert len(scope.model.sublayers) == 4
         assert scope.model.read_outputs == ("classes",)
@@ -161,6 +161,8 @@ def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Pa
         state = trace.activations[last.before].value + trace.activations[last.out].value
         logits = scope.model.readout(state[0, scope.model.position], "classes")
         torch.testing.assert_close(logits, trace.outputs["classes"].logits, atol=2e-5, rtol=1e-5)
+    for name in ("IJepaForImageClassification", "SiglipForImageClassification", "CLIPVisionModel"):
+        assert len(opened(folders[name]).model.sublayers) == 4
     pooled = opened(folders["BeitForImageClassification"])
     assert pooled.model.read_outputs == ()
 
