@@ -105,7 +105,7 @@ def test_each_token_says_whether_a_click_hides_it() -> None:
     ]
     assert header["segments"] == [0] * 8
     assert header["title"] == "Click a token to mask it; the model guesses it from both sides"
-    assert header["note"] == "3 masked tokens. Click it again to unmask."
+    assert header["note"] == "3 masked tokens, 1 of them typed above. Click one again to unmask it."
     assert [mask["position"] for mask in header["masks"]] == [1, 2, 4]
     assert [mask["title"] for mask in header["masks"]] == [
         "1 of 3: expected for “mary”",
@@ -155,6 +155,7 @@ def label_of(token: str) -> str:
 def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     (header, arrays) = pictures(run_of("pretraining", "Mary [MASK] to the garden."))["guesses"]
     assert header["masks"][0]["title"] == "Expected for [MASK]"
+    assert header["note"] == "1 masked token, typed as [MASK] above."
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
     assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts stands below
@@ -164,7 +165,7 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     assert [mask["position"] for mask in header["masks"]] == list(range(1, 9))
     assert (
         header["note"]
-        == "10 masked tokens. Click it again to unmask. The first 8 are worked out below."
+        == "10 masked tokens. Click one again to unmask it. The first 8 are worked out below."
     )
 
 

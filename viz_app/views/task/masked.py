@@ -120,7 +120,7 @@ def _payload(
         arrays |= row_arrays
         rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
-        "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(predictions)),
+        "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
         "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),
         "states": [
             "hidden" if i in hidden else "mask" if i in output.positions else "open" if i in open_places else "fixed"

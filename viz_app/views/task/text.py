@@ -143,12 +143,16 @@ def rest(n_shown: int, mass: float, entropy: float) -> str:
     )
 
 
-def hidden(n: int, n_shown: int) -> str:
-    """Return the number of hidden tokens, and how to hide more."""
+def hidden(n: int, n_typed: int, n_shown: int) -> str:
+    """Return the number of hidden tokens, `n_typed` of them as [MASK], and how to change them."""
     if not n:
         return "Nothing is hidden. Click a token, or type [MASK] in the text above."
     more = f" The first {n_shown} are worked out below." * (n > n_shown)
-    return f"{n} masked token{'s' * (n != 1)}. Click it again to unmask.{more}"
+    count = f"{n} masked token{'s' * (n != 1)}"
+    if n_typed == n:
+        return f"{count}, typed as [MASK] above.{more}"
+    typed = f", {n_typed} of them typed above" if n_typed else ""
+    return f"{count}{typed}. Click {'it' if n == 1 else 'one'} again to unmask it.{more}"
 
 
 def guess_title(name: str, i: int, n: int) -> str:
