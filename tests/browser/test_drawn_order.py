@@ -1,5 +1,7 @@
 """The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
 
+import csv
+import io
 import math
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app.drawing.labels import token_label
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task.in_order import in_order
@@ -111,6 +114,27 @@ def test_both_masks_are_drawn_and_told(stage, scope):
     )
     assert len(open_) == 1
     assert len(blocked) > 1  # hatched
+
+
+@pytest.mark.parametrize(("n", "role"), [(1, "content"), (2, "query")])
+def test_each_mask_is_saved_with_what_it_allows(
+    stage: Stage, scope: Scope, n: int, role: str
+) -> None:
+    """Row i is the token that is predicted, column j the one that may be seen, in the text's order."""
+    stage.mount("order", 900).show(payload(scope, position=0))
+    within = f".seen section:nth-of-type({n})"
+    name, _, raw = stage.saved(f"{within} .csv")
+    assert name == f"orders.order.{role}.csv"
+    head, *rows = csv.reader(io.StringIO(raw.decode()))
+    assert head[1:] == [row[0] for row in rows] == ["1 b", "2 a", "3 d", "4 c"]
+    trace = scope.run("badc", order=(2, 1, 3, 0))
+    site = next(site for site in trace.attention.values() if site.role == role)
+    words = {True: "allowed", False: "masked"}
+    assert [row[1:] for row in rows] == [[words[bool(x)] for x in row] for row in site.allowed(0)]
+    known = facts(trace)
+    name, pixels, _ = stage.saved_picture(f"{within} .png", known=saving("", known))
+    assert name == f"orders.order.{role}.png"
+    assert pixels.wide >= 3 * 260
 
 
 def test_each_token_says_its_place_its_turn_and_its_own_numbers(stage: Stage, scope: Scope) -> None:

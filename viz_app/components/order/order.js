@@ -48,7 +48,11 @@ class InOrder {
     order.forEach((place, turn) => (turns[place] = turn));
     const room = this.visibility[0].section.clientWidth;
     picture.streams.forEach(([role, title], i) =>
-      this.visibility[i].show({ title, allowed: arrays[role], tokens, turns, position, axes }, theme, room)
+      this.visibility[i].show(
+        { title, allowed: arrays[role], tokens, turns, position, axes, picture: { ...picture, file: `${picture.file}.${role}` } },
+        theme,
+        room,
+      )
     );
   }
 

@@ -7,6 +7,9 @@ class Visibility {
     this.heading = put(this.section, "h3");
     this.canvas = put(this.section, "canvas");
     this.who = put(this.section, "p", "who quiet");
+    const save = () => saveCanvas(this.canvas, this.heading.textContent, this.shown[0].picture, this.theme);
+    const of = () => [this.section, this.shown[0].picture];
+    offerCanvas(put(this.section, "span", "files"), () => sharply(() => this.show(...this.shown), save), of);
     this.choose = choose;
     this.canvas.onpointermove = (event) => this.hover(this.at(event));
     this.canvas.onpointerleave = () => this.hover(null);
@@ -16,7 +19,9 @@ class Visibility {
     };
   }
 
-  show({ title, allowed, tokens, turns, position, axes }, theme, width) {
+  show(shown, theme, width) {
+    this.shown = [shown, theme, width];
+    const { title, allowed, tokens, turns, position, axes } = shown;
     const scale = scaleOf(), most = TALL / scale; // presented, letters are larger and all of it is as high as before
     width /= scale;
     Object.assign(this, { allowed, tokens, turns, position, axes, theme, scale });

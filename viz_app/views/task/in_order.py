@@ -11,6 +11,7 @@ from models.trace.outputs import TokenInOrder
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
@@ -75,7 +76,8 @@ def _payload(
     row_header, row = reading(run, site, head, position)
     top = output.log_probs.max(-1)
     header: dict[str, Any] = {
-        "title": text.order_title(output), "summary": text.order_summary(output), "file": file_name(run.trace, "order"),
+        "title": text.order_title(output), "summary": text.order_summary(output),
+        **saving(file_name(run.trace, "order"), facts(run.trace)),
         "tokens": [token.as_json() for token in names], "order": list(output.order), "position": position,
         "expected": [token_label(tokenizer, token).as_json() for token in top.indices.tolist()],
         "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["predicted", "seen"],
