@@ -114,6 +114,32 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(shared_page: Page, nam
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
+# path, its model, whether it is presented, and the picture
+WITH_DETAILS = [
+    ("inside", "eng-fra", "", ".walk .stage"), ("inside", "eng-fra", "1", ".walk .stage"),
+    ("task", "bert", "", ".guesses .row"), ("task", "xlnet", "", ".order .seen"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "model", "present", "picture"), WITH_DETAILS)
+def test_the_drawer_of_details_is_in_sight_on_a_small_projector(
+    shared_page: Page, path: str, model: str, present: str, picture: str
+) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, path, picture, checkpoint=model, **({"present": present} if present else {}))
+    drawer, drawn = boxes(shared_page, ".st-key-details", picture)
+    assert drawn["bottom"] <= drawer["top"]
+    assert drawer["bottom"] <= 720
+
+
+def test_no_setting_of_a_run_is_alone_on_its_line(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "train", ".st-key-train-settings", present="1")
+    cells = shared_page.locator(".st-key-train-settings > *")
+    tops = [round(box["top"]) for box in boxes(shared_page, *cells.all())]
+    assert [tops.count(top) > 4 for top in set(tops)] == [True, True]
+
+
 # the least size of a letter on the page, in canvases too; powers and indices are smaller
 LEAST_LETTERS = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
