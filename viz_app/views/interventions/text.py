@@ -8,8 +8,8 @@ QUESTION = "What happens if…?"
 ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NONE = "This run has no attention head whose output can be changed."
 NO_TEXT = (
-    "**This model reads no text**, so there is no second one to take a part from, and none held out to measure heads "
-    "on. The section **Heads** switches them off for the image that is shown."
+    "**This model reads no text**, so there is no second one to take a part from. Nor is there a held-out one to "
+    "measure heads on. The section **Heads** switches them off for the image that is shown."
 )
 NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "
