@@ -7,7 +7,7 @@ and sums are computed again and compared with what the run recorded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -57,7 +57,7 @@ class SublayerEffect:
     added: Float[Tensor, "d_model"]
     after: Float[Tensor, "d_model"]  # as the run recorded it
     normed: Float[Tensor, "d_model"] | None  # as the run recorded it
-    firing: Firing | None = None  # of a feed-forward
+    firing: Firing | None = None  # of a feed-forward whose inside is known
     read: Float[Tensor, "d_model"] | None = None  # input of its norm, if not `before`
 
     @property
@@ -129,10 +129,9 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
     else:
         raise ValueError(f"the first sublayer, {sublayer.path}, must record the stream before it")
     after = recorded(sublayer.after) if sublayer.after else before + out
-    if sublayer.role == FEED_FORWARD:
-        firing = Firing(
-            *(recorded(f"{sublayer.path}.{sublayer.mark}{name}") for name in ("ff_pre", "ff_post"))
-        )
+    inside = [f"{sublayer.path}.{sublayer.mark}{name}" for name in ("ff_pre", "ff_post")]
+    if sublayer.role == FEED_FORWARD and inside[0] in trace.activations:
+        firing = Firing(*map(recorded, inside))
     normed = {
         "pre": lambda: recorded(sublayer.normed),
         "post": lambda: after,
@@ -238,7 +237,9 @@ def check_parts(
                 "Largest difference of an attention's output from the recorded input of the next",
             )
         )
-    if normed := [(_by_hand(p), p.normed) for p in layer_parts if p.normed is not None]:
+    if normed := [
+        (p.sublayer.normalised(p.norm_input), p.normed) for p in layer_parts if p.normed is not None
+    ]:
         checks.append(
             _check(
                 f"{norm} by hand is the recorded one",
@@ -289,24 +290,6 @@ def _joined(part: SublayerEffect) -> Tensor:
 @torch.no_grad()
 def _apply_norm(norm: Any, x: Tensor) -> Tensor:
     return norm(x.to(norm.weight)).float().cpu()
-
-
-def _by_hand(part: SublayerEffect) -> Tensor:
-    """Return LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4).
-
-    It is computed from the formula, not by its module.
-    """
-    x, norm = part.norm_input.double(), cast(Any, part.sublayer.layer_norm)
-    if part.sublayer.norm_name == "RMSNorm":
-        return (
-            x
-            / (x.square().mean() + norm.variance_epsilon).sqrt()
-            * norm.weight.detach().double().cpu()
-        )
-    gain, bias = (t if t is None else t.detach().double().cpu() for t in (norm.weight, norm.bias))
-    centred = x - x.mean()
-    result = centred / (centred.square().mean() + norm.eps).sqrt() * (1 if gain is None else gain)
-    return result if bias is None else result + bias
 
 
 def _check(name: str, pairs: list[tuple[Tensor, Tensor]], rounding: float, sentence: str) -> Check:

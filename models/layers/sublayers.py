@@ -2,8 +2,11 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any, cast
 
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 FEED_FORWARD = "feed-forward"
 
@@ -57,7 +60,45 @@ class Sublayer:
         match = re.search(r"\.layers\.(\d+)\.", self.path)
         return int(match[1]) if match else None
 
+    def normalised(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
+        """Return its norm of x by the formula, in float64.
 
+        LayerNorm is (x − mean) / √(variance + ε) · gain + bias (Ba et al. 2016, eq. 4), RMSNorm
+        x / √(mean of x² + ε) · gain (Zhang & Sennrich 2019, eq. 4).
+        """
+        norm, x = cast(Any, self.layer_norm), x.detach().double().cpu()
+        eps = next((getattr(norm, name) for name in _EPS if hasattr(norm, name)), 0.0)
+        if self.norm_name == "RMSNorm":
+            return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * _gain(norm, eps)
+        centred = x - x.mean(-1, keepdim=True)
+        result = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+        for name, apply in (("weight", torch.mul), ("bias", torch.add)):
+            if (parameter := getattr(norm, name, None)) is not None:
+                result = apply(result, parameter.detach().double().cpu())
+        return result
+
+
+_EPS = ("eps", "variance_epsilon")  # what norms call their ε
+
+
+@torch.no_grad()
+def _gain(norm: Any, eps: float) -> Tensor:
+    """Return what an RMSNorm multiplies each feature by, its weight or 1 + its weight."""
+    if (weight := getattr(norm, "weight", None)) is None:
+        return torch.ones((), dtype=torch.float64)
+    ones = torch.ones_like(weight)
+    return norm(ones).double().cpu() * (1 + eps) ** 0.5
+
+
+@torch.no_grad()
 def norm_name(norm: nn.Module | None) -> str:
-    """Return "LayerNorm" (Ba et al. 2016) or "RMSNorm" (Zhang & Sennrich 2019)."""
-    return "LayerNorm" if norm is None or isinstance(norm, nn.LayerNorm) else "RMSNorm"
+    """Return "LayerNorm" (Ba et al. 2016) or "RMSNorm" (Zhang & Sennrich 2019).
+
+    A LayerNorm gives the same for x and x + 1.
+    """
+    if norm is None or isinstance(norm, nn.LayerNorm):
+        return "LayerNorm"
+    if (weight := getattr(norm, "weight", None)) is None:
+        return "RMSNorm"
+    x = torch.linspace(-1, 1, weight.numel()).to(weight)
+    return "LayerNorm" if torch.allclose(norm(x), norm(x + 1), atol=1e-2) else "RMSNorm"
