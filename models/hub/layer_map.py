@@ -38,17 +38,18 @@ class AttnPaths:
 class FFPaths:
     """The module paths of a feed-forward within a layer.
 
-    `path` is "" for the layer itself; `first` is the product W₁, `second` the product W₂, `last`
-    the module that returns the feed-forward's output, and `other`, if any, the product that
-    multiplies the activated one.
+    `path` is "" for the layer itself; `last` is the module that returns the feed-forward's output,
+    `first` the product W₁, `second` the product W₂, and `other`, if any, the product that
+    multiplies the activated one. Without `first` it is not known what is inside, as in a mixture
+    of experts.
     """
 
     path: str
     norm: str
-    first: str
-    function: str
-    second: str
     last: str
+    first: str = ""
+    function: str = ""
+    second: str = ""
     other: str = ""
 
 
@@ -85,6 +86,7 @@ class LayerPart:
     reads: str  # what its norm is given, where that is not the stream before it
     is_first: bool
     is_last: bool
+    shares_norm: bool = False  # with a part before it, which it runs beside
 
     @property
     def path(self) -> str:
@@ -162,7 +164,7 @@ class LayerMap:
             yield p.layer, Tap(p.after, False, "residual stream behind the layer")
         elif p.after and p.stack.norm == "post":
             yield p.norm, Tap(p.after, False, between, largest=LARGEST)
-        if p.normed:
+        if p.normed and not p.shares_norm:
             yield p.norm, Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=LARGEST)
         if isinstance(p.part, FFPaths):
             yield from self._feed_forward_taps(p, p.part, exact)
@@ -170,11 +172,15 @@ class LayerMap:
     def _feed_forward_taps(
         self, p: LayerPart, part: FFPaths, exact: bool
     ) -> Iterator[tuple[str, Tap]]:
+        added = "the feed-forward's contribution"
+        yield p.within(part.last), Tap(f"{p.path}.ff_out", False, added, largest=LARGEST)
+        if not part.first:
+            return
         first, function = (
             self.module.get_submodule(p.within(path)) for path in (part.first, part.function)
         )
         other = self.module.get_submodule(p.within(part.other)) if part.other else None
-        pre, post, out = (f"{p.path}.{name}" for name in ("ff_pre", "ff_post", "ff_out"))
+        pre, post = (f"{p.path}.{name}" for name in ("ff_pre", "ff_post"))
         of_input, activated = "x·W₁", "activation(ff_pre)"
         if exact:
             yield p.within(part.first), Tap(pre, False, of_input, "d_ff", LARGEST)
@@ -184,16 +190,15 @@ class LayerMap:
             yield p.within(part.first), Tap(pre, True, of_input, "d_ff", LARGEST, make)
             make = lambda x: _product(first, x, function, other)  # noqa: E731
             yield p.within(part.first), Tap(post, True, activated, "d_ff", LARGEST, make)
-        added = "the feed-forward's contribution"
-        yield p.within(part.last), Tap(out, False, added, largest=LARGEST)
 
     def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:
         part, norm = p.part, self._norm(p)
         function, biased, gated, out = "", False, False, f"{p.path}.attn_out"
-        if isinstance(part, FFPaths):
+        if isinstance(part, FFPaths) and part.first:
             function = activation_of(self.module.get_submodule(p.within(part.function)))
             first = self.module.get_submodule(p.within(part.first))
             biased, gated = getattr(first, "bias", None) is not None, bool(part.other)
+        if isinstance(part, FFPaths):
             out = f"{p.path}.ff_out"
         return Sublayer(
             p.path,
@@ -253,8 +258,10 @@ def _of_layer(stack: LayerGroup, index: int, number: int, layer: str) -> Iterato
     for i, part in enumerate(stack.parts):
         reads = names[0] if stack.parallel and i else ""
         kind = index + min(i, attentions - 1)
+        shares = part.norm in (earlier.norm for earlier in stack.parts[:i])
+        ends = i == 0, i == n - 1
         yield LayerPart(
-            part, stack, kind, number, layer, names[i], names[i + 1], reads, i == 0, i == n - 1
+            part, stack, kind, number, layer, names[i], names[i + 1], reads, *ends, shares
         )
 
 

@@ -22,11 +22,11 @@ from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import files, positions, probe
 from models.hub.choosers import MultipleChoice
-from models.hub.families import layer_maps, rotary_paths
 from models.hub.files import staged
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.kinds import kind_of, why_it_does_not_run, why_nothing_is_shown
+from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.readers import REPLACED, Classifier, Discriminator, MaskedLM, TokenClassifier
@@ -320,8 +320,8 @@ def _hub_model(
         model.kinds = (BACKWARDS,)
     if model.can_write:
         probe.choose_cache(model)
-    probe.record_layers(model, layer_maps(config.model_type, module))
-    model.rotary = positions.rotary(model, rotary_paths(config.model_type))
+    probe.record_layers(model, layer_maps(module))
+    model.rotary = positions.rotary(model, rotary_paths(module))
     if (table := positions.position_table(model)) is not None:
         model.positions = table
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")

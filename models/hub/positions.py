@@ -41,7 +41,16 @@ class Rotary:
         """
         module = deepcopy(self.module)
         device = next((b.device for b in module.buffers()), torch.device("cpu"))
-        tables = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
+        try:
+            tables = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
+        except (
+            AttributeError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):  # takes something else
+            return None
         if not (
             isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)
         ):
@@ -164,10 +173,12 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
         if i not in (model.config.fill_id, model.config.end_id)
     ]
     ids = torch.full((len(positions), 1), tokens[0], device=model.device)
-    with record() as recording, watching(model.pass_context(ids)):
-        model.module.base_model(
-            input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False
-        )
+    places = {"position_ids": positions.to(model.device)[:, None], "use_cache": False}
+    try:
+        with record() as recording, watching(model.pass_context(ids)):
+            model.module.base_model(input_ids=ids, **places)
+    except (RuntimeError, TypeError, ValueError):  # takes more than a text and its positions
+        return None
     rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
     if len(rows) < 2 * model.config.n_layers or any(
         t.shape[-1] < 2 * rotation.n_pairs for t in rows

@@ -241,8 +241,14 @@ def check_two_steps(model: HubModel) -> None:
 def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
     """Record the first of these layouts that a short run confirms; no layers if none does."""
     for layer_map in layer_maps:
-        model.record_layers(layer_map)
-        if _adds_up(model):
+        if max(part.kind for part in layer_map.parts) >= len(model.kinds):
+            continue
+        try:
+            model.record_layers(layer_map)
+            confirmed = _adds_up(model)
+        except (AttributeError, RuntimeError, TypeError):  # of modules that only bear these names
+            confirmed = False
+        if confirmed:
             if isinstance(model, HeadReader):
                 model.head = _head(model)
             return
@@ -261,13 +267,19 @@ def _adds_up(model: HubModel) -> bool:
     last = torch.empty(0)
     for part in model.sublayers:
         before = activations[part.before].value if part.before else last
-        total = before + activations[part.out].value
+        added = activations[part.out].value
+        if before.shape != added.shape:
+            return False
+        total = before + added
         norm = part.layer_norm or nn.Identity()
         if part.norm == "pre":
-            normed = norm(activations[part.reads].value if part.reads else before)
-            pairs.append((normed, activations[part.normed].value))
+            read = activations[part.reads].value if part.reads else before
+            pairs.append((norm(read), activations[part.normed].value))
+            pairs.append((part.normalised(read).to(read), activations[part.normed].value))
         last = activations[part.after].value if part.after else total
         pairs.append((norm(total) if part.norm == "post" else total, last))
+        if part.norm == "post":
+            pairs.append((part.normalised(total).to(total), last))
     if model.can_write:
         try:
             pairs.append((model.readout(last), output))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import transformers
 
-from models.hub.families import layer_maps
+from models.hub.layouts import layer_maps
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record
@@ -42,7 +42,7 @@ def measure(short: bool = False) -> list[Result]:
         config.vocab_size,
     )
     model = CausalLM(module, sizes)
-    model.record_layers(layer_maps("gpt2", module)[0])
+    model.record_layers(layer_maps(module)[0])
     recorded, maps = partial(_recorded, model, ids), partial(_maps, eager, ids)
     results = []
     plain = partial(module, ids, use_cache=False)

@@ -17,6 +17,7 @@ from transformers import CONFIG_MAPPING
 
 import models
 from models import Scope
+from models.analysis.layer_parts import check_parts, parts
 from models.errors import CheckpointError
 from models.hub.trial import client
 from models.hub.writers import CausalLM
@@ -55,6 +56,18 @@ IN_PART = {
     "prophetnet": r"returns weights of \d+ × \d+ for|takes a softmax of 1 × 2 × 4 × (\d+) × \d+ weights",  # streams that predict
     "t5gemma2": r"asks for (\d+) × \d+ cells, where the run has \1 × ",  # the decoder reads itself and the source at once
 }
+# their residual stream is not shown: no layout of models/hub/layouts.py adds up
+NO_LAYERS = """
+afmoe albert axk2 bailing_hybrid bamba beam bigbird_pegasus bitnet cohere cohere2 cohere2_moe ctrl dbrx diffllama dory
+dots3_note_text embedding_gemma2_text esm esmc exaone4 falcon falcon_h1 flaubert flex_olmo fsmt gemma2 gemma3
+gemma3_text gemma3n_text gemma4 gemma4_text gemma4_unified gemma4_unified_text glm4 gpt_neox_japanese
+granite_docling_text granite_swa granitemoe_swa granitemoehybrid granitemoeshared hrm_text hyperclovax ibert
+inkling_text jamba jetmoe kolibri1 laguna lara_mini lfm2 lfm2_moe lfm2_vl lfm3 lilt longcat_flash megatron-bert
+minicpm3 minimax mobilebert modernbert modernbert-decoder modernvbert mpnet muse_glimmer_text nanochat nemotron
+nemotron_h nllb-moe nystromformer olmo olmo2 olmo3 olmo_hybrid openai-gpt qwen3_5_moe_text qwen3_5_text qwen3_next
+recurrent_gemma seamless_m4t seamless_m4t_v2 squeezebert switch_transformers t5gemma vaultgemma xlm xlm-roberta-xl xlnet xmod
+zamba2 zaya
+""".split()
 # finished weights, and why no more
 _SINK = "its weights are cut or put in another order between the softmax and the values"
 WEIGHTS = {
@@ -148,6 +161,8 @@ def test_it_is_shown_by_its_causes(kind: str, scope: Scope) -> None:
     check_answers(asked)
     check_painting(asked)
     check_writing(asked)
+    assert bool(scope.model.sublayers) == (kind not in (*NO_LAYERS, *IN_PART))
+    check_layers(asked)
 
 
 @pytest.mark.parametrize("kind", list(WEIGHTS))
@@ -251,6 +266,28 @@ def check_writing(asked: Asked) -> None:
     how |= {"use_cache": model.can_cache}  # ProphetNet's changes what it writes
     row = model.module.generate(torch.tensor([given]), max_new_tokens=MOST, **how)[0].tolist()
     assert own == row[len(given) if isinstance(model, CausalLM) else 1 :][:MOST]
+
+
+def check_layers(asked: Asked) -> None:
+    """What is shown of the layers adds up, and the stream before each is the library's hidden state."""
+    model, trace, last = asked.model, asked.trace, 2
+    for stream in model.streams:
+        if found := parts(model, trace, stream, last):
+            failed = [
+                check.name for check in check_parts(model, trace, found, last) if not check.passed
+            ]
+            assert not failed
+    with torch.no_grad():
+        output = asked.eager(**asked.inputs, output_hidden_states=True)
+    names = ("encoder_hidden_states", "decoder_hidden_states", "hidden_states")
+    states = [state for name in names for state in output.get(name) or ()]
+    for sublayer in model.sublayers:
+        if sublayer.before.endswith("resid_pre"):
+            recorded = trace.activations[sublayer.before].value
+            assert any(
+                state.shape == recorded.shape and off_by(recorded, state) < ROUNDING
+                for state in states
+            )
 
 
 def check_painting(asked: Asked) -> None:

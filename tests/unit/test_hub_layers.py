@@ -2,6 +2,7 @@
 modules, and its own output path."""
 
 import copy
+import importlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,17 +14,19 @@ import pytest
 import torch
 from drawn import on_screen
 from hub_models import BY_NAME, Case
+from tiny_architectures import save
 
 import models
 from models import Scope, Trace
 from models.analysis.layer_parts import check_parts, lens, parts
-from models.hub import families, layer_map, readers
+from models.hub import layer_map, layouts, readers
 from models.hub.layer_map import LayerMap
+from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import payloads, unkept
+from viz_app.views.layer.payloads import firing_sentence, payloads, unkept
 from viz_app.views.layer.token_view import Choices, chosen_position, token_view
 
 LONG, POSITION = "5 6 7 8 9 10 11 12 14 16 18", 4
@@ -377,9 +380,9 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(
 def test_layers_that_do_not_add_up_are_not_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A family that is told wrongly: what a short run does not bear out is left out, and nothing is recorded of it."""
-    wrong = replace(families._GPT2[0], norm="post", last_norm="")
-    monkeypatch.setitem(families.FAMILIES, "gpt2", ((wrong,),))
+    """A layout that is told wrongly: what a short run does not bear out is left out, and nothing is recorded of it."""
+    wrong = replace(layouts.LAYOUTS[0][0], norm="post", last_norm="")
+    monkeypatch.setattr(layouts, "LAYOUTS", ((wrong,),))
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     assert scope.model.sublayers == ()
@@ -513,3 +516,42 @@ def test_in_half_precision_the_parts_add_up_to_what_that_rounds(
     checks = check_parts(scope.model, trace, parts(scope.model, trace, "text", POSITION), POSITION)
     assert [check.name for check in checks if not check.passed] == []
     assert all(check.limit < 0.35 for check in checks)
+
+
+@pytest.mark.parametrize("kind", ["gemma", "llama", "t5", "cohere", "olmo"])
+def test_a_norm_by_its_formula_is_what_its_module_makes(kind: str) -> None:
+    """Also where the gain is 1 + the weight, where a norm subtracts the mean, and where it has no weight."""
+    norms = {
+        "gemma": lambda d: modeling("gemma").GemmaRMSNorm(d),
+        "llama": lambda d: modeling("llama").LlamaRMSNorm(d),
+        "t5": lambda d: modeling("t5").T5LayerNorm(d),
+        "cohere": lambda d: modeling("cohere").CohereLayerNorm(d),
+        "olmo": lambda d: torch.nn.LayerNorm(d, elementwise_affine=False),
+    }
+    norm = norms[kind](23)
+    for parameter in norm.parameters():
+        torch.nn.init.normal_(parameter, mean=1.0)
+    part = Sublayer("ff", FEED_FORWARD, "text", "a", "b", "c", "pre", norm)
+    assert part.norm_name == ("LayerNorm" if kind in ("cohere", "olmo") else "RMSNorm")
+    x = 3 * torch.randn(5, 23) + 1
+    torch.testing.assert_close(part.normalised(x).float(), norm(x), atol=1e-5, rtol=1e-5)
+
+
+def modeling(kind: str) -> Any:
+    return importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+
+
+def test_of_a_mixture_of_experts_the_sum_is_shown_and_that_its_inside_is_not(
+    tmp_path: Path,
+) -> None:
+    save("mixtral", tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run("She is reading")
+    states = hidden(library(scope, trace), "text")
+    found = parts(scope.model, trace, "text", POSITION - 1)
+    assert [part.sublayer.role for part in found] == ["self", "feed-forward"] * 2
+    torch.testing.assert_close(found[2].before, states[1][POSITION - 1])
+    assert all(check.passed for check in check_parts(scope.model, trace, found, POSITION - 1))
+    assert [part.firing for part in found] == [None] * 4
+    view = token_view(CurrentRun(scope, trace), Choices("text", 0, None))
+    assert firing_sentence(view) == text.INSIDE_UNKNOWN

@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 import models
 from models.hub import positions
 from models.hub.describe import description
-from models.hub.families import rotary_paths
+from models.hub.layouts import rotary_paths
 from models.layers.rotation import Rotation
 
 TURNING = {"LlamaForCausalLM": 10, "MistralForCausalLM": 10, "Qwen2ForCausalLM": 10, "Qwen3ForCausalLM": 10,
@@ -200,10 +200,14 @@ def test_a_module_that_a_run_does_not_bear_out_is_not_believed(how: str, tmp_pat
     assert positions.rotary(model, ["nowhere"]) is None
 
 
-def test_where_the_module_stands() -> None:
-    assert rotary_paths("gpt_neox") == ["gpt_neox.rotary_emb", "rotary_emb"]
-    assert rotary_paths("qwen3") == ["model.rotary_emb", "rotary_emb"]
-    assert rotary_paths("gpt2") == []
+def test_where_the_module_is(tmp_path: Path) -> None:
+    expected = {
+        "GPTNeoXForCausalLM": ["gpt_neox.rotary_emb"],
+        "Qwen3ForCausalLM": ["model.rotary_emb"],
+        "GPT2LMHeadModel": [],
+    }
+    for name, paths in expected.items():
+        assert rotary_paths(opened(name, tmp_path / name).model.module) == paths
 
 
 def test_inspect_says_so(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError
 from models.hub import probe
-from models.hub.families import layer_maps
 from models.hub.images.layout import patch_grid
 from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.positions import added_positions
 from models.hub.images.processor import ImageProcessor, PatchTokenizer
+from models.hub.layouts import layer_maps
 from models.hub.sizes import HubConfig
 from models.images import decoded, example
 from models.trace import record
@@ -43,7 +43,7 @@ def opened(
         about |= {"names": names, "position": answering_position(module, trial)}
     model = kind(module, sizes, **about)
     _check_recorded(model)
-    probe.record_layers(model, layer_maps(config.model_type, module))
+    probe.record_layers(model, layer_maps(module))
     if (table := added_positions(module, trial)) is not None:
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")

@@ -11,6 +11,7 @@ from torch import Tensor
 from models import InputError
 from models.analysis.layer_parts import SublayerEffect, are_recorded, check_parts, mean_and_spread
 from models.hub.layer_map import LARGEST
+from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.extent import OWN, Extent, Scaled, widened
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
@@ -223,9 +224,11 @@ def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
 
 def firing_sentence(view: TokenView) -> str:
     """Return how many units of the layer's feed-forward fire, and the strongest; "" without one."""
-    part = next((part for part in view.layer if part.firing is not None), None)
+    part = next((part for part in view.layer if part.sublayer.role == FEED_FORWARD), None)
     if part is None:
         return ""
+    if part.firing is None:
+        return text.INSIDE_UNKNOWN
     strongest = part.firing.strongest(STRONGEST)
     named = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
     return text.firing(part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named)

@@ -52,6 +52,7 @@ _READ = {
     MASKED: " to the token hidden by a mask",
 }
 _READ_CLASSES = " to its classes, predicted from this token"
+INSIDE_UNKNOWN = "What happens inside this feed-forward is not recorded."
 # beside the classes of a model that writes
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is predicted)"
 
