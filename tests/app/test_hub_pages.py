@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import app_at, component, page_at, picker, picture, prose, said
+from app_parts import app_at, component, offered, page_at, picker, picture, prose, said
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
@@ -307,3 +307,23 @@ def test_a_module_that_fails_on_one_page_is_said_there_and_shown_on_the_others(
     app = own(tmp_path, monkeypatch, SHORT, "decoding")
     assert not app.exception
     assert "ModuleList: cannot read this text (IndexError" in prose(app)
+
+
+def described(checkpoint: str) -> tuple[str, str]:
+    """What the picker and the note say of a model; they are at the same spot."""
+    app = app_at("attention", checkpoint=checkpoint)
+    rows = said(app, "note checkpoint")["rows"]
+    return offered(app).get(checkpoint, ""), "".join(str(line) for _, line in rows)
+
+
+def test_a_model_is_described_in_one_place(tmp_path: Path, monkeypatch) -> None:
+    """By the picker if it is listed, else by the note."""
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path / "shelf" / "mine")
+    picked, noted = described(str(tmp_path / "shelf" / "mine"))
+    assert picked == ""
+    assert "GPT2LMHeadModel" in noted
+    monkeypatch.setenv(checkpoints.MODELS, str(tmp_path / "shelf"))
+    listed = next(name for name in checkpoints.available() if name.endswith("mine"))
+    picked, noted = described(listed)
+    assert "GPT2LMHeadModel" in picked
+    assert noted == ""

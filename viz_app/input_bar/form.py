@@ -19,7 +19,7 @@ from viz_app.controls.image_box import image_box, image_upload
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import refusal, small_print
 from viz_app.input_bar.examples import Example, examples, readable, readable_examples
-from viz_app.input_bar.menu import groups
+from viz_app.input_bar.menu import entries, groups
 from viz_app.input_bar.opening_bar import bar, leave, open_scope
 from viz_app.session import live, own_images, respond, url_state
 from viz_app.session.current_run import CurrentRun
@@ -89,7 +89,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         return session.name, None if url_state.follows() else session.scope
     session.picked = name
     family = words.sentence(family_of(scope.config).name)
-    about = f"{family} {SHOWN}" if scope.model.what_it_answers else ""
+    is_described = any(one.name == name and one.detail for one in entries())  # by the picker
+    about = "" if is_described or not scope.model.what_it_answers else f"{family} {SHOWN}"
     note(_note_slot(), about, key=CHECKPOINT.name)
     return folder, scope
 

@@ -63,7 +63,7 @@ def groups() -> list[dict[str, Any]]:
 def entry(name: str) -> Entry:
     """Return the menu's entry of an offered model."""
     if name == checkpoints.module():
-        return Entry(name, Path(name).name, OWN_MODULE, (2, 0, "", name))
+        return Entry(name, "", OWN_MODULE, (2, 0, "", name))
     shipped = name in models.shipped()
     group = "" if shipped else FOLDER.format(name.partition("/")[0])
     with suppress(CheckpointError, ValueError):
