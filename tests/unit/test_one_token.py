@@ -73,7 +73,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("make", "settings"), SETTINGS, ids=str)
+@pytest.mark.parametrize(("make", "settings"), SETTINGS)
 def test_the_short_way_of_a_step_comes_to_what_the_layers_do(make, settings, monkeypatch):
     """Also behind a <pad> in the source or among the tokens; and no module of a layer is called on the short way."""
     model = make(**settings)
