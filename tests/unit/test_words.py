@@ -294,8 +294,8 @@ def test_where_a_model_was_trained_is_said_once() -> None:
 
 def test_models_that_were_trained_for_longer_are_named_first() -> None:
     assert words.unequal_training({"a": 5, "b": 7, "c": 7, "d": 1}) == (
-        "Caution: training length differs (b and c for 7 steps; a for 5 steps; d for 1 step), "
-        "which may explain part of the gap."
+        "Caution: training length differs (b and c for 7 steps; a for 5 steps; d for 1 step). "
+        "This may explain part of the gap."
     )
     assert words.unequal_training({"a": 5, "b": 5}) == ""
 

@@ -21,7 +21,7 @@ MOST_SPECIAL = 32  # tokens of an image that are no patches
 NO_GRID = "its tokens are not the patches of one grid"
 
 
-def patch_grid(module: Any, pixels: Float[Tensor, "1 channel height width"]) -> PatchGrid:
+def patch_grid(module: Any, pixels: Float[Tensor, "batch channel height width"]) -> PatchGrid:
     """Return the tokens that a model makes of an image.
 
     Raises:
@@ -51,7 +51,9 @@ def patch_grid(module: Any, pixels: Float[Tensor, "1 channel height width"]) -> 
         )
 
 
-def first_vectors(module: Any, pixels: Tensor) -> Tensor | None:
+def first_vectors(
+    module: Any, pixels: Float[Tensor, "batch channel height width"]
+) -> Tensor | None:
     """Return the vectors that the first layer reads, as the library hands them out."""
     output = module(pixel_values=pixels, output_hidden_states=True)
     states = getattr(output, "hidden_states", None) or getattr(

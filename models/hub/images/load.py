@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
@@ -76,7 +77,9 @@ def _sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
     )  # fmt: skip
 
 
-def answering_position(module: Any, trial: Tensor) -> int | None:
+def answering_position(
+    module: Any, trial: Float[Tensor, "batch channel height width"]
+) -> int | None:
     """Return the token whose last vector answers, by the gradient; None if several do."""
     with torch.enable_grad():
         output = module(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.architectures.base import CLASSES, IMAGE, Answers, Field
@@ -35,7 +35,7 @@ class ImageModel(HubModel):
         super().__init__(*args, **settings)
         self.grid, self._trial = grid, trial
 
-    def repeated(self, ids: Tensor) -> tuple[Tensor, ...]:
+    def repeated(self, ids: Shaped[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return the image of trial runs, whatever the ids: a model reads one size of images."""
         return (self._trial.to(self.device),)
 
