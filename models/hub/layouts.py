@@ -1,4 +1,4 @@
-"""How the layers of third-party models are laid out in modules, whatever the model is called.
+"""Layouts of layers in third-party models, whatever the model is called.
 
 Every layout is tried on every model; a short run decides whether it is the model's (probe.py). A
 new layout is a line of LAYOUTS.

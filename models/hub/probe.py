@@ -237,6 +237,17 @@ def check_two_steps(model: HubModel) -> None:
         )
 
 
+# of modules that only bear the names of a layout
+_OF_OTHER_MODULES = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
 @torch.no_grad()
 def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
     """Record the first of these layouts that a short run confirms; no layers if none does."""
@@ -246,7 +257,7 @@ def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
         try:
             model.record_layers(layer_map)
             confirmed = _adds_up(model)
-        except (AttributeError, RuntimeError, TypeError):  # of modules that only bear these names
+        except _OF_OTHER_MODULES:
             confirmed = False
         if confirmed:
             if isinstance(model, HeadReader):

@@ -1,4 +1,4 @@
-"""How a route takes a file from a session: of bounded size, in bounded time, one at a time.
+"""Take a file from a session: of bounded size, in bounded time, one at a time.
 
 Streamlit's own upload is closed (host_guard.py): it keeps 50 MB a file in memory for whoever asks.
 """

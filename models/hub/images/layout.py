@@ -1,4 +1,4 @@
-"""Which token of a vision model is which patch of the image, measured before the first layer.
+"""Match tokens of a vision model with patches of the image, measured before the first layer.
 
 Nothing is taken from a family's name: a token is a patch if its first vector depends on the pixels
 of that patch and on no others, and a special token if it depends on no pixel.

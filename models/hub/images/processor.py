@@ -1,4 +1,4 @@
-"""How an image becomes the input of a model: the folder's preprocessor_config.json, carried out.
+"""Turn an image into the input of a model, as the folder's preprocessor_config.json says.
 
 The library's own image processor does it. Its settings may come from anybody, so that every number
 in them is bounded, and the result has to have the same size for images of any shape.
