@@ -119,9 +119,9 @@ def class_of(kind: str) -> str:
     return ""
 
 
-def save(kind: str, folder: Path) -> None:
+def save(kind: str, folder: Path, **settings: Any) -> None:
     """Write a model of this kind with numbers that are all its own, and the tokenizer."""
-    made, config = getattr(transformers, class_of(kind)), _config(kind)
+    made, config = getattr(transformers, class_of(kind)), _config(kind, settings)
     with torch.device("meta"):
         n = sum(p.numel() for p in made(config).parameters())
     assert n < LARGEST, f"{kind} has {n:,} numbers"
@@ -137,9 +137,9 @@ def save(kind: str, folder: Path) -> None:
     library_tokenizer(folder, VOCABULARY - 8)  # a library may add some
 
 
-def _config(kind: str) -> Any:
+def _config(kind: str, settings: dict[str, Any]) -> Any:
     default = CONFIG_MAPPING[kind]
-    return default(**(SPECIAL | _shrunk(default()) | SETTINGS.get(kind, {})))
+    return default(**(SPECIAL | _shrunk(default()) | SETTINGS.get(kind, {}) | settings))
 
 
 def _shrunk(default: Any) -> dict[str, Any]:

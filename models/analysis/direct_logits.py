@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from models.analysis.head_walk import block
 from models.architectures import Model
-from models.trace import Trace
+from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
+from models.trace import AttentionSite, Trace
 
 ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
 
@@ -50,9 +51,9 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     vectors: dict[tuple[str, int], Tensor] = {("embedding and position", -1): start}
     x = start
     for part in parts:
-        out = trace.activations[part.out].value[0, position]
+        out, added = _of_sublayer(trace, part, position)
         x = x + out
-        vectors |= _of_sublayer(trace, part.path, part.out, out, position)
+        vectors |= added
         if part.norm == "post" and part.layer_norm is not None:
             x, vectors = _through(part.layer_norm, x, vectors, f"bias of the norm of {part.path}")
     if not isinstance(model.last_norm, nn.Identity):
@@ -77,31 +78,43 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
 
 
 def _of_sublayer(
-    trace: Trace, path: str, name: str, out: Tensor, position: int
+    trace: Trace, part: Sublayer, position: int
+) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
+    """Return what a sublayer adds, and its parts: of an attention its heads and the bias of W_O."""
+    made = trace.activations[part.made or part.out].value[0, position]
+    vectors = _made(trace.attention.get(part.path), part, made, position)
+    if part.out_norm is not None:
+        name = f"bias of the norm behind {part.path}"
+        made, vectors = _through(part.out_norm, made, vectors, name)
+    if part.scale == 1:
+        return made, vectors
+    return made * part.scale, {name: vector * part.scale for name, vector in vectors.items()}
+
+
+def _made(
+    site: AttentionSite | None, part: Sublayer, made: Tensor, position: int
 ) -> dict[tuple[str, int], Tensor]:
     """Return the output of a sublayer, of an attention split into heads and the bias of W_O."""
-    site = trace.attention.get(path)
     if site is None or "W_O" not in site.projections:
-        return {(name, -1): out}
+        return {(part.out, -1): made}
     added = {
-        (path, head): site.out[0, head, position] @ block(site, "W_O", head)[0]
+        (part.path, head): site.out[0, head, position] @ block(site, "W_O", head)[0]
         for head in range(site.n_heads)
     }
     bias = site.projections["W_O"][1]
-    return added if bias is None else {**added, (f"bias of W_O of {path}", -1): bias}
+    return added if bias is None else {**added, (f"bias of W_O of {part.path}", -1): bias}
 
 
 def _through(
     norm: nn.Module, x: Tensor, vectors: dict[tuple[str, int], Tensor], bias_name: str
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
     """Return x and its parts after a norm whose scale is held as it is for x."""
-    device = next(norm.parameters()).device
-    after = norm(x.to(device)).float().cpu()
-    gain = getattr(norm, "weight", torch.ones(len(x))).detach().float().cpu()
-    centres = isinstance(norm, nn.LayerNorm)
-    eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", 0.0)) or 0.0
+    weight = next(norm.parameters(), x)
+    after = norm(x.to(weight.device)).float().cpu()
+    gain, _, eps = gain_and_bias(norm, len(x))
+    centres = norm_name(norm) == "LayerNorm"
     centred = x - x.mean() if centres else x
-    scale = gain / (centred.square().mean() + eps).sqrt()
+    scale = gain.float() / (centred.square().mean() + eps).sqrt()
     scaled = {key: (v - v.mean() if centres else v) * scale for key, v in vectors.items()}
     return after, {**scaled, (bias_name, -1): after - centred * scale}
 
@@ -116,11 +129,8 @@ def _direction(model: Model, token: int, other: int) -> Float[Tensor, "d_model"]
     """Return the difference of the rows of the output matrix."""
     layer: Any = _output_layer(model) or model.embedding
     weight = layer.weight.detach()
-    settings = getattr(getattr(model, "module", None), "config", None)
-    scaled = getattr(settings, "scale_decoder_outputs", False)  # of a T5 with tied matrices
-    return (weight[token] - weight[other]).float().cpu() * (
-        weight.shape[1] ** -0.5 if scaled else 1
-    )
+    change = getattr(model, "logit_change", None)
+    return (weight[token] - weight[other]).float().cpu() * (change.scale if change else 1)
 
 
 def _logit_bias(model: Model, token: int, other: int) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from models.analysis.head_walk import block
 from models.architectures import Model
-from models.layers.sublayers import FEED_FORWARD, Sublayer
+from models.layers.sublayers import Sublayer
 from models.trace import Recording, record
 
 BLOCK = 4  # tokens that are repeated, at most
@@ -92,11 +92,12 @@ def repeated(
 def is_measurable(model: Model) -> bool:
     """Return True for a language model of pre-norm layers, whose sum gives the logits."""
     layers = _attentions(model)
-    return model.continues and bool(layers) and all(part.norm == "pre" for part in layers)
+    adds = all(part.norm == "pre" and part.out_norm is None for part in layers)
+    return model.continues and bool(layers) and adds
 
 
 def _attentions(model: Model) -> list[Sublayer]:
-    return [part for part in model.sublayers if part.role != FEED_FORWARD]
+    return [part for part in model.sublayers if part.attends]
 
 
 @torch.no_grad()
@@ -150,7 +151,7 @@ def _copying(
     raised = []
     for head in range(site.n_heads):
         W_O, _ = block(site, "W_O", head)  # (d_head, d_model)
-        added = site.out[texts, head, queries] @ W_O
+        added = part.scale * site.out[texts, head, queries] @ W_O
         added = (added - added.mean(-1, keepdim=True)) * scale
         logits = added @ directions.mT  # (text, query, token)
         own = logits[:, wanted.to(logits.device)].mean()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.analysis.checks import Check, rounding_in
 from models.architectures.base import NEXT_TOKEN, Architecture
-from models.layers.sublayers import FEED_FORWARD, Sublayer
+from models.layers.sublayers import FEED_FORWARD, Sublayer, norm_name_of, normalised
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken
 
@@ -49,7 +49,8 @@ class SublayerEffect:
     """Effect of one sublayer on one token.
 
     Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is LayerNorm(before
-    + added), the stream after it; without LayerNorm it is None.
+    + added), the stream after it; without LayerNorm it is None. `added` is its output, behind the
+    norm and times the factor that this may have.
     """
 
     sublayer: Sublayer
@@ -59,6 +60,7 @@ class SublayerEffect:
     normed: Float[Tensor, "d_model"] | None  # as the run recorded it
     firing: Firing | None = None  # of a feed-forward whose inside is known
     read: Float[Tensor, "d_model"] | None = None  # input of its norm, if not `before`
+    made: Float[Tensor, "d_model"] | None = None  # its output before a norm of its own
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
@@ -107,7 +109,7 @@ def are_recorded(model: Architecture, trace: Trace) -> bool:
     named = {
         name
         for s in model.sublayers
-        for name in (s.before, s.out, s.after, s.normed)
+        for name in (s.before, s.out, s.after, s.normed, s.made)
         if name and s.adds
     }
     return named <= set(trace.activations)
@@ -119,7 +121,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
     def recorded(name: str) -> Tensor:
         return trace.activations[name].value[0, position]
 
-    firing, out = None, recorded(sublayer.out)
+    firing, out = None, sublayer.scale * recorded(sublayer.out)
     if not sublayer.adds:
         before = trace.attention[sublayer.path].x[0, position]
     elif sublayer.before:
@@ -145,6 +147,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         normed,
         firing,
         recorded(sublayer.reads) if sublayer.reads else None,
+        recorded(sublayer.made) if sublayer.made else None,
     )
 
 
@@ -218,7 +221,7 @@ def check_parts(
     close = rounding_in(next(model.parameters()).dtype)
     adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after]
     handing = [p for p in layer_parts if not p.sublayer.adds]
-    norm, checks = next((p.sublayer.norm_name for p in layer_parts), ""), []
+    norm, checks = norm_name_of([p.sublayer for p in layer_parts]), list[Check]()
     if adding:
         checks.append(
             _check(
@@ -237,9 +240,7 @@ def check_parts(
                 "Largest difference of an attention's output from the recorded input of the next",
             )
         )
-    if normed := [
-        (p.sublayer.normalised(p.norm_input), p.normed) for p in layer_parts if p.normed is not None
-    ]:
+    if normed := _normed(layer_parts):
         checks.append(
             _check(
                 f"{norm} by hand is the recorded one",
@@ -264,6 +265,18 @@ def check_parts(
             )
         )
     return checks
+
+
+def _normed(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:
+    """Return pairs of a norm by its formula and the recorded one."""
+    pairs = [
+        (p.sublayer.normalised(p.norm_input), p.normed) for p in layer_parts if p.normed is not None
+    ]
+    return pairs + [
+        (p.sublayer.scale * normalised(norm, p.made), p.added)
+        for p in layer_parts
+        if p.made is not None and (norm := p.sublayer.out_norm) is not None
+    ]
 
 
 def _handed_on(

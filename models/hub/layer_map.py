@@ -7,17 +7,24 @@ comes out of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from models.hub.layer_paths import (
+    AttnPaths,
+    FFPaths,
+    LayerGroup,
+    LayerPart,
+    MixerPaths,
+    parts_of_layer,
+)
 from models.hub.recording.context import Tap, Taps
 from models.layers.blocks import FUNCTIONS
 from models.layers.masks import SiteKind
-from models.layers.sublayers import FEED_FORWARD, Sublayer, norm_name
+from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name
 from models.trace.lazy import LazyGated, LazyLinear
 from models.trace.recorder import LARGEST_KEPT
 
@@ -25,83 +32,8 @@ LARGEST = (
     4 * LARGEST_KEPT
 )  # numbers of what stands within a layer; the streams between layers are always kept
 
-
-@dataclass(frozen=True)
-class AttnPaths:
-    """An attention within a layer: the module that it is recorded under, and its norm."""
-
-    path: str
-    norm: str
-
-
-@dataclass(frozen=True)
-class FFPaths:
-    """The module paths of a feed-forward within a layer.
-
-    `path` is "" for the layer itself; `last` is the module that returns the feed-forward's output,
-    `first` the product W₁, `second` the product W₂, and `other`, if any, the product that
-    multiplies the activated one. Without `first` it is not known what is inside, as in a mixture
-    of experts.
-    """
-
-    path: str
-    norm: str
-    last: str
-    first: str = ""
-    function: str = ""
-    second: str = ""
-    other: str = ""
-
-
-@dataclass(frozen=True)
-class LayerGroup:
-    """Layers of one kind.
-
-    `{}` in `layers` is the number of a layer, whose parts are within it; `last_norm` stands behind
-    them all. In `parallel` layers every part reads what comes into the layer, and all are added to
-    it at once.
-    """
-
-    layers: str
-    parts: tuple[AttnPaths | FFPaths, ...]
-    norm: str = "pre"
-    last_norm: str = ""
-    last_product: str = ""  # a matrix between the last norm and the logits
-    parallel: bool = False
-
-
-@dataclass(frozen=True)
-class LayerPart:
-    """One part of one layer of a module, with the names of what the run holds of it."""
-
-    part: AttnPaths | FFPaths
-    stack: LayerGroup
-    kind: (
-        int  # which of the model's kinds of attention, of a feed-forward that of the one before it
-    )
-    number: int  # of its layer, from 0
-    layer: str  # the path of its layer
-    before: str  # "" where the stream is not there by itself
-    after: str
-    reads: str  # what its norm is given, where that is not the stream before it
-    is_first: bool
-    is_last: bool
-    shares_norm: bool = False  # with a part before it, which it runs beside
-
-    @property
-    def path(self) -> str:
-        return self.within(self.part.path)
-
-    @property
-    def norm(self) -> str:
-        return self.within(self.part.norm)
-
-    @property
-    def normed(self) -> str:
-        return f"{self.norm}.normed" if self.stack.norm == "pre" else ""
-
-    def within(self, path: str) -> str:
-        return f"{self.layer}.{path}" if path else self.layer
+_ROLES: dict[type, str] = {FFPaths: FEED_FORWARD, MixerPaths: MIXER}
+_MADE: dict[type, str] = {AttnPaths: "attention", MixerPaths: "mixer", FFPaths: "feed-forward"}
 
 
 class LayerMap:
@@ -113,19 +45,20 @@ class LayerMap:
     @cached_property
     def parts(self) -> tuple[LayerPart, ...]:
         """Every part, in the order of the pass; none if a module is not at its path."""
-        paths = {path for path, _ in self.module.named_modules()}
+        modules = dict(self.module.named_modules(remove_duplicate=False))
         parts: list[LayerPart] = []
         for index, stack in enumerate(self.stacks):
             number = 0
-            while (layer := stack.layers.format(number)) in paths:
-                parts += _of_layer(stack, index, number, layer)
+            while (layer := stack.layers.format(number)) in modules:
+                of_layer = list(parts_of_layer(stack, index, number, layer, modules))
+                if not of_layer:
+                    return ()
+                parts += of_layer
                 number += 1
             if number == 0:
                 return ()
-        wanted = {place for p in parts for place in (p.path, p.norm, *_own(p))} | {
-            path for stack in self.stacks for path in (stack.last_norm, stack.last_product)
-        }
-        return tuple(parts) if wanted <= paths | {""} else ()
+        ends = {path for stack in self.stacks for path in (stack.last_norm, stack.last_product)}
+        return tuple(parts) if ends <= {"", *modules} else ()
 
     def taps(self) -> Taps:
         """Return the taps of each module."""
@@ -159,21 +92,33 @@ class LayerMap:
         if p.is_first:
             yield p.layer, Tap(p.before, True, "residual stream before the layer")
         elif p.before and p.stack.norm == "pre":
-            yield p.norm, Tap(p.before, True, between, largest=LARGEST, in_place=True)
+            path = p.norm or p.path
+            yield path, Tap(p.before, True, between, largest=LARGEST, in_place=True)
         if p.is_last:
             yield p.layer, Tap(p.after, False, "residual stream behind the layer")
         elif p.after and p.stack.norm == "post":
             yield p.norm, Tap(p.after, False, between, largest=LARGEST)
         if p.normed and not p.shares_norm:
             yield p.norm, Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=LARGEST)
+        if p.out_norm:
+            formula = f"{norm_name(self.module.get_submodule(p.out_norm))}({_MADE[type(p.part)]})"
+            yield p.out_norm, Tap(p.out, False, formula, largest=LARGEST)
+        if p.part.last:
+            yield p.within(p.part.last), self._output_tap(p)
         if isinstance(p.part, FFPaths):
             yield from self._feed_forward_taps(p, p.part, exact)
+
+    def _output_tap(self, p: LayerPart) -> Tap:
+        """Return the tap of a part's own output, which a model may go on to add to in place."""
+        adds_up = not p.before or not p.after
+        formula = f"the {_MADE[type(p.part)]}'s contribution"
+        return Tap(
+            p.made, False, formula, largest=LARGEST, copies=adds_up, is_product=p.is_attention
+        )
 
     def _feed_forward_taps(
         self, p: LayerPart, part: FFPaths, exact: bool
     ) -> Iterator[tuple[str, Tap]]:
-        added = "the feed-forward's contribution"
-        yield p.within(part.last), Tap(f"{p.path}.ff_out", False, added, largest=LARGEST)
         if not part.first:
             return
         first, function = (
@@ -192,23 +137,20 @@ class LayerMap:
             yield p.within(part.first), Tap(post, True, activated, "d_ff", LARGEST, make)
 
     def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:
-        part, norm = p.part, self._norm(p)
-        function, biased, gated, out = "", False, False, f"{p.path}.attn_out"
+        part, function, biased, gated = p.part, "", False, False
         if isinstance(part, FFPaths) and part.first:
             function = activation_of(self.module.get_submodule(p.within(part.function)))
             first = self.module.get_submodule(p.within(part.first))
             biased, gated = getattr(first, "bias", None) is not None, bool(part.other)
-        if isinstance(part, FFPaths):
-            out = f"{p.path}.ff_out"
         return Sublayer(
             p.path,
-            FEED_FORWARD if isinstance(part, FFPaths) else kind.role,
+            _ROLES.get(type(part), kind.role),
             kind.query_stream,
             p.before,
-            out,
+            p.out,
             p.after,
-            p.stack.norm,
-            norm,
+            p.place_of_norm,
+            self._norm(p) if p.norm else None,
             p.normed,
             function,
             reads=p.reads,
@@ -216,6 +158,8 @@ class LayerMap:
             side=kind.stack,
             gated=gated,
             biased=biased,
+            out_norm=self.module.get_submodule(p.out_norm) if p.out_norm else None,
+            made=p.made if p.out_norm else "",
         )
 
     def _norm(self, p: LayerPart) -> nn.Module:
@@ -235,43 +179,6 @@ def activation_of(function: nn.Module) -> str:
         ),
         "",
     )
-
-
-def _of_layer(stack: LayerGroup, index: int, number: int, layer: str) -> Iterator[LayerPart]:
-    """Yield the parts of one layer.
-
-    What the run holds is named as in our own models: beside the attention that it goes into.
-    """
-    beside = [
-        f"{layer}.{part.path}".rpartition(".")[0]
-        for part in stack.parts
-        if isinstance(part, AttnPaths)
-    ]
-    n, attentions = len(stack.parts), len(beside)
-    between = (
-        [f"{beside[1]}.resid_mid", f"{beside[1]}.resid_mid_cross"]
-        if attentions > 1
-        else [f"{beside[0]}.resid_mid"]
-    )
-    between = [""] * len(between) if stack.parallel else between
-    names = [f"{beside[0]}.resid_pre", *between[: n - 1], f"{beside[0]}.resid_post"]
-    for i, part in enumerate(stack.parts):
-        reads = names[0] if stack.parallel and i else ""
-        kind = index + min(i, attentions - 1)
-        shares = part.norm in (earlier.norm for earlier in stack.parts[:i])
-        ends = i == 0, i == n - 1
-        yield LayerPart(
-            part, stack, kind, number, layer, names[i], names[i + 1], reads, *ends, shares
-        )
-
-
-def _own(p: LayerPart) -> list[str]:
-    paths = (
-        (p.part.first, p.part.function, p.part.second, p.part.last, p.part.other)
-        if isinstance(p.part, FFPaths)
-        else ()
-    )
-    return [p.within(path) for path in paths if path]
 
 
 def _product(

@@ -20,7 +20,7 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
-from models.hub import files, positions, probe
+from models.hub import confirm, files, positions, probe
 from models.hub.choosers import MultipleChoice
 from models.hub.files import staged
 from models.hub.images import load as images
@@ -320,7 +320,7 @@ def _hub_model(
         model.kinds = (BACKWARDS,)
     if model.can_write:
         probe.choose_cache(model)
-    probe.record_layers(model, layer_maps(module))
+    confirm.record_layers(model, layer_maps(module))
     model.rotary = positions.rotary(model, rotary_paths(module))
     if (table := positions.position_table(model)) is not None:
         model.positions = table

@@ -5,7 +5,7 @@ Each subclass (readers.py, writers.py) is one thing that such models do; none kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
 from models.errors import InputError
 from models.hub.layer_map import LayerMap
+from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Taps
 from models.hub.recording.watch import mark_modules, watching
@@ -23,7 +24,7 @@ from models.hub.sizes import HubConfig
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
-from models.layers.sublayers import Sublayer
+from models.layers.sublayers import MIXER, Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import current
 from models.trace.outputs import Numbers, Output
@@ -86,11 +87,23 @@ class HubModel(Architecture):
 
     def record_layers(self, layer_map: LayerMap | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""
+        self.logit_change = UNCHANGED
         self.layer_map, self._sublayers = (
             layer_map,
             () if layer_map is None else layer_map.sublayers(self.kinds),
         )
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
+
+    def mark_mixers(self, paths: Collection[str]) -> None:
+        """Take the sublayers at these paths for mixers, which have no weights."""
+        self._sublayers = tuple(
+            replace(part, role=MIXER) if part.path in paths else part for part in self._sublayers
+        )
+
+    def rescale(self, scales: Sequence[float]) -> None:
+        """Set the factor of each sublayer's output."""
+        pairs = zip(self._sublayers, scales, strict=True)
+        self._sublayers = tuple(replace(part, scale=scale) for part, scale in pairs)
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -116,19 +129,17 @@ class HubModel(Architecture):
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places vocab"]:
-        """Return next-token logits by the model's own last norm, scale, matrix and bias."""
+        """Return next-token logits by the model's own last norm, matrix, bias, scale and cap."""
         if output != NEXT_TOKEN:
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         x = self.last_norm(x)
         if self.layer_map and (product := self.layer_map.last_product()):
             x = product(x)
-        if getattr(self.module.config, "scale_decoder_outputs", False):
-            x = x * self.config.d_model**-0.5
         logits, bias = (
             self.module.get_output_embeddings()(x),
             getattr(self.module, "final_logits_bias", None),
         )
-        return logits if bias is None else logits + bias[0]
+        return self.logit_change(logits if bias is None else logits + bias[0])
 
     @property
     def device(self) -> torch.device:

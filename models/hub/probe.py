@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -12,10 +10,10 @@ from torch import Tensor, nn
 from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
 from models.hub.choosers import MaskedPair
+from models.hub.close import close
 from models.hub.kinds import why_nothing_is_shown
-from models.hub.layer_map import LayerMap
 from models.hub.model import HubModel
-from models.hub.readers import Discriminator, Head, HeadReader, MaskedLM
+from models.hub.readers import Discriminator, MaskedLM
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.layers.cache import Cache
@@ -231,95 +229,10 @@ def check_two_steps(model: HubModel) -> None:
         return
     ids = short_text(model.module, model.config, 7)
     one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
-    if not _close(model, model(ids, ids), one_call):
+    if not close(model, model(ids, ids), one_call):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )
-
-
-# of modules that only bear the names of a layout
-_OF_OTHER_MODULES = (
-    AttributeError,
-    IndexError,
-    KeyError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-
-
-@torch.no_grad()
-def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
-    """Record the first of these layouts that a short run confirms; no layers if none does."""
-    for layer_map in layer_maps:
-        if max(part.kind for part in layer_map.parts) >= len(model.kinds):
-            continue
-        try:
-            model.record_layers(layer_map)
-            confirmed = _adds_up(model)
-        except _OF_OTHER_MODULES:
-            confirmed = False
-        if confirmed:
-            if isinstance(model, HeadReader):
-                model.head = _head(model)
-            return
-    model.record_layers(None)
-
-
-def _adds_up(model: HubModel) -> bool:
-    """Return True if a short run agrees with the model's sublayers and with its answer."""
-    with record() as recording:
-        output = model(*model.repeated(short_text(model.module, model.config)))
-    activations = recording.activations
-    names = {name for p in model.sublayers for name in (p.before, p.out, p.after, p.normed) if name}
-    if not names <= set(activations):
-        return False
-    pairs: list[tuple[Tensor, Tensor]] = []
-    last = torch.empty(0)
-    for part in model.sublayers:
-        before = activations[part.before].value if part.before else last
-        added = activations[part.out].value
-        if before.shape != added.shape:
-            return False
-        total = before + added
-        norm = part.layer_norm or nn.Identity()
-        if part.norm == "pre":
-            read = activations[part.reads].value if part.reads else before
-            pairs.append((norm(read), activations[part.normed].value))
-            pairs.append((part.normalised(read).to(read), activations[part.normed].value))
-        last = activations[part.after].value if part.after else total
-        pairs.append((norm(total) if part.norm == "post" else total, last))
-        if part.norm == "post":
-            pairs.append((part.normalised(total).to(total), last))
-    if model.can_write:
-        try:
-            pairs.append((model.readout(last), output))
-        except RuntimeError:  # a product of other sizes lies between
-            return False
-    return all(_close(model, *pair) for pair in pairs)
-
-
-def _head(model: HeadReader) -> Head | None:
-    """Return the first head that turns the last states into the run's own logits, if any."""
-    with record() as recording:
-        output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
-    activations, last = recording.activations, torch.empty(0)
-    for part in model.sublayers:
-        before = activations[part.before].value if part.before else last
-        last = activations[part.after].value if part.after else before + activations[part.out].value
-    last = model.last_norm(model.answering(last))
-    for head in model.possible_heads():
-        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
-            logits = head(last)
-            if logits.shape == output.shape and _close(model, logits, output):
-                return head
-    return None
-
-
-def _close(model: HubModel, one: Tensor, other: Tensor) -> bool:
-    return float((one - other).abs().max()) <= rounding_in(model.module.dtype) * max(
-        1.0, float(other.abs().max())
-    )
 
 
 def _tensors(output: Any) -> list[Tensor]:

@@ -1,14 +1,15 @@
 """Declaration of a model's sublayers: where each is recorded, and how it joins the stream."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 FEED_FORWARD = "feed-forward"
+MIXER = "mixer"  # mixes tokens without weights for pairs: linear attention, a state space
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Sublayer:
     """
 
     path: str  # of its module, and of its attention site if it has one
-    role: str  # one of models.layers.masks.ROLES, or FEED_FORWARD
+    role: str  # one of models.layers.masks.ROLES, FEED_FORWARD or MIXER
     stream: str  # of its tokens
     before: str  # residual stream before it
     out: str  # its output
@@ -36,11 +37,19 @@ class Sublayer:
     side: str = ""  # its stack, if the path does not contain it
     gated: bool = False  # feed-forward: the activation is multiplied by a second product
     biased: bool = True  # feed-forward: W₁ has a bias
+    out_norm: nn.Module | None = None  # a norm of its output, before that is added
+    made: str = ""  # its output before `out_norm`, if it has one
+    scale: float = 1.0  # factor of `out` where it is added
 
     @property
     def norm_name(self) -> str:
         """The type of its norm, "LayerNorm" or "RMSNorm"."""
-        return norm_name(self.layer_norm)
+        return norm_name(self.layer_norm or self.out_norm)
+
+    @property
+    def attends(self) -> bool:
+        """True for an attention, which has weights."""
+        return self.role not in (FEED_FORWARD, MIXER)
 
     @property
     def row(self) -> str:
@@ -61,33 +70,82 @@ class Sublayer:
         return int(match[1]) if match else None
 
     def normalised(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
-        """Return its norm of x by the formula, in float64.
-
-        LayerNorm is (x − mean) / √(variance + ε) · gain + bias (Ba et al. 2016, eq. 4), RMSNorm
-        x / √(mean of x² + ε) · gain (Zhang & Sennrich 2019, eq. 4).
-        """
-        norm, x = cast(Any, self.layer_norm), x.detach().double().cpu()
-        eps = next((getattr(norm, name) for name in _EPS if hasattr(norm, name)), 0.0)
-        if self.norm_name == "RMSNorm":
-            return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * _gain(norm, eps)
-        centred = x - x.mean(-1, keepdim=True)
-        result = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
-        for name, apply in (("weight", torch.mul), ("bias", torch.add)):
-            if (parameter := getattr(norm, name, None)) is not None:
-                result = apply(result, parameter.detach().double().cpu())
-        return result
+        """Return its norm of x by the formula, in float64."""
+        return normalised(self.layer_norm or nn.Identity(), x)
 
 
 _EPS = ("eps", "variance_epsilon")  # what norms call their ε
 
 
+def normalised(
+    norm: nn.Module, x: Float[Tensor, "*places d_model"]
+) -> Float[Tensor, "*places d_model"]:
+    """Return a norm of x by its formula, in float64.
+
+    LayerNorm is (x − mean) / √(variance + ε) · gain + bias (Ba et al. 2016, eq. 4), RMSNorm
+    x / √(mean of x² + ε) · gain (Zhang & Sennrich 2019, eq. 4).
+    """
+    x = x.detach().double().cpu()
+    gain, bias, eps = gain_and_bias(norm, x.shape[-1])
+    return standardised(norm, x, eps) * gain + bias
+
+
+def standardised(
+    norm: nn.Module, x: Float[Tensor, "*places d_model"], eps: float
+) -> Float[Tensor, "*places d_model"]:
+    """Return what a norm multiplies its gain with."""
+    if norm_name(norm) == "LayerNorm":
+        x = x - x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
 @torch.no_grad()
-def _gain(norm: Any, eps: float) -> Tensor:
-    """Return what an RMSNorm multiplies each feature by, its weight or 1 + its weight."""
-    if (weight := getattr(norm, "weight", None)) is None:
-        return torch.ones((), dtype=torch.float64)
-    ones = torch.ones_like(weight)
-    return norm(ones).double().cpu() * (1 + eps) ** 0.5
+def gain_and_bias(
+    norm: nn.Module, d_model: int
+) -> tuple[Float[Tensor, "d_model"], Float[Tensor, "d_model"], float]:
+    """Return the gain, bias and ε of a norm, in float64.
+
+    They are read off torch's LayerNorm. Of any other norm they are measured, since some multiply by
+    1 + their weight and some have no weight: norm(−x) gives the bias, and a small x gives ε.
+    """
+    if type(norm) is nn.LayerNorm and norm.weight is not None:
+        weight = norm.weight.double().cpu()
+        bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.double().cpu()
+        return weight, bias, norm.eps
+    x = torch.ones(d_model, dtype=torch.float64)
+    x[1::2] = -1
+
+    def measured(x: Tensor) -> tuple[Tensor, Tensor]:
+        there, back = (_applied(norm, sign * x) for sign in (1, -1))
+        return (there - back) / 2, (there + back) / 2
+
+    eps = next((float(getattr(norm, name)) for name in _EPS if hasattr(norm, name)), None)
+    odd, bias = measured(x)
+    eps = _eps(float(odd.norm()), float(measured(_SMALL * x)[0].norm())) if eps is None else eps
+    return odd / standardised(norm, x, eps), bias, eps
+
+
+_SMALL = 1e-3  # the size of a vector whose norm ε makes shorter
+
+
+def _eps(length: float, length_of_small: float) -> float:
+    """Return ε by the lengths of norm(x) and norm(a·x), where the mean of x² is 1.
+
+    They are 1 / √(1 + ε) and a / √(a² + ε) times the same gain.
+    """
+    ratio = (length_of_small / length) ** 2
+    return max(0.0, _SMALL**2 * (1 - ratio) / (ratio - _SMALL**2)) if ratio > _SMALL**2 else 0.0
+
+
+def _applied(norm: nn.Module, x: Float[Tensor, "d_model"]) -> Float[Tensor, "d_model"]:
+    weight = next(norm.parameters(), None)
+    return norm(x.float() if weight is None else x.to(weight)).double().cpu()
+
+
+def norm_name_of(sublayers: Sequence[Sublayer]) -> str:
+    """Return the type of the first norm of several sublayers."""
+    first = next((s for s in sublayers if s.layer_norm or s.out_norm), None)
+    return norm_name(None) if first is None else first.norm_name
 
 
 @torch.no_grad()
@@ -98,7 +156,8 @@ def norm_name(norm: nn.Module | None) -> str:
     """
     if norm is None or isinstance(norm, nn.LayerNorm):
         return "LayerNorm"
-    if (weight := getattr(norm, "weight", None)) is None:
-        return "RMSNorm"
-    x = torch.linspace(-1, 1, weight.numel()).to(weight)
+    weight = getattr(norm, "weight", None)
+    sizes = getattr(norm, "normalized_shape", None) or (8,)
+    x = torch.linspace(-1, 1, sizes[-1] if weight is None else weight.numel())
+    x = x if weight is None else x.to(weight)
     return "LayerNorm" if torch.allclose(norm(x), norm(x + 1), atol=1e-2) else "RMSNorm"

@@ -56,17 +56,11 @@ IN_PART = {
     "prophetnet": r"returns weights of \d+ × \d+ for|takes a softmax of 1 × 2 × 4 × (\d+) × \d+ weights",  # streams that predict
     "t5gemma2": r"asks for (\d+) × \d+ cells, where the run has \1 × ",  # the decoder reads itself and the source at once
 }
-# their residual stream is not shown: no layout of models/hub/layouts.py adds up
+# their residual stream is not shown: no layout of models/hub/layouts adds up
 NO_LAYERS = """
-afmoe albert axk2 bailing_hybrid bamba beam bigbird_pegasus bitnet cohere cohere2 cohere2_moe ctrl dbrx diffllama dory
-dots3_note_text embedding_gemma2_text esm esmc exaone4 falcon falcon_h1 flaubert flex_olmo fsmt gemma2 gemma3
-gemma3_text gemma3n_text gemma4 gemma4_text gemma4_unified gemma4_unified_text glm4 gpt_neox_japanese
-granite_docling_text granite_swa granitemoe_swa granitemoehybrid granitemoeshared hrm_text hyperclovax ibert
-inkling_text jamba jetmoe kolibri1 laguna lara_mini lfm2 lfm2_moe lfm2_vl lfm3 lilt longcat_flash megatron-bert
-minicpm3 minimax mobilebert modernbert modernbert-decoder modernvbert mpnet muse_glimmer_text nanochat nemotron
-nemotron_h nllb-moe nystromformer olmo olmo2 olmo3 olmo_hybrid openai-gpt qwen3_5_moe_text qwen3_5_text qwen3_next
-recurrent_gemma seamless_m4t seamless_m4t_v2 squeezebert switch_transformers t5gemma vaultgemma xlm xlm-roberta-xl xlnet xmod
-zamba2 zaya
+albert axk2 beam dory embedding_gemma2_text falcon_h1 flaubert fsmt gemma3n_text gemma4 gemma4_text
+gpt_neox_japanese hrm_text ibert inkling_text lilt longcat_flash minimax mobilebert modernbert-decoder nemotron_h
+nystromformer recurrent_gemma squeezebert xlm xlnet xmod zamba2 zaya
 """.split()
 # finished weights, and why no more
 _SINK = "its weights are cut or put in another order between the softmax and the values"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError
-from models.hub import probe
+from models.hub import confirm
 from models.hub.images.layout import patch_grid
 from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.positions import added_positions
@@ -44,7 +44,7 @@ def opened(
         about |= {"names": names, "position": answering_position(module, trial)}
     model = kind(module, sizes, **about)
     _check_recorded(model)
-    probe.record_layers(model, layer_maps(module))
+    confirm.record_layers(model, layer_maps(module))
     if (table := added_positions(module, trial)) is not None:
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")

@@ -32,6 +32,8 @@ class Tap:
     largest: int = 0  # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
     make: Callable[[Tensor], LazyLinear] | None = None
     in_place: bool = False
+    copies: bool = False  # what the model may change in place afterwards
+    is_product: bool = False  # an attention's output, unless its product with W_O was seen
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ class ForwardPass:
         self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
         self.names: set[str] = set()  # paths at which there was an attention
+        self.outputs: set[str] = set()  # names of attention outputs that were seen as products
         self.last_attention: Attended | None = None  # until the next product, which may be its W_O
         self.edits = active()
         self.is_followed = self.recording is not None or self.edits is not None
@@ -224,8 +225,9 @@ class ForwardPass:
         if last is None or not reads_joined(linear, last.head_out):
             return linear.y
         batch, _, n_query, _ = last.head_out.shape
-        before = linear.y.reshape(batch, n_query, -1)
-        after = self.edited(f"{last.name}.attn_out", before, last.stream)
+        before, name = linear.y.reshape(batch, n_query, -1), f"{last.name}.attn_out"
+        self.outputs.add(name)
+        after = self.edited(name, before, last.stream)
         if self.recording is not None and last.site is not None:
             bias = None if linear.bias is None else linear.bias.detach()
             attn_out = after if self.edits_activations else None
@@ -253,6 +255,8 @@ class ForwardPass:
         )
         stream = self.context.kind(self.frame).query_stream
         for tap in taps:
+            if tap.is_product and tap.name in self.outputs:
+                continue
             value = self.edited(tap.name, value, stream)
             if value is not before and tap.in_place:
                 value = before = before.copy_(value)
@@ -264,7 +268,8 @@ class ForwardPass:
         if self.recording is None or tap.name in self.recording.activations:
             return
         if not tap.largest or value.numel() <= tap.largest:
-            kept = value if tap.make is None else tap.make(value)
+            kept = value.clone() if tap.copies else value
+            kept = kept if tap.make is None else tap.make(kept)
             self.recording.tap("", tap.name, kept, stream, tap.feature, tap.formula)
 
     def on_embedding(

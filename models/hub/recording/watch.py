@@ -202,16 +202,15 @@ def _leave(path: str, taps: Taps) -> Callable:
     def leave(module: nn.Module, args: tuple, output: Any) -> Any:
         if (forward_pass := _pass.get()) is None or not forward_pass.frames:
             return None
-        outputs = [
-            t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)
-        ]
+        is_several = isinstance(output, tuple | list)
+        outputs = [t for t in (output if is_several else (output,)) if isinstance(t, Tensor)]
         forward_pass.on_outputs(outputs)
         here = _taps_at(path, taps, forward_pass, of_input=False)
         after = forward_pass.tap(here, outputs) if here else None
         forward_pass.frames.pop()
-        if after is None or not isinstance(output, tuple):
+        if after is None or not is_several:
             return after
-        return tuple(after if value is outputs[0] else value for value in output)
+        return type(output)([after if value is outputs[0] else value for value in output])
 
     return leave
 

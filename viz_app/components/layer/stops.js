@@ -73,8 +73,9 @@ class Stops extends Rows {
     );
     if (first) this.put("line", { x1: 0, x2: width, y1: y, y2: y, stroke: theme.line }, undefined, row);
     if (first && Number(stop.layer)) this.write(2, y + this.line / 2, stop.layer, 20, { bold: true, parent: row });
-    this.write(stop.site ? 24 : 2, y + this.line / 2, stop.name, name - (stop.site ? 24 : 0), { parent: row, bold: stop.chosen });
-    const where = stop.site ? `layer ${stop.layer}, ${stop.name}` : stop.name, pads = [];
+    const indent = stop.layer ? 24 : 2;
+    this.write(indent, y + this.line / 2, stop.name, name - indent, { parent: row, bold: stop.chosen });
+    const where = stop.layer ? `layer ${stop.layer}, ${stop.name}` : stop.name, pads = [];
     const cell = (id, say, draw) => {
       if (!placed[id] || stop[id] === null || stop[id] === undefined) return;
       draw(placed[id]);

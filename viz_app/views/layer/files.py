@@ -3,6 +3,7 @@
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
+from models.layers.sublayers import norm_name_of
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
 from viz_app.drawing.provenance import counted, file_name
@@ -32,7 +33,8 @@ def layers_csv(view: TokenView) -> str:
     n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
     unit = "class" if text.is_class(view.output) else "token"
     answers = [f"{what} {i}" for i in range(1, n + 1) for what in (unit, "probability")]
-    columns = [name.replace("LayerNorm", view.parts[0].sublayer.norm_name) for name in COLUMNS]
+    norm_name = norm_name_of([part.sublayer for part in view.parts])
+    columns = [name.replace("LayerNorm", norm_name) for name in COLUMNS]
     rows, model, token = [], view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
         norm_input = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
@@ -67,9 +69,9 @@ def layers_csv(view: TokenView) -> str:
 def layers_npz(view: TokenView) -> bytes:
     """Return every vector at the chosen token under its part's path, with layers from 1.
 
-    They are before, added and after, and where they exist normed, ff_pre and ff_post. `log_probs`
-    has a row before all layers and one after each part: log p of the next token, of the token at a
-    mask, or of the classes.
+    They are before, added and after, and where they exist normed, made (the output before a norm of
+    its own), ff_pre and ff_post. `log_probs` has a row before all layers and one after each part:
+    log p of the next token, of the token at a mask, or of the classes.
     """
     arrays: dict[str, np.ndarray] = {}
     for part in view.parts:
@@ -78,6 +80,7 @@ def layers_npz(view: TokenView) -> bytes:
             "added": part.added,
             "after": part.after,
             "normed": part.normed,
+            "made": part.made,
         }
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}

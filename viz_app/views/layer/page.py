@@ -37,7 +37,9 @@ def choose(run: CurrentRun) -> Choices:
                 lambda row: _like(chosen, row, sublayers),
             )
         firsts = {
-            text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.row == chosen.row
+            text.layer_name(s): _first(s, sublayers).path
+            for s in sublayers
+            if s.row == chosen.row and s.attends
         }
         _control(
             "Layer",
@@ -70,15 +72,16 @@ def _control(
 
 def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
     """Return the first part of the same layer in another row of states, or of its last layer."""
-    candidates = [s for s in sublayers if s.row == row]
+    candidates = [s for s in sublayers if s.row == row and s.attends]
     return next(
         (s for s in candidates if s.layer == chosen.layer), _first(candidates[-1], sublayers)
     ).path
 
 
 def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
-    """Return the part that a layer begins with, which is an attention."""
-    return next(s for s in sublayers if (s.row, s.layer) == (sublayer.row, sublayer.layer))
+    """Return the first attention of a layer."""
+    place = sublayer.row, sublayer.layer
+    return next(s for s in sublayers if s.attends and (s.row, s.layer) == place)
 
 
 def choose_layer(site: str) -> None:

@@ -183,8 +183,9 @@ def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
 
 
 def _site(view: TokenView, part: SublayerEffect) -> str:
-    """Return the path of the attention by which this part's layer is chosen."""
-    return next(p.sublayer.path for p in view.parts if p.sublayer.layer == part.sublayer.layer)
+    """Return the path of the attention by which this part's layer is chosen; "" without one."""
+    layer = [p.sublayer for p in view.parts if p.sublayer.layer == part.sublayer.layer]
+    return next((sublayer.path for sublayer in layer if sublayer.attends), "")
 
 
 def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
@@ -213,11 +214,13 @@ def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
             put("normed", text.read_name(sublayer), part.normed)
         if part.firing is not None:
             put("firing", text.firing_name(sublayer), part.firing.post)
+        if part.made is not None:
+            put("total", text.made_name(sublayer), part.made)
         put("added", text.added_name(sublayer), part.added)
         if sublayer.norm == "post":
             put("total", text.SUM, part.total)
             put("normed", text.normed_name(sublayer), part.normed)
-        if sublayer.norm == "pre":
+        elif sublayer.adds:
             put("stream", text.STREAM, part.after)
     return rows, arrays
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from models.architectures.base import MASKED, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
-from models.layers.sublayers import FEED_FORWARD, Sublayer
+from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name, norm_name_of
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
 
@@ -17,6 +17,7 @@ _ROLES = {
     "self": "self-attention",
     "cross": "cross-attention",
     FEED_FORWARD: "feed-forward",
+    MIXER: "mixer",
 }
 _FUNCTIONS = {"relu": "ReLU", "gelu": "GELU", "gelu tanh": "GELU", "silu": "SiLU"}
 
@@ -40,9 +41,20 @@ _NORMS = {
     "ever added to. One last {norm} comes before the output.",
     "parallel": "**{norm}** comes before each part here (pre-LN): {parts} both read {formula} of the stream that "
     "enters the layer. Both are added to it at once. One last {norm} comes before the output.",
+    "both": "**{norm}** comes before and after each part here: {parts} read {formula} of the stream. What they make goes "
+    "through a second {norm} before it is added. The stream itself is only ever added to.",
+    "after": "**{norm}** comes after each part here, before the sum: {parts} read the stream itself. Of what they make, "
+    "{formula} is added. The stream itself is only ever added to.",
+    "mixed": "**{norm}** is not at the same point in all layers here: the rows of each layer name where it is. The stream "
+    "itself is only ever added to.",
     "none": "**This model has no residual connections and no LayerNorm**: attention replaces the vector instead of "
     "adding to it. So information is lost unless attention copies it.",
 }
+_SCALED = "What a part makes is **multiplied by {factor}** before it is added."
+_MIXED = (
+    "A **mixer** carries tokens forward without a weight for each pair. Linear attention, a state space and a convolution "
+    "do so. Its inside is not recorded, and a layer with one cannot be opened."
+)
 _LENS = (
     "**Logit lens** (nostalgebraist 2020): the stream after each part. It is read by the model's own output path{read}, "
     "with no later layer. Early layers were not trained to be read so; what they seem to predict is a sketch."
@@ -69,8 +81,9 @@ def answer(sublayers: Sequence[Sublayer]) -> str:
 
 
 def _parts(sublayers: Sequence[Sublayer]) -> str:
-    feeds = any(sublayer.role == FEED_FORWARD for sublayer in sublayers)
-    return "attention and feed-forward" if feeds else "attention"
+    roles = {sublayer.role for sublayer in sublayers}
+    reading = "attention or mixer" if MIXER in roles else "attention"
+    return f"{reading} and feed-forward" if FEED_FORWARD in roles else reading
 
 
 def role(sublayer: Sublayer) -> str:
@@ -159,7 +172,24 @@ def words_of_layer(sublayer: Sublayer) -> str:
 
 def added_name(sublayer: Sublayer) -> str:
     """Return the name of a part's output in the full layer."""
-    return f"+ {role(sublayer)}" if sublayer.adds else f"{role(sublayer)} makes"
+    if not sublayer.adds:
+        return made_name(sublayer)
+    factor = "" if sublayer.scale == 1 else f"{_factor(sublayer)} · "
+    name = role(sublayer)
+    return (
+        f"+ {factor}{name}"
+        if sublayer.out_norm is None
+        else f"+ {factor}{norm_name(sublayer.out_norm)}({name})"
+    )
+
+
+def made_name(sublayer: Sublayer) -> str:
+    """Return the name of a part's own output."""
+    return f"{role(sublayer)} makes"
+
+
+def _factor(sublayer: Sublayer) -> str:
+    return f"{sublayer.scale:.4g}"
 
 
 def read_name(sublayer: Sublayer) -> str:
@@ -211,17 +241,31 @@ def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> 
     `output` is what the model is asked of the stream, "" for nothing; `writes` says whether the
     model writes.
     """
-    first, parallel = sublayers[0], any(sublayer.reads for sublayer in sublayers)
-    parts = _parts(sublayers)
-    stream = (_ADDING if first.adds else _REPLACING).format(
+    parts, norm_type = _parts(sublayers), norm_name_of(sublayers)
+    stream = (_ADDING if sublayers[0].adds else _REPLACING).format(
         each=f"Each {parts.replace(' and ', ' and each ')}"
     ) + _NUMBERS
-    norm = _NORMS["parallel" if parallel else first.norm].format(
-        norm=first.norm_name, formula=_FORMULAS[first.norm_name], parts=parts
+    norm = _NORMS[_place_of_norms(sublayers)].format(
+        norm=norm_type, formula=_FORMULAS[norm_type], parts=parts
     )
+    factors = sorted({_factor(s) for s in sublayers if s.scale != 1})
+    more = [_SCALED.format(factor=" or ".join(factors))] if factors else []
+    more += [_MIXED] if any(s.role == MIXER for s in sublayers) else []
     read = _READ_CLASSES + _BESIDE * writes if is_class(output) else _READ.get(output, "")
     lens = [_LENS.format(read=read)] if output else []
-    return "\n\n".join((stream, norm, *lens))
+    return "\n\n".join((stream, norm, *more, *lens))
+
+
+def _place_of_norms(sublayers: Sequence[Sublayer]) -> str:
+    """Return where the norms of these sublayers are, as a key of _NORMS."""
+    if any(sublayer.reads for sublayer in sublayers):
+        return "parallel"
+    normed = [s for s in sublayers if s.norm != "none" or s.out_norm is not None]
+    places = {(s.norm, s.out_norm is not None) for s in normed}
+    if len(places) > 1:
+        return "mixed"
+    place, has_out_norm = places.pop() if places else ("none", False)
+    return {"pre": "both", "none": "after"}[place] if has_out_norm else place
 
 
 def too_long(n: int, most: int) -> str:

@@ -1,0 +1,148 @@
+"""Confirm by a short run which layout of layers is a third-party model's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from models.hub.close import close
+from models.hub.layer_map import LayerMap
+from models.hub.logits import change_between, soft_caps
+from models.hub.model import HubModel
+from models.hub.probe import short_text
+from models.hub.readers import Head, HeadReader
+from models.layers.sublayers import Sublayer, normalised
+from models.trace import Recording, record
+
+_EXACT = 1e-4  # from 1, below which a measured factor is 1
+# of modules that only bear the names of a layout
+_OF_OTHER_MODULES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+
+
+@torch.no_grad()
+def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
+    """Record the first of these layouts that a short run confirms; no layers if none does."""
+    for layer_map in layer_maps:
+        if max(part.kind for part in layer_map.parts) >= len(model.kinds):
+            continue
+        try:
+            model.record_layers(layer_map)
+            confirmed = _adds_up(model)
+        except _OF_OTHER_MODULES:
+            confirmed = False
+        if confirmed:
+            if isinstance(model, HeadReader):
+                model.head = _head(model)
+            return
+    model.record_layers(None)
+
+
+def _adds_up(model: HubModel) -> bool:
+    """Return True if a short run agrees with the model's sublayers and with its answer."""
+    with record() as recording:
+        output = model(*model.repeated(short_text(model.module, model.config)))
+    activations = recording.activations
+    names = {
+        name
+        for p in model.sublayers
+        for name in (p.before, p.out, p.after, p.normed, p.made)
+        if name
+    }
+    if not names <= set(activations) or not _attend(model, recording):
+        return False
+    value = {name: activations[name].value for name in names}
+    model.rescale(scales(model.sublayers, value))
+    streams = _streams(model.sublayers, value)
+    if any(before.shape != value[p.out].shape for p, before, _ in streams):
+        return False
+    pairs = [pair for part in streams for pair in _pairs(*part, value)]
+    last = streams[-1][2]
+    if model.can_write:
+        try:
+            caps = soft_caps(model.module.config)
+            model.logit_change = change_between(model.readout(last), output, caps)
+            pairs.append((model.readout(last), output))
+        except RuntimeError:  # a product of other sizes lies between
+            return False
+    return all(close(model, *pair) for pair in pairs)
+
+
+def _attend(model: HubModel, recording: Recording) -> bool:
+    """Return False if an attention of the sublayers is not shown or is not one of theirs.
+
+    What takes no softmax at all, as linear attention does, is a mixer from now on.
+    """
+    silent = {p.path for p in model.sublayers if p.attends} - set(recording.attention)
+    seen = (*recording.attention, *recording.unrecorded)
+    if any(f"{name}.".startswith(f"{path}.") for path in silent for name in seen):
+        return False
+    model.mark_mixers(silent)
+    return any(p.attends for p in model.sublayers)
+
+
+def scales(sublayers: Sequence[Sublayer], value: Mapping[str, Tensor]) -> tuple[float, ...]:
+    """Return the factor of each sublayer's output where it is added, measured.
+
+    Sublayers between two recorded streams share it. It is 1 in most models; Granite has a residual
+    multiplier.
+    """
+    factors: list[float] = []
+    starts = [i for i, p in enumerate(sublayers) if p.before]
+    for start, end in pairwise([*starts, len(sublayers)]):
+        several = sublayers[start:end]
+        factor = 1.0
+        if (after := several[-1].after) and all(p.norm != "post" for p in several):
+            added = torch.stack([value[p.out].double() for p in several]).sum(0)
+            moved = value[after].double() - value[several[0].before].double()
+            factor = float((moved * added).sum() / added.square().sum().clamp(min=1e-300))
+        factors += [1.0 if abs(factor - 1) < _EXACT else factor] * len(several)
+    return tuple(factors)
+
+
+def _streams(
+    sublayers: Sequence[Sublayer], value: Mapping[str, Tensor]
+) -> list[tuple[Sublayer, Tensor, Tensor]]:
+    """Return each sublayer with the stream before and after it."""
+    streams: list[tuple[Sublayer, Tensor, Tensor]] = []
+    last = torch.empty(0)
+    for part in sublayers:
+        before = value[part.before] if part.before else last
+        last = value[part.after] if part.after else before + part.scale * value[part.out]
+        streams.append((part, before, last))
+    return streams
+
+
+def _pairs(
+    part: Sublayer, before: Tensor, after: Tensor, value: Mapping[str, Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return numbers of one sublayer that must be equal, each by two routes."""
+    total, norm = before + part.scale * value[part.out], part.layer_norm or nn.Identity()
+    pairs = [(norm(total) if part.norm == "post" else total, after)]
+    if part.norm == "pre":
+        read = value[part.reads] if part.reads else before
+        pairs += [(way(read).to(read), value[part.normed]) for way in (norm, part.normalised)]
+    if part.norm == "post":
+        pairs.append((part.normalised(total).to(total), after))
+    if part.out_norm is not None:
+        made, out = value[part.made], value[part.out]
+        pairs += [(part.out_norm(made), out), (normalised(part.out_norm, made).to(out), out)]
+    return pairs
+
+
+def _head(model: HeadReader) -> Head | None:
+    """Return the first head that turns the last states into the run's own logits, if any."""
+    with record() as recording:
+        output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
+    value = {name: kept.value for name, kept in recording.activations.items()}
+    last = _streams(model.sublayers, value)[-1][2]
+    last = model.last_norm(model.answering(last))
+    for head in model.possible_heads():
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
+            logits = head(last)
+            if logits.shape == output.shape and close(model, logits, output):
+                return head
+    return None
