@@ -1,5 +1,7 @@
 """Vision models: every page and section opens on an image, and the picture over the image has the library's weights."""
 
+import base64
+import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,37 @@ def test_what_needs_a_text_says_that_there_is_none(folders: dict[str, Path], vie
     for section in PAGES[view].views:
         app = opened(folders[VIT], view, **{f"{view}-section": section})
         assert ("**This model reads no text**" in prose(app)) is (section in wanting)
+
+
+def test_the_grid_of_patches_has_the_cosines_of_the_librarys_positions(
+    folders: dict[str, Path],
+) -> None:
+    app = opened(folders[VIT], "positions", **{"positions-section": "Grid of patches"})
+    module = transformers.ViTForImageClassification.from_pretrained(folders[VIT])
+    vectors = module.vit.embeddings.position_embeddings.detach()[0, 1:]
+    wanted = torch.nn.functional.normalize(vectors, dim=1) @ vectors[9] / vectors[9].norm()
+    chart = json.loads(app.get("plotly_chart")[0].proto.spec)
+    cells = np.array(values_of(chart["data"][0]["z"]), dtype=float)
+    tile = cells[10:14, 5:9]  # of row 3, column 2, in tiles of 4 × 4 and a gap
+    np.testing.assert_allclose(tile.flatten(), wanted, atol=1e-4)
+    assert "[CLS] is left out" in prose(app)
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+
+
+def values_of(numbers: Any) -> Any:
+    """Plotly writes an array as base64."""
+    if not isinstance(numbers, dict):
+        return numbers
+    data = np.frombuffer(base64.b64decode(numbers["bdata"]), dtype=numbers["dtype"])
+    return data.reshape([int(size) for size in numbers["shape"].split(",")])
+
+
+@pytest.mark.parametrize(("name", "why"), [(BEIT, "No position vectors are known")])
+def test_without_position_vectors_the_grid_says_so(
+    folders: dict[str, Path], name: str, why: str
+) -> None:
+    app = opened(folders[name], "positions", **{"positions-section": "Grid of patches"})
+    assert why in prose(app)
 
 
 def test_masks_speak_of_an_image(folders: dict[str, Path]) -> None:

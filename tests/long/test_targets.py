@@ -25,7 +25,7 @@ PAGES: list[tuple[str, dict[str, str]]] = [
     *[("task", {"checkpoint": name}) for name in ("eng-fra", "gpt", "bert", "bert-where", "xlnet", "gpt-sentiment")],
     *[("decoding", {DECODING: how}) for how in ("greedy", "sampling", "beam")], ("decoding", {"checkpoint": "dates-bahdanau"}),
     *[("positions", {POSITIONS: name}) for name in (
-        "Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated", "Rotation", "Score by distance",
+        "Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated", "Rotation", "Score by distance", "Grid of patches",
     )],
     *[("interventions", {"interventions-section": name}) for name in (
         "Heads", "Patch", "Attribution", "Many texts", "Is attention explanation?",

@@ -6,7 +6,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.views import onward
 from viz_app.views.page import Find, NextQuestion, Page
-from viz_app.views.positions import adding, distance, rotation, shuffle
+from viz_app.views.positions import adding, distance, grid, rotation, shuffle
 from viz_app.views.positions.misprints import MISPRINTS
 from viz_app.views.positions.tables import CURVES, MAP
 from viz_app.views.positions.text import NO_TABLE
@@ -53,6 +53,7 @@ SECTIONS: dict[str, Find] = {
     "Added or concatenated": adding.find,
     "Rotation": rotation.find,
     "Score by distance": distance.find,
+    "Grid of patches": grid.find,
 }
 SECTION = Choice("positions-section", "", options=tuple(SECTIONS))
 POSITIONS = Page(
