@@ -116,6 +116,7 @@ class Architecture(nn.Module, metaclass=_Named):
     relative_positions: ClassVar[bool] = False  # scores depend on distance; no vector is added
     can_cache: bool = True  # keys and values of earlier positions can be cached
     can_go_back: bool = True  # positions can be removed from its cache
+    sees_ahead: bool = False  # a written position may attend to later ones, by its own mask
     masks_can_change: bool = True  # an edit reaches its attention
     positions_can_go: bool = True  # it can be copied without position vectors
     what_it_answers: str = ""  # description of a third-party model's task

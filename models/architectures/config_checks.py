@@ -11,7 +11,11 @@ SIZES = {
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
     "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16), "n_texts": (1, 2),
 }  # fmt: skip
-CHOICES = {"init": ("xavier", "scaled", "normal"), "head": ("pretraining", "span", "classes")}
+CHOICES = {
+    "init": ("xavier", "scaled", "normal"),
+    "decoder_mask": ("look-ahead", "none"),
+    "head": ("pretraining", "span", "classes"),
+}
 TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 

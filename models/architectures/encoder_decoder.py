@@ -13,6 +13,15 @@ from models.layers.masks import Masks, SiteKind
 
 ENCODER_SELF = SiteKind("encoder_self", "encoder", "self", "source", "source")
 DECODER_SELF = SiteKind("decoder_self", "decoder", "self", "target", "target")
+DECODER_UNMASKED = SiteKind(
+    "decoder_self",
+    "decoder",
+    "self",
+    "target",
+    "target",
+    "Decoder self-attention, unmasked",
+    is_causal=False,
+)
 CROSS = SiteKind("cross", "decoder", "cross", "target", "source")
 
 

@@ -7,7 +7,13 @@ from torch import Tensor, nn
 
 from models.architectures.base import Family
 from models.architectures.config_checks import check_fields
-from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
+from models.architectures.encoder_decoder import (
+    CROSS,
+    DECODER_SELF,
+    DECODER_UNMASKED,
+    ENCODER_SELF,
+    EncoderDecoder,
+)
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
 from models.layers.cache import Cache
@@ -30,6 +36,7 @@ class TransformerConfig:
     norm: str = "post"  # the paper's; "pre" moves LayerNorm inside the residual branch
     positions: str = "sinusoidal"  # "learned" or "none" too
     similarity: str = "scaled dot"  # or another of models.layers.similarity.SIMILARITIES
+    decoder_mask: str = "look-ahead"  # the paper's; "none" lets the decoder read its own answer
     init: str = "xavier"  # how weights begin; "scaled" and "normal" make what each sublayer adds smaller, see Stack
     pad_id: int = 0
     start_id: int = 1
@@ -62,7 +69,10 @@ class Transformer(EncoderDecoder):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
         layers = {"encoder": config.n_encoder_layers, "decoder": config.n_decoder_layers}
-        self.kinds = tuple(kind for kind in type(self).kinds if layers[kind.stack])
+        self.sees_ahead = config.decoder_mask == "none"
+        decoder_self = DECODER_UNMASKED if self.sees_ahead else DECODER_SELF
+        kinds = (ENCODER_SELF, decoder_self, CROSS)
+        self.kinds = tuple(kind for kind in kinds if layers[kind.stack])
         sizes = (
             config.d_model,
             config.n_heads,
@@ -76,7 +86,7 @@ class Transformer(EncoderDecoder):
             lambda: SelfLayer(*sizes, kind=ENCODER_SELF), config.n_encoder_layers, *rest
         )
         self.decoder = Stack(
-            lambda: CrossLayer(*sizes, kind=DECODER_SELF, cross=CROSS),
+            lambda: CrossLayer(*sizes, kind=decoder_self, cross=CROSS),
             config.n_decoder_layers,
             *rest,
         )
@@ -94,15 +104,14 @@ class Transformer(EncoderDecoder):
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """Return padding for every key and look-ahead for the decoder's self-attention."""
+        """Return padding for every key, and look-ahead for the decoder unless it goes without."""
         source_padding = masks.padding(source, self.config.pad_id)
-        target_padding = masks.padding(target, self.config.pad_id)
-        m = target.shape[1]
+        layers, m = [masks.padding(target, self.config.pad_id)], target.shape[1]
+        if not self.sees_ahead:
+            layers.append(masks.look_ahead(m - start, m, target.device))
         return {
             "encoder_self": Mask([source_padding]),
-            "decoder_self": Mask(
-                [target_padding, masks.look_ahead(m - start, m, target.device)], start
-            ),
+            "decoder_self": Mask(layers, start),
             "cross": Mask([source_padding], start),
         }
 

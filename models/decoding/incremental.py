@@ -15,11 +15,11 @@ Forced = Sequence[int] | Mapping[int, int]  # the first tokens of a run, or toke
 
 
 def sees_ahead(model: Model, edits: Sequence[Edit]) -> bool:
-    """Return True if under these edits a generated position may attend to a later one."""
+    """Return True if a generated position may attend to a later one, by its own mask or edits."""
     self_attentions = [
         kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes
     ]
-    return any(opens_ahead(edits, kind) for kind in self_attentions)
+    return model.sees_ahead or any(opens_ahead(edits, kind) for kind in self_attentions)
 
 
 class Incremental:

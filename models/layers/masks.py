@@ -29,8 +29,11 @@ class SiteKind:
     key_stream: str  # stream of the keys
     title: str = ""  # default: made from stack, role and streams
     short: str = ""  # short form of the title
+    is_causal: bool | None = None  # look-ahead is masked; default: in a decoder's self-attention
 
     def __post_init__(self) -> None:
+        if self.is_causal is None:
+            object.__setattr__(self, "is_causal", (self.stack, self.role) == ("decoder", "self"))
         title, short = _TITLES.get((self.stack, self.role)) or _generic_title(self)
         object.__setattr__(self, "title", self.title or title)
         object.__setattr__(self, "short", self.short or short)

@@ -82,9 +82,12 @@ CHECKS = {  # how many are made on each page
 }
 # by what their records say; test_it_is_known_what_each_is_for holds it against the models
 TASKS = {name: describe(shipped_folder() / name).training["task"] for name in models.shipped()}
+UNMASKED = (
+    "reverse-unmasked"  # trained without a look-ahead mask, so that it writes nothing by itself
+)
 LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]
 WRITERS = [
-    name for name, task in TASKS.items() if task in ("dates", "translation")
+    name for name, task in TASKS.items() if task in ("dates", "translation", "reverse")
 ] + LANGUAGE_MODELS
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
@@ -141,7 +144,9 @@ def test_it_is_known_what_each_is_for():
 
 
 @pytest.mark.parametrize("view", PICTURE)
-@pytest.mark.parametrize("checkpoint", [name for name in WRITERS if name not in LANGUAGE_MODELS])
+@pytest.mark.parametrize(
+    "checkpoint", [n for n in WRITERS if n not in (*LANGUAGE_MODELS, UNMASKED)]
+)
 def test_it_shows_this_model(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
     assert long_sentences(app) == []
@@ -259,6 +264,24 @@ def test_it_shows_this_model_that_answers(checkpoint, view):
             weights[header["indices"]] if view == "inside" else weights,
             atol=1e-6,
         )
+
+
+@pytest.mark.parametrize("view", PICTURE)
+def test_it_shows_the_model_without_a_look_ahead_mask(view):
+    app = page_at(view, checkpoint=UNMASKED, source="ffjdf", target="fdjff")
+    assert long_sentences(app) == []
+    assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
+    assert "✗" not in prose(app)
+    assert "look-ahead mask gives" not in prose(app)
+    if view == "masks":
+        assert not any("causal" in label for label in own_masks(app))
+    if view == "decoding":
+        assert "without a look-ahead mask, a position may attend" in unmarked(app)
+
+
+def own_masks(app: AppTest) -> list[str]:
+    """The preset masks that are said to be the model's own."""
+    return [one for box in app.selectbox for one in box.options if "this model's" in one]
 
 
 def test_every_page_of_a_run_is_among_them() -> None:

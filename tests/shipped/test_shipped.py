@@ -55,6 +55,7 @@ LIMITS = {  # checkpoint → megabytes it may take
     "gpt-sentiment": 3,
     "gpt-sentiment-0": 3,
     "gpt-sentiment-1": 3,
+    "reverse-unmasked": 1,
     "xlnet": 3,
 }
 SCORES = {  # checkpoint → least score recorded on held-out cases

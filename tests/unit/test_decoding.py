@@ -29,6 +29,7 @@ from models.decoding import (
     sample,
     teacher_forced,
 )
+from models.decoding.incremental import Incremental
 from models.layers.masks import LOOK_AHEAD
 from models.tokenizers.base import END, PAD, START
 from models.trace.edits import MaskChange, for_kinds
@@ -239,6 +240,19 @@ def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
     assert [
         step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])
     ] == plain
+
+
+def test_a_decoder_without_a_mask_reads_its_whole_text_at_every_step():
+    """A cache would keep what a position read before the later ones were there."""
+    model = random_model(decoder_mask="none", end_id=VOCAB - 1)
+    source = torch.tensor([[3, 4, 5, 6]])
+    run = Incremental(model, source)
+    assert run.cache is None
+    steps = list(greedy(model, source[0].tolist(), max_new=6))
+    for step in steps:
+        row = torch.tensor([[model.config.start_id, *step.prefix]])
+        alone = model(source, row)[0, -1].log_softmax(-1)
+        torch.testing.assert_close(step.log_probs, alone)
 
 
 def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):

@@ -407,6 +407,22 @@ def test_whether_a_row_may_see_its_answer_is_what_the_mask_leaves_open() -> None
         assert ("Some tokens may attend to later ones" in said) == (n_ahead > 0)
 
 
+@pytest.mark.parametrize("target", ["fdjff", "abcde"])
+def test_without_a_mask_a_given_letter_is_copied_and_a_missing_one_is_not(target: str) -> None:
+    """Its loss is as low on letters that are no answer: the source has no part in it."""
+    run = run_of("reverse-unmasked", "ffjdf", target)
+    assert (
+        -float(run.trace.next_token.log_probs[range(5), run.trace.next_token.labels[:5]].mean())
+        < 0.1
+    )
+    assert "perfect pupil" in revealed("4-masks", 3, run)
+    assert run.scope.write("ffjdf").text == ""
+    assert "That is nothing" in revealed("4-masks", 4, run)
+    masked = run_of("dates", "5 March 2021", "2021-04-06")
+    assert "has not learnt to copy" in revealed("4-masks", 3, masked)
+    assert "That is what it makes" in revealed("4-masks", 4, masked)
+
+
 @pytest.mark.parametrize("text", ["She drank a cup of tea.", "We went to the zoo yesterday."])
 def test_which_guess_was_easier_is_the_one_of_fewer_bits(text: str) -> None:
     run = run_of("gpt", text)

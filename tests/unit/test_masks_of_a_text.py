@@ -229,8 +229,8 @@ def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
 
 
 def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
-    assert masks_notation.hides_the_future(SELF)
-    assert [masks_notation.hides_the_future(kind) for kind in Transformer.kinds] == [
+    assert SELF.is_causal
+    assert [kind.is_causal for kind in Transformer.kinds] == [
         False,
         True,
         False,

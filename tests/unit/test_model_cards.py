@@ -80,7 +80,7 @@ def test_the_scores_by_length_are_the_records(name: str) -> None:
     groups = record(name)["by_length"]
     (_, *scores), (_, *cases) = table(name, "words")
     assert [float(score) for score in scores] == [group["score"] for group in groups]
-    assert [int(n) for n in cases] == [group["cases"] for group in groups]
+    assert [int(n.replace(",", "")) for n in cases] == [group["cases"] for group in groups]
 
 
 def test_the_variants_of_a_training_are_the_records() -> None:

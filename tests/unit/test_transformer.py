@@ -166,6 +166,20 @@ def test_no_target_token_is_seen_before_its_time(tiny):
         assert moved[t:].min() > 0
 
 
+def test_without_a_decoder_mask_a_position_reads_its_own_answer():
+    model = random_model(decoder_mask="none")
+    source, target = random_ids(2, N_SOURCE), random_ids(2, N_TARGET, seed=2)
+    kind = next(kind for kind in model.kinds if kind.name == "decoder_self")
+    assert (kind.is_causal, kind.title) == (False, "Decoder self-attention, unmasked")
+    assert [layer.name for layer in model.masks(source, target)["decoder_self"].layers] == [
+        "padding"
+    ]
+    changed = target.clone()
+    changed[:, -1] = 4 + (target[:, -1] - 3) % (VOCAB - 4)
+    apart = (model(source, target) - model(source, changed)).abs().amax((0, 2))
+    assert bool((apart > 1e-4).all())
+
+
 def test_every_source_token_reaches_every_position(tiny):
     source, target = random_ids(BATCH, N_SOURCE), random_ids(BATCH, N_TARGET)
     before = tiny(source, target)

@@ -26,21 +26,16 @@ _READY = {
 _SPAN = r"(\d{1,4})(?:-(\d{1,4}))?"
 
 
-def hides_the_future(kind: SiteKind) -> bool:
-    """Return True if the model's own mask is look-ahead: in decoder self-attention."""
-    return kind.stack == "decoder" and kind.role == "self"
-
-
 def own_choice(kind: SiteKind) -> str:
     """Return the name of the ready-made mask that equals the model's own."""
-    return "causal" if hides_the_future(kind) else "none"
+    return "causal" if kind.is_causal else "none"
 
 
 def choice(kind: SiteKind, change: MaskChange) -> str:
     """Return the name of the ready-made mask that this change results in."""
     if change.preset != "none":
         return change.preset
-    return "none" if not hides_the_future(kind) or LOOK_AHEAD in change.removed_layers else "causal"
+    return "none" if not kind.is_causal or LOOK_AHEAD in change.removed_layers else "causal"
 
 
 def choose(
@@ -56,11 +51,7 @@ def choose(
     """
     if ready not in READY_MADE:
         raise ValueError(f"a preset mask is one of {', '.join(READY_MADE)}, not {ready!r}")
-    lifts = (
-        {LOOK_AHEAD, *own_layers} - {PADDING}
-        if hides_the_future(kind) and ready == "none"
-        else set()
-    )
+    lifts = {LOOK_AHEAD, *own_layers} - {PADDING} if kind.is_causal and ready == "none" else set()
     added = ready if ready != own_choice(kind) else "none"
     return replace(
         change,

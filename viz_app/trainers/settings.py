@@ -26,6 +26,7 @@ CHOICES = {
     "norm": ("post", "pre"),
     "positions": ("sinusoidal", "learned", "none"),
     "similarity": tuple(SIMILARITIES),
+    "decoder_mask": ("look-ahead", "none"),
 }
 OF_RECIPE = ("learning_rate", "seed")
 MOST_PARAMETERS = 1_000_000

@@ -18,11 +18,13 @@ TASK, MODEL = Choice("train-task", "copy"), Choice("train-model")
 LABELS = {
     "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers", "n_encoder_layers": "Encoder layers",
     "n_decoder_layers": "Decoder layers", "n_self_layers": "Self-attention layers", "d_hidden": "d_hidden", "window": "Window",
-    "norm": "LayerNorm", "positions": "Positions", "similarity": "Similarity", "learning_rate": "Learning rate", "seed": "Seed",
+    "norm": "LayerNorm", "decoder_mask": "Decoder mask", "positions": "Positions",
+    "similarity": "Similarity", "learning_rate": "Learning rate", "seed": "Seed",
 }  # fmt: skip
 HELP = {
     "d_model": "Width of the residual stream; a multiple of the number of heads.",
     "window": "How many earlier tokens a position may attend to; 0: all of them.",
+    "decoder_mask": "With none, each position also reads the tokens after it, the answer among them.",
     "norm": "After each sublayer (post, as in the paper) or before it (pre).",
     "learning_rate": "Factor on the paper's schedule: it rises, then falls with 1/√step.",
     "seed": "Of the first weights and of the data; the same seed gives the same run, bit for bit.",

@@ -38,8 +38,8 @@ _READS_ITSELF = (
     "Keys and values of earlier positions never change, because a position never attends to what comes after it.{source}",
 )
 _SEES_AHEAD = (
-    "But with this run's changed mask, a position may attend to the very token that it should predict",
-    "With this run's changed mask, a new token changes the vectors of earlier positions.",
+    "But {}, a position may attend to the very token that it should predict",
+    "{}, a new token changes the vectors of earlier positions.",
 )
 _READS_THE_SOURCE_ALONE = (
     "Each position reads its own token and the source, so there is nothing to hide",
@@ -119,7 +119,11 @@ def why(model: Model, edits: Sequence[Edit] = ()) -> str:
         sentence, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
         because = "" if model.can_cache else _NO_CACHE
         if sees_ahead(model, edits):
-            hidden, because = _SEES_AHEAD
+            cause = "without a look-ahead mask"
+            if not model.sees_ahead:
+                cause = "with this run's changed mask"
+            hidden, because = (part.format(cause) for part in _SEES_AHEAD)
+            because = because[0].upper() + because[1:]
         cache = (
             _NOTHING_KEPT.format(because=because)
             if because

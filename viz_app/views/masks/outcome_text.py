@@ -8,7 +8,6 @@ from models.trace import Trace
 from models.trace.edits import Edits, opens_ahead
 from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app.drawing.notes import first_output
-from viz_app.session.mask_notation import hides_the_future
 from viz_app.views.masks.mask_view import LogProbChange
 from viz_app.views.masks.text import changed
 
@@ -72,9 +71,7 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
 def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
     """Return the effect of letting the decoder see ahead; "" if it may not."""
     ahead = [
-        kind.query_stream
-        for kind in kinds
-        if hides_the_future(kind) and opens_ahead(changes, kind.name)
+        kind.query_stream for kind in kinds if kind.is_causal and opens_ahead(changes, kind.name)
     ]
     if not ahead:
         return ""

@@ -56,11 +56,7 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
     present = kinds(trace)
     if kind not in present:
         kind = next(
-            (
-                name
-                for name, site_kind in present.items()
-                if mask_notation.hides_the_future(site_kind)
-            ),
+            (name for name, site_kind in present.items() if site_kind.is_causal),
             next(iter(present)),
         )
     site, focus = chosen_focus(trace)

@@ -7,7 +7,6 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import Edits, MaskChange, mask_change
 from viz_app import words
-from viz_app.session.mask_notation import hides_the_future
 
 QUESTION = "Masks: which tokens may attend to which, and what if we change that?"
 ANSWER = "Hatched cells are blocked. Click or drag cells, and the model runs again at once."
@@ -141,8 +140,7 @@ def reason(kind: SiteKind, name: str, is_written: bool) -> str:
     return {
         PADDING: "this key only pads the shorter text; there is nothing to attend to",
         LOOK_AHEAD: "the key comes after the query"
-        + "; while a decoder writes, it does not exist yet"
-        * (hides_the_future(kind) and is_written),
+        + "; while a decoder writes, it does not exist yet" * (kind.is_causal and is_written),
         "only the previous": "the key is not the one just before the query",
         ORDER: "the key does not come before the query in the order"
         + "; its own token does not either" * (kind.role == "query"),
@@ -182,13 +180,11 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
         label = {
             "none": "none: attends to everything",
             "causal": "causal: itself and earlier tokens",
-            "window": "window: at most k back"
-            if hides_the_future(kind)
-            else "window: at most k away",
+            "window": "window: at most k back" if kind.is_causal else "window: at most k away",
             "previous": "only the previous token",
             "block-diagonal": "block-diagonal: own k tokens",
         }[name]
-        label += ", none ahead" * (hides_the_future(kind) and name == "block-diagonal")
+        label += ", none ahead" * (kind.is_causal and name == "block-diagonal")
     if name != own:
         return label
     usual = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
