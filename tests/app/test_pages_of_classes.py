@@ -163,3 +163,18 @@ def test_a_run_without_a_score_says_so() -> None:
         _score({"held-out accuracy": 61.5, "cases": 1000})
         == "Held-out accuracy 61.5 % over 1,000 cases."
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "part", "other"), [("", "pair", "answers"), ("next token", "answers", "pair")]
+)
+def test_one_of_two_outputs_is_shown_at_a_time(
+    scopes: dict[str, Scope], output: str, part: str, other: str
+) -> None:
+    chosen = {"task-output": output} if output else {}
+    app = opened("task", scopes["half"].path, text=TEXT, **chosen)
+    assert picture(app, part)
+    keys = [element.proto.id for element in app.get("bidi_component")]
+    assert not any(key.endswith(f"-{other}") for key in keys)
+    says = "a logit for each answer" if part == "pair" else "**Surprisal**"
+    assert says in prose(app).replace("\n", " ")

@@ -20,11 +20,13 @@ from viz_app.input_bar.examples import readable, readable_examples
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus, chosen_focus
-from viz_app.session.parameters import Whole
+from viz_app.session.parameters import Choice, Whole
 from viz_app.session.remembered import forget, recall, remember
 from viz_app.views.task.next_token import chosen_position
+from viz_app.views.task.presentations import pictured
 from viz_app.views.task.reading import Choices, answering, answering_sites
 
+OUTPUT = Choice("task-output")
 POSITION = Whole("task-position", is_step=True)
 LONGEST_ORDER = 10_000  # characters
 _TYPED, _REFUSED = "task-order", "task-order-refused"
@@ -33,10 +35,20 @@ _TYPED, _REFUSED = "task-order", "task-order-refused"
 def choose(run: CurrentRun) -> Choices:
     """Draw the row of controls and return the choices."""
     output = first_output(run.trace)
-    focus = _attention(run, output)
+    with which_head.row():
+        shown = _output(run)
+        focus = _attention(run, output)
     if isinstance(output, TokenInOrder):
         _note_order(len(output.order))
-    return Choices(url_state.get(POSITION), focus)
+    return Choices(url_state.get(POSITION), focus, shown)
+
+
+def _output(run: CurrentRun) -> str:
+    """Draw the choice of the shown output if the run has several; return its name."""
+    names = pictured(run)
+    if len(names) < 2:
+        return ""
+    return pick.one("Show", OUTPUT, names, lambda name: f"{name[:1].upper()}{name[1:]}")
 
 
 def choose_position(position: int) -> None:
@@ -81,10 +93,9 @@ def _attention(run: CurrentRun, output: Output) -> Focus:
         for kind, kind_sites in by_kind(trace)
         if (answering_in_kind := [candidate for candidate in kind_sites if candidate.name in sites])
     }
-    with which_head.row():
-        which_head.which_head(kinds, site, head)
-        if isinstance(output, TokenInOrder):
-            _choose_order(run, output)
+    which_head.which_head(kinds, site, head)
+    if isinstance(output, TokenInOrder):
+        _choose_order(run, output)
     return Focus(site.name, head)
 
 

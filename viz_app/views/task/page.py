@@ -11,7 +11,13 @@ from viz_app.session.live import Pictures
 from viz_app.views.page import Cell, Columns, File, NextQuestion, Page, Shown, View
 from viz_app.views.task import text
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
-from viz_app.views.task.presentations import has_picture, no_picture, payloads, presentation
+from viz_app.views.task.presentations import (
+    has_picture,
+    no_picture,
+    payloads,
+    presentation,
+    shown_output,
+)
 from viz_app.views.task.reading import Choices, within
 
 
@@ -32,12 +38,12 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
 
 
 def _text(run: CurrentRun, choices: Choices) -> str:
-    output = first_output(run.trace)
+    output = shown_output(run.trace, choices)
     return presentation(output).explanation(run.trace, output, run.scope.model.of_two)
 
 
 def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    shown = presentation(first_output(run.trace))
+    shown = presentation(shown_output(run.trace, choices))
     name = f"{file_name(run.trace, 'task')}.csv"
     return [File(shown.table_label, lambda now: shown.table(now, choices), name)]
 

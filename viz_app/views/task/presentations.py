@@ -137,6 +137,23 @@ def presentation(output: Output) -> Presentation | None:
     return PRESENTATIONS.get(type(output))
 
 
+def pictured(run: CurrentRun) -> list[str]:
+    """Return the names of the outputs that have a picture, one of which is shown.
+
+    The answer about two texts is not among them: it is shown with any other.
+    """
+    return [
+        name
+        for name, output in run.trace.outputs.items()
+        if name != run.scope.model.of_two and presentation(output)
+    ]
+
+
+def shown_output(trace: Trace, choices: Choices) -> Output:
+    """Return the chosen output, or the first if the trace lacks it."""
+    return trace.outputs.get(choices.output) or first_output(trace)
+
+
 def has_picture(trace: Trace) -> bool:
     """Return True if there is a picture of the model's first output."""
     return presentation(first_output(trace)) is not None
@@ -145,11 +162,11 @@ def has_picture(trace: Trace) -> bool:
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """Return the payloads of all components of the page."""
     pictures, checks = {"written": strip(run.trace, run.terms, run.stale)}, []
-    for output in run.trace.outputs.values():
-        if (entry := presentation(output)) is not None:
-            drawn, picture_checks = entry.picture(run, output, choices)
-            pictures |= drawn
-            checks += picture_checks
-    if run.scope.model.of_two and run.scope.model.of_two not in run.trace.outputs:
+    shown, of_two = shown_output(run.trace, choices), run.trace.outputs.get(run.scope.model.of_two)
+    for output in [shown] if of_two is None or of_two is shown else [shown, of_two]:
+        drawn, picture_checks = presentation(output).picture(run, output, choices)
+        pictures |= drawn
+        checks += picture_checks
+    if run.scope.model.of_two and of_two is None:
         pictures["pair"] = waiting()
     return {**pictures, "checks": check_rows(checks)}

@@ -16,10 +16,14 @@ from viz_app.views.task import text
 
 @dataclass(frozen=True)
 class Choices:
-    """A position (from 0) in the output's stream, None for a default one, and the shown head."""
+    """A position (from 0) in the output's stream, None for a default one, and the shown head.
+
+    `output` is the name of the shown output, or of one that this run lacks: its first is shown.
+    """
 
     position: int | None
     focus: Focus
+    output: str = ""
 
 
 def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
