@@ -30,6 +30,7 @@ from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import shuffle
+from viz_app.views.positions import text as say
 from viz_app.views.positions.text import change_text
 
 COLOURS = [
@@ -620,3 +621,13 @@ def test_where_each_token_went_reads_back() -> None:
     assert [row[1] for row in rows] == ["1", "2", "0", "3"]
     with np.load(io.BytesIO(files.tensors_npz({"x": torch.tensor([1.0, 2.0])}))) as held:
         assert {name: held[name].tolist() for name in held} == {"x": [1, 2]}
+
+
+def test_an_answer_to_a_new_order_is_after_the_one_as_typed() -> None:
+    label = "best guess for [MASK]"
+    same = say.answer_sentence("with positions", (label, "two"), (label, "not"))
+    assert same == "With positions, best guess for [MASK]: two as typed; not if reordered."
+    other = say.answer_sentence(
+        "with positions", ("the answer, 9 %", "a"), ("the answer, 8 %", "b")
+    )
+    assert other == "With positions, the answer, 9 %: a as typed; the answer, 8 %: b if reordered."

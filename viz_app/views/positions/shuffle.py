@@ -159,9 +159,8 @@ def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
     row, lines = row_of(run), []
     other = reordered(row, choices.order_of(row))
     for where, scope in ((WITH, _positioned(run, True)), (WITHOUT, _positioned(run, False))):
-        for what, tokens in (("as typed", row), ("reordered", other)):
-            answer = notes.answer_line(cache.given_trace(scope, tokens))
-            lines.append(("line", say.answer_sentence(where, what, *answer)))
+        answers = [notes.answer_line(cache.given_trace(scope, tokens)) for tokens in (row, other)]
+        lines.append(("line", say.answer_sentence(where, *answers)))
     return lines
 
 

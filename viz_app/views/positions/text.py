@@ -131,9 +131,15 @@ def order_help(model: Model) -> str:
     return "Special tokens keep their positions: they are no words. No token leaves its text."
 
 
-def answer_sentence(where: str, what: str, label: str, answer: str) -> str:
-    """Say what a model answers to a row, with or without positions, as typed or reordered."""
-    return f"{where[:1].upper()}{where[1:]}, {what}: {label}: {answer}."
+def answer_sentence(where: str, typed: tuple[str, str], reordered: tuple[str, str]) -> str:
+    """Say what a model answers to a row as typed and reordered, with or without positions.
+
+    Each answer is its label and itself.
+    """
+    (label, answer), (other_label, other) = typed, reordered
+    again = "" if other_label == label else f"{other_label}: "
+    first = f"{where[:1].upper()}{where[1:]}, {label}: {answer} as typed"
+    return f"{first}; {again}{other} if reordered."
 
 
 def recurrent(test: ShuffleTest) -> str:
