@@ -131,7 +131,7 @@ _BY_TASK = {
     "span": _SPAN,
     "classify": _CLASSIFY,
 }
-ONE_TEXT = "Empty: one text alone. Type a second one to ask whether it follows the first."
+ONE_TEXT = "Does it follow the first?"
 
 
 def terms(task: str, languages: Sequence[str] = ()) -> Terms:

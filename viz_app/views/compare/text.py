@@ -21,7 +21,9 @@ class Sides:
 PAGE = Sides(("This run", "Pinned run"), "this run", "the pinned run")
 NOTEBOOK = Sides(("First run", "Second run"), "the first run", "the second run")
 QUESTION = "Compare: which heads differ, and where?"
-ANSWER = "The darker a head, the further apart. Click a head for both maps and their difference."
+ANSWER = (
+    "The stronger the colour, the further apart. Click a head for both maps and their difference."
+)
 NO_TEXT = (
     "**This model reads no text**, so no texts are held out over which heads could be compared. The section **This "
     "text** compares them on the image that is shown."
