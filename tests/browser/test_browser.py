@@ -164,7 +164,7 @@ def test_a_typed_target_is_read_as_given(shared_page: Page, dates: models.Scope)
     target(shared_page).fill("1970")
     expect(shared_page.locator(".head")).to_have_attribute("data-rows", "5")
     assert_shows(shared_page, dates.run(DATE, "1970").attention[SITE], 2)
-    shared_page.get_by_role("button", name="Let the model write it").click()
+    shared_page.get_by_role("button", name="Clear", exact=True).click()
     assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
 
 

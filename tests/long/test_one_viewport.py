@@ -114,6 +114,29 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(shared_page: Page, nam
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
+PAGES = (
+    "", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("screen", [SMALL, PRESENTED, ON_A_WALL])
+@pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "bert", "xlnet"])
+def test_each_page_ends_within_the_viewport(
+    shared_page: Page, checkpoint: str, screen: tuple[int, int, str]
+) -> None:
+    width, height, present = screen
+    resized(shared_page, width, height)
+    ends = {}
+    for path in PAGES:
+        link = {"checkpoint": checkpoint} | ({"present": present} if present else {})
+        go(shared_page, path, ".headline", **link)
+        drawer = shared_page.locator(".st-key-details")
+        if drawer.count():  # a model that generates nothing has no pictures on Decoding
+            ends[path] = boxes(shared_page, drawer)[0]["bottom"]
+    assert len(ends) >= len(PAGES) - 1
+    assert {path: end for path, end in ends.items() if end > height} == {}
+
+
 # path, its model, whether it is presented, and the picture
 WITH_DETAILS = [
     ("inside", "eng-fra", "", ".walk .stage"), ("inside", "eng-fra", "1", ".walk .stage"),

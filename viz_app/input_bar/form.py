@@ -56,7 +56,6 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
                 image_upload(session, images[0])
             if any(ready):  # an image has its examples in its own box
                 _pick_example(_fields(scope), ready)
-            _swap(session, scope)
     return session.run if has_run else session.keep_last()
 
 
@@ -130,7 +129,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
     )
     if scope and ready[0]:
         _suit(scope, ready[0])
-    texts, slots, cut = [], [], {}
+    texts, slots, cut, swap_place = [], [], {}, None
     for field in fields:
         label = terms.label(field.name)
         if not field.optional and "(" not in label:
@@ -144,6 +143,8 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
                 continue
             text, cut[field.name] = text_box(label, parameter, _text(field), height=BOX, **help_)
             slots.append(st.container(key=f"room-{parameter.name}"))
+            if field is fields[-1] and scope and scope.model.translates:
+                swap_place = st.container(key="swap")
         texts.append(text)
     untyped = url_state.chosen(scope.model.fields) if scope else ()
     session.chosen = own_images.with_files(session, scope.model.fields if scope else (), untyped)
@@ -156,6 +157,9 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
             too_long = cut.get(field.name)
             content = notes[field.name] | (small_print(too_long, bad=True) if too_long else {})
             show(PLAIN, content, key=respond.note_key(field))
+    if swap_place and scope:
+        with swap_place:
+            _swap(session, scope)
     return run is not None
 
 
@@ -226,18 +230,14 @@ def _put(texts: Mapping[Text, str]) -> None:
         url_state.keep(field, text)
 
 
-def _swap(session: LiveSession, scope: Scope | None) -> None:
-    """Draw the button that copies the output for editing, or returns the writing to the model.
-
-    Not drawn for a model that continues the typed text itself.
-    """
-    if scope is None or not scope.model.translates:
-        return
+def _swap(session: LiveSession, scope: Scope) -> None:
+    """Draw the button that copies the output for editing, or returns the writing to the model."""
     target = parameter_of(scope.model.fields[-1])
     if url_state.get(target).strip():
         st.button(
-            "Let the model write it",
+            "Clear",
             key="free",
+            help="Clear this text: the model writes it again.",
             on_click=url_state.keep,
             args=(target, ""),
             type="tertiary",
@@ -249,8 +249,9 @@ def _swap(session: LiveSession, scope: Scope | None) -> None:
 
     has_no_output = session.run is None or not session.run.trace.output
     st.button(
-        "Copy the model's text here",
+        "Edit the output",
         key="edit",
+        help="Copy the model's text here, to edit it.",
         on_click=take,
         disabled=has_no_output,
         type="tertiary",

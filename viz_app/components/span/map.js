@@ -1,6 +1,7 @@
 // A matrix of spans: a row for each token that an answer may begin with, a column for each that it may end with. A cell is
 // ln p(start) + ln p(end); where the end would come before the start it is hatched.
-const SIDE_LABELS = 92, TOP_LABELS = 78, TALLEST = 330, LARGEST_CELL = 34;
+const SIDE_LABELS = 92, TOP_LABELS = 78, LARGEST_CELL = 34;
+const tallestOf = () => (innerHeight > 800 ? 330 : 270); // px: of all rows, by what a window has room for
 
 class SpanMap extends Fitted {
   constructor(figure) {
@@ -46,7 +47,7 @@ class SpanMap extends Fitted {
 
   draw(whole) {
     const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length, scale = (this.scale = scaleOf());
-    const width = whole / scale, tallest = TALLEST / scale, codes = new Uint8Array(n * n);
+    const width = whole / scale, tallest = tallestOf() / scale, codes = new Uint8Array(n * n);
     this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(tallest / n, 4));
     const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * this.side) + 2, scale);
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));

@@ -99,7 +99,7 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: l
         notation.choice(kind, change),
         take,
         lambda name: text.ready_label(kind, name, own_choice, own_layers),
-        width=320,
+        width=380,
     )
     fixed = change.preset not in ("window", "block-diagonal")
     pick.number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)

@@ -77,7 +77,7 @@ def curves(
             ],
         )
     )
-    return titled(chart, title, 330)
+    return titled(chart, title, 300)
 
 
 def wavelength_chart(
@@ -126,7 +126,7 @@ def wavelength_chart(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return titled(dots + rule + word + marks + numbers, title, 310)
+    return titled(dots + rule + word + marks + numbers, title, 280)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
