@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import cast
 
+from models.analysis.routing import routings
 from models.hub.model import HubModel
+from models.hub.routing import may_be_mixture
 from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
@@ -74,6 +76,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
             "no residual stream is shown: it is not known by which modules this kind of model passes it on"
         )
     )
+    yield from _experts(scope)
     if model.rotation(2) is not None:
         yield "shown is by which angles its queries and keys are turned at each position"
     yield (
@@ -81,6 +84,20 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         if model.positions is not None
         else "no position vectors are shown: none are looked up"
     )
+
+
+def _experts(scope: Scope) -> Iterator[str]:
+    """Yield in how many feed-forwards it is shown to which experts a token goes."""
+    model = scope.model
+    if not isinstance(model, HubModel):
+        return
+    mixtures = [p.path for p in model.sublayers if may_be_mixture(model, p)]
+    known = Counter(routing.n_experts for routing in routings(model).values())
+    for n_experts, n in known.items():
+        feed_forwards = "1 feed-forward" if n == 1 else f"{n} feed-forwards"
+        yield f"shown is to which of {n_experts} experts a token goes in {feed_forwards}"
+    if unknown := [path for path in mixtures if path not in model.routings]:
+        yield f"not shown is to which experts a token goes, which no run confirmed: {', '.join(unknown)}"
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:

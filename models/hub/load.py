@@ -30,6 +30,7 @@ from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.readers import REPLACED, Classifier, Discriminator, MaskedLM, TokenClassifier
+from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_settings, missing_in, sizes_of
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
 from models.hub.trial import client as trials
@@ -321,6 +322,7 @@ def _hub_model(
     if model.can_write:
         probe.choose_cache(model)
     confirm.record_layers(model, layer_maps(module))
+    model.record_experts(find_routings(model))
     model.rotary = positions.rotary(model, rotary_paths(module))
     if (table := positions.position_table(model)) is not None:
         model.positions = table

@@ -5,9 +5,9 @@ Each subclass (readers.py, writers.py) is one thing that such models do; none kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +18,7 @@ from models.errors import InputError
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
-from models.hub.recording.context import PassContext, Taps
+from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import mark_modules, watching
 from models.hub.sizes import HubConfig
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
@@ -40,6 +40,13 @@ class Turning(Protocol):
     """The rotary positions of a model (models.hub.positions)."""
 
     def rotation(self, n: int) -> Rotation | None: ...
+
+
+@runtime_checkable
+class Experts(Protocol):
+    """The experts of one feed-forward (models.hub.routing)."""
+
+    def taps(self) -> Iterator[tuple[str, Tap]]: ...
 
 
 class HubModel(Architecture):
@@ -88,11 +95,20 @@ class HubModel(Architecture):
     def record_layers(self, layer_map: LayerMap | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""
         self.logit_change = UNCHANGED
+        self.routings: dict[str, Experts] = {}  # by the path of a feed-forward
         self.layer_map, self._sublayers = (
             layer_map,
             () if layer_map is None else layer_map.sublayers(self.kinds),
         )
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
+
+    def record_experts(self, routings: Mapping[str, Experts]) -> None:
+        """Record from now on also which experts each token goes to."""
+        self.routings = dict(routings)
+        for experts in routings.values():
+            for path, tap in experts.taps():
+                for taps in (self.taps.by_path, self.taps.exact):
+                    taps[path] = (*taps.get(path, ()), tap)
 
     def mark_mixers(self, paths: Collection[str]) -> None:
         """Take the sublayers at these paths for mixers, which have no weights."""

@@ -259,7 +259,7 @@ SEVERAL = Component(
 # `on_token(position)`.
 LAYER = Component(
     "layer",
-    (SIGNED, TABLE, "rows.js", "stops.js", "vectors.js", "layer.js"),
+    (SIGNED, TABLE, "rows.js", "stops.js", "experts.js", "vectors.js", "layer.js"),
     events={
         "on_layer": Event("news", _text("site"), field="site"),
         "on_token": Event("news", _whole("token"), field="token"),

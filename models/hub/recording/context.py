@@ -33,6 +33,7 @@ class Tap:
     make: Callable[[Tensor], LazyLinear] | None = None
     in_place: bool = False
     copies: bool = False  # what the model may change in place afterwards
+    which: int = 0  # of the tensors that are taken or given; those after the first are not edited
     is_product: bool = False  # an attention's output, unless its product with W_O was seen
 
 

@@ -250,18 +250,23 @@ class ForwardPass:
         if not tensors or not taps or (self.recording is None and not self.edits_activations):
             return None
         tensor = tensors[0]
-        value = before = (
-            tensor if tensor.dim() > 2 else tensor.unflatten(0, (-1, self.context.n_query))
-        )
+        value = before = self._by_row(tensor)
         stream = self.context.kind(self.frame).query_stream
         for tap in taps:
             if tap.is_product and tap.name in self.outputs:
+                continue
+            if tap.which:
+                self._keep(tap, self._by_row(tensors[tap.which]).float(), stream)
                 continue
             value = self.edited(tap.name, value, stream)
             if value is not before and tap.in_place:
                 value = before = before.copy_(value)
             self._keep(tap, value, stream)
         return None if value is before else value.reshape(tensor.shape)
+
+    def _by_row(self, tensor: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
+        """Return a tensor by rows of the batch, where all tokens are in one axis."""
+        return tensor if tensor.dim() > 2 else tensor.unflatten(0, (-1, self.context.n_query))
 
     def _keep(self, tap: Tap, value: Float[Tensor, "batch token feature"], stream: str) -> None:
         """Record an intermediate, unless it is too large or recorded already."""

@@ -5,6 +5,7 @@ class Vectors extends Rows {
     Object.assign(this, { picture, theme });
     this.root.querySelector("h3").textContent = picture.oneTitle;
     this.root.querySelector(".firing").textContent = picture.firing;
+    showExperts(this.root.querySelector(".experts"), picture.experts);
     const columns = ["length", "mean", "spread", "peak"], rows = picture.rows.map((row) => row.name);
     describe(this.svg, { name: `${picture.title}. ${picture.oneTitle}`, rows, columns, value: (r, c) => picture.rows[r][columns[c]] });
     this.fit();

@@ -21,6 +21,7 @@ from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.layer import text
+from viz_app.views.layer.experts import experts, inside_unknown
 from viz_app.views.layer.token_view import Choices, TokenView, token_view
 from viz_app.views.run_difference import LEARNED_APART, Quantity
 
@@ -53,10 +54,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     if message := unkept(run):
         raise InputError(message, run.scope.model.fields[0].name)
     view = token_view(run, choices)
-    return {
-        "layer": Scaled(partial(layer, view)),
-        "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position)),
-    }
+    dtype = next(run.scope.model.parameters()).dtype
+    routing = [routed.check(dtype) for routed in view.routed.values()]
+    checks = check_parts(run.scope.model, run.trace, view.parts, view.position)
+    return {"layer": Scaled(partial(layer, view)), "checks": check_rows([*checks, *routing])}
 
 
 def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
@@ -136,6 +137,7 @@ def layer(view: TokenView, extent: Extent = OWN) -> bytes:
         else text.no_lens(first, view.reader, view.answering, view.guesses_masks),
         "rows": [asdict(row) for row in rows],
         "firing": firing_sentence(view),
+        "experts": experts(view),
         **saving(
             file_name(view.run.trace, first.stack, f"token{view.position + 1}"),
             facts(view.run.trace),
@@ -231,7 +233,7 @@ def firing_sentence(view: TokenView) -> str:
     if part is None:
         return ""
     if part.firing is None:
-        return text.INSIDE_UNKNOWN
+        return inside_unknown(view)
     strongest = part.firing.strongest(STRONGEST)
     named = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
     return text.firing(part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named)

@@ -65,6 +65,7 @@ _READ = {
 }
 _READ_CLASSES = " to its classes, predicted from this token"
 INSIDE_UNKNOWN = "What happens inside this feed-forward is not recorded."
+ROUTER_UNKNOWN = "This feed-forward is a mixture of experts. To which of them a token goes could not be confirmed, so it is not shown."
 # beside the classes of a model that writes
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is predicted)"
 
@@ -221,6 +222,19 @@ def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int,
     )
     verb = "gates are open" if sublayer.gated else "fire"
     return f"{n} of {d_ff} {verb}: they are above 0{rest}. Strongest: numbers {strongest_named}."
+
+
+def routing(n: int, n_experts: int, weights: float, beside: float, total: float) -> str:
+    """Say to how many experts a token goes, and what else is added.
+
+    `weights` is the sum of their weights, `beside` the length of what is added besides, `total`
+    that of their sum.
+    """
+    whose = "its weight is" if n == 1 else "their weights sum to"
+    told = f"The router sends this token to {n} of {n_experts} experts; {whose} {weights:.3g}."
+    if beside > 1e-4 * max(1.0, total):
+        told += f" Besides, the layer adds a vector of length {beside:.3g} that no router chooses."
+    return told
 
 
 def _bound_of_others(activation: str) -> str:

@@ -12,6 +12,7 @@ from models.analysis.layer_parts import (
     output_read,
     parts,
 )
+from models.analysis.routing import Routed, routed, routings
 from models.architectures.base import MASKED, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
@@ -54,6 +55,22 @@ class TokenView:
     def layer(self) -> list[SublayerEffect]:
         """The parts of the chosen layer."""
         return [part for part in self.parts if part.sublayer.layer == self.choices.layer]
+
+    @cached_property
+    def routed(self) -> dict[str, Routed]:
+        """Path of a mixture of experts in the chosen layer → where it sends this token."""
+        known = routings(self.run.scope.model)
+        found = {
+            p.sublayer.path: routed(
+                self.run.trace,
+                known[p.sublayer.path],
+                p.sublayer.made or p.sublayer.out,
+                self.position,
+            )
+            for p in self.layer
+            if p.sublayer.path in known
+        }
+        return {path: one for path, one in found.items() if one is not None}
 
     @property
     def output(self) -> str:

@@ -1,0 +1,52 @@
+"""The experts that the chosen token is sent to in the chosen layer, as a table and a sentence."""
+
+from typing import Any
+
+from models.analysis.layer_parts import cosine_between
+from models.analysis.routing import Routed
+from models.hub.model import HubModel
+from models.hub.routing import may_be_mixture
+from viz_app.drawing.labels import quoted
+from viz_app.views.layer import text
+from viz_app.views.layer.token_view import TokenView
+
+COLUMNS = ("expert", "weight", "length of its output", "cosine with the sum")
+
+
+def experts(view: TokenView) -> dict[str, Any] | None:
+    """Return the table of the layer's experts, largest weight first; None without known ones."""
+    shown = _chosen(view)
+    if shown is None:
+        return None
+    lengths = shown.outputs.norm(dim=1).tolist()
+    directions = [cosine_between(output, shown.total) for output in shown.outputs]
+    numbers = zip(shown.weights.tolist(), lengths, directions, strict=True)
+    names = [str(expert + 1) for expert in shown.experts.tolist()]
+    return {
+        "title": f"Experts of the token {quoted(view.token)}",
+        "columns": COLUMNS,
+        "rows": [[name, *row] for name, row in zip(names, numbers, strict=True)],
+        "sentence": text.routing(
+            len(names),
+            shown.n_experts,
+            float(shown.weights.sum()),
+            float(shown.beside.norm()),
+            float(shown.total.norm()),
+        ),
+    }
+
+
+def _chosen(view: TokenView) -> Routed | None:
+    """Return the routing of the first mixture in the chosen layer."""
+    paths = [part.sublayer.path for part in view.layer]
+    return next((view.routed[path] for path in paths if path in view.routed), None)
+
+
+def inside_unknown(view: TokenView) -> str:
+    """Return what is not known of the inside of the layer's feed-forward."""
+    if _chosen(view) is not None:
+        return ""
+    model = view.run.scope.model
+    is_hub = isinstance(model, HubModel)
+    is_mixture = is_hub and any(may_be_mixture(model, p.sublayer) for p in view.layer)
+    return text.ROUTER_UNKNOWN if is_mixture else text.INSIDE_UNKNOWN
