@@ -344,3 +344,21 @@ def test_two_sessions_share_one_model_and_keep_their_own_text(dates: models.Scop
         header, weights = shown_head(app)
         expected = dates.run(text).attention[header["site"]].weights(header["head"])
         assert torch.allclose(torch.from_numpy(weights.copy()), expected, atol=1e-6)
+
+
+def test_a_typed_text_follows_to_a_model_of_another_task() -> None:
+    """Between models that only read a text; an example, a text with [MASK] and a source do not follow."""
+    app = app_at("attention", checkpoint="gpt")
+    pick_model(app, "bert")
+    assert "[MASK]" in app.text_area(key="text").value  # its own example
+    pick_model(app, "gpt")
+    assert "[MASK]" not in app.text_area(key="text").value
+    app.text_area(key="text").set_value("the old man is here").run()
+    for name in ("bert", "xlnet", "gpt"):
+        pick_model(app, name)
+        assert app.text_area(key="text").value == "the old man is here"
+        assert not app.exception
+    pick_model(app, "bert")
+    app.text_area(key="text").set_value("the [MASK] man is here").run()
+    pick_model(app, "gpt")
+    assert "[MASK]" not in app.text_area(key="text").value

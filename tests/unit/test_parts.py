@@ -242,6 +242,18 @@ def test_where_the_site_is_not_the_sharpest_head_is_shown(trace: Trace) -> None:
     assert Focus("nowhere", 1, "q1").within(trace) == Focus(name, head, "")
 
 
+def test_a_picked_head_is_followed_to_the_same_layer_of_another_model(trace: Trace) -> None:
+    def follow(site: str, head: int) -> Focus | None:
+        return Focus(site, head, "q1").followed(trace)
+
+    assert follow("elsewhere.layers.1.cross_attn", 2) == Focus(OTHER, 2)
+    assert follow("elsewhere.layers.0.self_attn", 1).site.endswith(".layers.0.self_attn")
+    assert follow("elsewhere.layers.0.query_attn", 1).site.split(".")[2] == "0"
+    assert follow("elsewhere.layers.1.cross_attn", 3) is None  # of three heads
+    assert follow("elsewhere.layers.9.cross_attn", 0) is None
+    assert follow("alignment", 0) is None
+
+
 def test_a_held_token_stays_where_another_head_reads_the_same_tokens(session: Session) -> None:
     def picked(site: str, head: int) -> dict[str, str]:
         session.run(lambda: pick_head(site, head), checkpoint="x", site=CROSS, head="1", lock="k2")

@@ -198,10 +198,10 @@ def _text(field: Field) -> str:
 def _suit(scope: Scope, example: Sequence[str]) -> None:
     """Put texts into the boxes that suit the opened model.
 
-    Without a text in the URL, start with an example. For a model of another task, restore the texts
-    last typed for that task, or use an example; for a model of the same task, only replace an
-    unedited example. Texts from the URL or a lesson are kept, as are those in fields that only
-    other models have.
+    Without a text in the URL, start with an example. A typed text follows to a model of another
+    task if both only read a text; else restore the texts last typed for that task, or use an
+    example. For a model of the same task, only replace an unedited example. Texts from the URL or a
+    lesson are kept, as are those in fields that only other models have.
     """
     fields = [parameter_of(field) for field in scope.model.text_fields]
     suited, typed = (
@@ -218,11 +218,19 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     are_set, session.texts_are_set = session.texts_are_set, session.opening is not None
     if text is None or task is None or url_state.follows() or are_set:
         return
-    if task != scope.task:
+    if task != scope.task and not (text != placed and _follows(scope, text)):
         typed[task] = {field: url_state.get(field) for field in start}
         _put(typed.get(scope.task, start))
     elif text == placed != example[0]:
         _put(start)
+
+
+def _follows(scope: Scope, text: str) -> bool:
+    """Return True if a text typed for another model can be read by this one as it is meant."""
+    model = scope.model
+    if model.translates or len([field for field in model.text_fields if not field.optional]) > 1:
+        return False
+    return readable(scope, text) and not scope.warnings(text)
 
 
 def _put(texts: Mapping[Text, str]) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Text, Whole
+from viz_app.session.remembered import recall, remember
 from viz_app.session.url_state import SHORT, get, keep, stand_in
 
 SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
+_PICKED = "picked-head"  # the site and head that were picked last
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,31 @@ class Focus:
         lock = self.lock if self.lock and int(self.lock[1:]) < length else ""
         return replace(self, head=min(self.head, site.n_heads - 1), lock=lock)
 
+    def followed(self, trace: Trace) -> "Focus | None":
+        """Return the same layer and head of another model's trace; None if it lacks them.
+
+        Of several attentions of that layer it is the one of the same name, else the first.
+        """
+        layer = re.search(r"\.layers\.\d+\.", self.site)
+        names = [name for name in trace.attention if layer and layer[0] in name]
+        kind = self.site.rpartition(".")[2]
+        names.sort(key=lambda name: name.rpartition(".")[2] != kind)
+        if not names or self.head >= trace.attention[names[0]].n_heads:
+            return None
+        return Focus(names[0], self.head)
+
 
 def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
-    """Return the chosen site of this trace and the focus on it; note what the URL got wrong."""
+    """Return the chosen site of this trace and the focus on it; note what the URL got wrong.
+
+    A head that was picked follows to another model. Its default head does not.
+    """
     requested = _focus()
     focus = requested.within(trace)
+    is_picked = recall(_PICKED) == (requested.site, requested.head)
+    if requested.site not in trace.attention and is_picked:
+        focus = requested.followed(trace) or focus
+        remember(_PICKED, (focus.site, focus.head))
     site, is_present = trace.attention[focus.site], requested.site in trace.attention
     unknown_site = f"site must be an attention of this model, not {requested.site[:SHORT]}"
     stand_in(SITE, focus.site, "" if is_present or not requested.site else unknown_site)
@@ -58,6 +80,7 @@ def pick_head(site: str, head: int) -> None:
     """Choose a head, and keep the held token if the new head has the same rows."""
     previous = _focus()
     same_rows = re.sub(r"\d", "", previous.site) == re.sub(r"\d", "", site)
+    remember(_PICKED, (site, head))
     _choose(Focus(site, head, previous.lock if same_rows else ""))
 
 
