@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import transformers
+from hub_models import library_tokenizer
 
 _SIZES = {
     "hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 31,
@@ -97,4 +98,24 @@ def save(name: str, folder: Path, size: int = 20) -> Any:
     if hasattr(made, "crop_size") and made.crop_size:
         made.crop_size = sides
     made.save_pretrained(folder)
+    return module
+
+
+def save_with_text(folder: Path) -> Any:
+    """Save a random CLIP, whose towers differ in all sizes, with its tokenizer and image processor."""
+    text = _TEXT | {
+        "vocab_size": 97, "num_hidden_layers": 3, "max_position_embeddings": 40,
+        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
+    }  # fmt: skip
+    config = transformers.CLIPConfig(text_config=text, vision_config=_SIZES, projection_dim=14)
+    torch.manual_seed(1)
+    module = transformers.CLIPModel(config).eval()
+    with torch.no_grad():
+        for p in module.parameters():
+            if p.dim() > 1:
+                p.normal_(std=0.3)
+    module.save_pretrained(folder)
+    sides = {"height": 20, "width": 20}
+    transformers.CLIPImageProcessor(size=sides, crop_size=sides).save_pretrained(folder)
+    library_tokenizer(folder, 89)
     return module

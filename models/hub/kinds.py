@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from models.errors import CheckpointError
 from models.hub.choosers import MultipleChoice, NextSentence
 from models.hub.images.model import ImageClassifier, ImageModel
+from models.hub.images.text_image import TextImageModel
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
 from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
@@ -137,6 +138,7 @@ KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
         ImageClassifier,
     ),
 )
+TOWERS = ("get_text_features", "get_image_features")  # of a class with two
 PIXELS = "pixel values"  # what a class that reads an image alone is called with
 
 
@@ -165,8 +167,7 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     for table, opens, ask in KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((classes,) if isinstance(classes, str) else classes):
-            reads_image = ask is HubModel and other_input(transformers, names[0]) == PIXELS
-            return names[0], opens, ImageModel if reads_image else ask
+            return names[0], opens, _with_image(transformers, names[0]) if ask is HubModel else ask
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
@@ -178,3 +179,12 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         "its models that read text and write, fill masks, label it or its tokens, compare texts, answer questions or "
         "make vectors, nor among those that classify images"
     )
+
+
+def _with_image(transformers: Any, name: str) -> type[HubModel]:
+    """Return what a class that makes vectors is asked as: it may read an image, or both."""
+    if other_input(transformers, name) == PIXELS:
+        return ImageModel
+    made = getattr(transformers, name, None)
+    both = all(hasattr(made, tower) for tower in TOWERS)
+    return TextImageModel if both else HubModel

@@ -25,6 +25,7 @@ from models.hub.choosers import MultipleChoice
 from models.hub.files import staged
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
+from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
 from models.hub.kinds import kind_of, why_it_does_not_run, why_nothing_is_shown
 from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.model import BACKWARDS, READER, HubModel
@@ -95,8 +96,20 @@ def _read(
         )
         return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     library = library_tokenizer(private)
-    sizes = _known_sizes(plan.name, module, plan.config, library, gives_weights)
+    two = issubclass(plan.ask, TextImageModel)
+    if two:
+        check_towers(module)
+    reader = module.get_submodule(TEXT_TOWER) if two else module
+    sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
+    if two:
+        if not isinstance(tokenizer, HubTokenizer):
+            raise CheckpointError("it has no tokenizer that its texts could be read with")
+        special = {name: i for name, i in tokenizer.special_ids.items()}
+        model, tokenizer = images.opened_with_text(
+            private, module, sizes, library, special, transformers_library()
+        )
+        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     model = _running(plan.ask, module, plan.config, sizes, tokenizer)
     return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
 

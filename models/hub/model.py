@@ -5,7 +5,7 @@ Each subclass (readers.py, writers.py) is one thing that such models do; none kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -240,12 +240,12 @@ class HubModel(Architecture):
 
     def _ask(
         self,
-        module: nn.Module,
+        module: Callable[..., Any],
         context: PassContext,
         returned: Mapping[str, SiteKind],
         **inputs: Any,
     ) -> Any:
-        """Return the output of the module or a part of it, watched.
+        """Return the output of the module or a part or method of it, watched.
 
         `returned` maps the names under which the library returns finished weights to their kinds
         of attention.

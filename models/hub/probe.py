@@ -157,11 +157,15 @@ class _Reading:
 
 
 @torch.no_grad()
-def looks_ahead(model: HubModel) -> bool:
-    """Return True if in a short run any token reads one that stands after it."""
+def looks_ahead(model: HubModel, kind: str = "") -> bool:
+    """Return True if in a short run any token reads one that stands after it.
+
+    Of several kinds of attention, `kind` names the one that is meant.
+    """
     with record() as recording:
         model(*model.repeated(short_text(model.module, model.config)))
-    return any(bool(site.weights().triu(1).any()) for site in recording.attention.values())
+    sites = [site for site in recording.attention.values() if kind in ("", site.kind)]
+    return any(bool(site.weights().triu(1).any()) for site in sites)
 
 
 @torch.no_grad()

@@ -189,6 +189,19 @@ def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) 
 
 
 @dataclass(frozen=True)
+class Similarity:
+    """How alike the rows of two streams are: the cosine of their vectors.
+
+    `logit` is what the model was trained with, the cosine times a factor that it has learned.
+    """
+
+    stream: str
+    other: str
+    cosine: float
+    logit: float
+
+
+@dataclass(frozen=True)
 class Numbers:
     """An answer of another type, such as an encoder's vectors: only its shape is shown."""
 

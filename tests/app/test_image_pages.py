@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from app_parts import page_at, picker, picture, prose, said
-from image_models import save
+from image_models import save, save_with_text
 from streamlit.testing.v1 import AppTest
 
 from models.images import EXAMPLES, decoded, example
@@ -20,6 +20,7 @@ from viz_app.session import own_images, run_changes
 
 KINDS = ("ViTForImageClassification", "BeitForImageClassification", "ViTModel")
 VIT, BEIT, VECTORS = KINDS
+CLIP = "CLIPModel"
 IMAGE = "image-image"  # of the URL
 FIRST = "vit.layers.0.attention"
 
@@ -29,7 +30,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("images")
     for name in KINDS:
         save(name, root / name)
-    return {name: root / name for name in KINDS}
+    save_with_text(root / CLIP)
+    return {name: root / name for name in (*KINDS, CLIP)}
 
 
 def opened(folder: Path, view: str, **address: str) -> AppTest:
@@ -46,21 +48,44 @@ def sections() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("view", list(PAGES))
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, CLIP])
 def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> None:
     app = opened(folders[name], view)
     assert not app.exception
     assert picker(app)["value"] == str(folders[name])
     assert "the image is missing" not in prose(app)
+    assert not any("image is missing" in text for text in notes(app))
 
 
+@pytest.mark.parametrize("name", [VIT, CLIP])
 @pytest.mark.parametrize(("view", "parameter", "section"), sections())
 def test_every_section_opens(
-    folders: dict[str, Path], view: str, parameter: str, section: str
+    folders: dict[str, Path], name: str, view: str, parameter: str, section: str
 ) -> None:
-    app = opened(folders[VIT], view, **{parameter: section})
+    app = opened(folders[name], view, **{parameter: section})
     assert not app.exception
     assert "the image is missing" not in prose(app)
+    assert not any("image is missing" in text for text in notes(app))
+
+
+def notes(app: AppTest) -> list[str]:
+    """What the notes under controls say."""
+    return [str(element.proto) for element in app.get("bidi_component")]
+
+
+def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, Path]) -> None:
+    app = opened(folders[CLIP], "attention", head="vision_model.encoder.layers.0.self_attn.1")
+    header, arrays = picture(app, "image_map")
+    module = transformers.CLIPModel.from_pretrained(folders[CLIP], attn_implementation="eager")
+    processor = transformers.AutoImageProcessor.from_pretrained(folders[CLIP])
+    pixels = processor(decoded(example()), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        made = module.eval().vision_model(pixel_values=pixels, output_attentions=True)
+    layer = 1 if "layer 2" in header["title"] else 0
+    wanted = made.attentions[layer][0, header["head"]]
+    np.testing.assert_allclose(arrays["weights"], wanted, atol=2e-6)
+    told = prose(opened(folders[CLIP], "task"))
+    assert "neither reads the other" in told
 
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])

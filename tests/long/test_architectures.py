@@ -18,7 +18,9 @@ from transformers import CONFIG_MAPPING
 import models
 from models import Scope
 from models.analysis.layer_parts import check_parts, parts
+from models.analysis.routing import routed
 from models.errors import CheckpointError
+from models.hub.routing import may_be_mixture
 from models.hub.trial import client
 from models.hub.writers import CausalLM
 from models.images import example
@@ -62,6 +64,8 @@ albert axk2 beam dory embedding_gemma2_text falcon_h1 flaubert fsmt gemma3n_text
 gpt_neox_japanese hrm_text ibert inkling_text lilt longcat_flash minimax mobilebert modernbert-decoder nemotron_h
 nystromformer recurrent_gemma squeezebert xlm xlnet xmod zamba2 zaya
 """.split()
+# mixtures of experts in which no run confirms where a token goes
+NO_ROUTING = ("jetmoe", "llama4_text")
 # finished weights, and why no more
 _SINK = "its weights are cut or put in another order between the softmax and the values"
 WEIGHTS = {
@@ -77,12 +81,13 @@ REFUSED = {
         ("falcon_mamba", "fnet", "mamba", "mamba2", "mra", "rwkv", "xlstm"), _NO_SOFTMAX
     ),
     **dict.fromkeys(
-        ("clip", "layoutlmv3", "lxmert", "siglip", "udop", "vilt"),
+        ("layoutlmv3", "lxmert", "udop", "vilt"),
         f"reads image and text.* {_NOT_ALONE}",
     ),
+    **dict.fromkeys(("clip", "flava", "siglip"), "preprocessor_config.json is missing"),
     **dict.fromkeys(("bros", "clvp", "funnel", "gemma4_unified_assistant"), _NOT_ALONE),
     "voxtral_realtime": f"reads audio and text.* {_NOT_ALONE}",
-    **dict.fromkeys(("canine", "flava"), "hands out no table with one embedding for each token"),
+    "canine": "hands out no table with one embedding for each token",
     "longformer": "returns weights of 3 × 5 for 3 × 3 tokens",
     "mllama": "transformers names no such class",
     "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 places of its own",
@@ -157,6 +162,7 @@ def test_it_is_shown_by_its_causes(kind: str, scope: Scope) -> None:
     check_writing(asked)
     assert bool(scope.model.sublayers) == (kind not in (*NO_LAYERS, *IN_PART))
     check_layers(asked)
+    check_experts(asked, is_known=kind not in NO_ROUTING)
 
 
 @pytest.mark.parametrize("kind", list(WEIGHTS))
@@ -282,6 +288,17 @@ def check_layers(asked: Asked) -> None:
                 state.shape == recorded.shape and off_by(recorded, state) < ROUNDING
                 for state in states
             )
+
+
+def check_experts(asked: Asked, is_known: bool) -> None:
+    """Every mixture tells where it sends a token, and its experts add up by the router's weights."""
+    model = asked.model
+    mixtures = {part.path: part for part in model.sublayers if may_be_mixture(model, part)}
+    assert set(model.routings) == (set(mixtures) if is_known else set())
+    for path, experts in model.routings.items():
+        found = routed(asked.trace, experts, mixtures[path].made or mixtures[path].out, 2)
+        assert found is not None
+        assert found.check(torch.float32).passed
 
 
 def check_painting(asked: Asked) -> None:

@@ -174,7 +174,7 @@ REFUSED = {
             "vision_config": _CLIP,
             "projection_dim": 7,
         },
-        "reads image and text",
+        "preprocessor_config.json is missing",
     ),
     "MambaForCausalLM": (
         "MambaConfig",

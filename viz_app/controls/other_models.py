@@ -8,6 +8,7 @@ import streamlit as st
 
 import models
 from models import Scope
+from models.architectures.base import IMAGE
 from viz_app.checkpoints import LANDING
 from viz_app.input_bar import menu
 from viz_app.input_bar.examples import readable_examples
@@ -28,7 +29,8 @@ def offer_models(find: Find, run: CurrentRun) -> None:
     is at fault.
     """
     own = run.unchanged.scope
-    is_shown = shows(find, own) if own.model.text_fields else not isinstance(find(run), str)
+    reads_image = any(field.kind == IMAGE for field in own.model.fields)
+    is_shown = not isinstance(find(run), str) if reads_image else shows(find, own)
     if is_shown:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):

@@ -18,7 +18,15 @@ from models.hub.images.layout import patch_grid
 from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.positions import added_positions
 from models.hub.images.processor import ImageProcessor, PatchTokenizer
+from models.hub.images.text_image import (
+    IMAGE_TOWER,
+    TextImageModel,
+    TextImageTokenizer,
+    check_similarity,
+)
 from models.hub.layouts import layer_maps
+from models.hub.positions import told_by
+from models.hub.probe import check_recorded, looks_ahead, short_text
 from models.hub.sizes import HubConfig
 from models.images import decoded, example
 from models.trace import record
@@ -49,6 +57,32 @@ def opened(
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")
     return model, PatchTokenizer(processor, grid)
+
+
+def opened_with_text(
+    folder: Path,
+    module: Any,
+    sizes: HubConfig,
+    library: Any,
+    special_ids: dict[str, int],
+    transformers: Any,
+) -> tuple[TextImageModel, TextImageTokenizer]:
+    """Return a module as a model of a text and an image. Raises CheckpointError."""
+    processor = ImageProcessor(folder, transformers)
+    trial = processor.pixels(decoded(example()))[None].to(module.device, module.dtype)
+    ids = short_text(module, sizes)
+    grid = patch_grid(module.get_submodule(IMAGE_TOWER), trial)
+    patches = PatchTokenizer(processor, grid)
+    longest = max(sizes.n_ctx, len(grid.tokens))
+    model = TextImageModel(
+        module, replace(sizes, n_ctx=longest), grid=grid, trial=trial, text_limit=sizes.n_ctx
+    )
+    check_recorded(model)
+    check_similarity(model, ids)
+    if not looks_ahead(model, model.kinds[0].name):
+        model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
+    model.seen_order = told_by(model)
+    return model, TextImageTokenizer(library, special_ids, patches)
 
 
 @torch.no_grad()

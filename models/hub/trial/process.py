@@ -25,6 +25,7 @@ from models.errors import CheckpointError
 from models.hub import files, load
 from models.hub.images.model import ImageModel
 from models.hub.images.processor import ImageProcessor
+from models.hub.images.text_image import TEXT_TOWER, TextImageModel
 from models.hub.sizes import sizes_of
 from models.hub.trial import tokenizer as tokenizer_trial
 
@@ -114,25 +115,38 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     module = _blank(plan, getattr(torch, dtype) if dtype else None)
     _check_size(module, files.stored_numbers(folder))
     size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
-    if issubclass(plan.ask, ImageModel):
+    inputs: dict[str, torch.Tensor] = {}
+    two = issubclass(plan.ask, TextImageModel)
+    if two or issubclass(plan.ask, ImageModel):
         begin(files.PREPROCESSOR, ANSWERING)
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING)
-        _run_blank(module, pixel_values=torch.zeros(1, *shape, device="meta"))
+        inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
+    _run_blank(module, **inputs, **_blank_text(plan))
+    if issubclass(plan.ask, ImageModel):
         return size
-    ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
-    target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
-    _run_blank(module, input_ids=ids, use_cache=False, **target)
     begin("tokenizer", READING)
     library = load.library_tokenizer(folder)
     try:
-        sizes = sizes_of(plan.name, module, plan.config, library, False)
+        reader = getattr(module, TEXT_TOWER, module) if two else module
+        sizes = sizes_of(plan.name, reader, plan.config, library, False)
     except (AttributeError, NotImplementedError, TypeError):
         return size  # without attention between tokens: it is refused when it is opened, with the reason
     tokenizer = load.tokenizer_of(library, plan.config, module, sizes)
     begin("tokenizer", ANSWERING)
     tokenizer_trial.try_out(tokenizer, library)
     return size
+
+
+def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
+    """Return a text as the input of a model that reads one."""
+    if issubclass(plan.ask, ImageModel):
+        return {}
+    ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
+    if issubclass(plan.ask, TextImageModel):
+        return {"input_ids": ids}
+    target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
+    return {"input_ids": ids, "use_cache": False, **target}
 
 
 def _blank(plan: load.OpeningPlan, dtype: torch.dtype | None) -> nn.Module:

@@ -28,6 +28,10 @@ from viz_app.views.run_difference import Quantity
 MOST = 14  # tiles in a row or column; of a larger grid some patches are left out
 HEIGHT = 470  # px
 NO_IMAGE = "**This model reads no image.** A vision model has a position for each patch of a grid."
+TWO_STREAMS = (
+    "**The grid is shown for a model that reads an image alone.** The positions of an image tower beside a text are not "
+    "looked for."
+)
 NO_TABLE = "**No position vectors are known for the patches of this model.** None of its parameters was seen to be added."
 
 
@@ -36,6 +40,8 @@ def find(run: CurrentRun) -> View[None] | str:
     row = _row(run)
     if row is None:
         return NO_IMAGE
+    if len(run.trace.streams) > 1:
+        return TWO_STREAMS
     if kind_of(run) == "none" or len(own_table(run)) != len(row.grid.tokens):
         return NO_TABLE
     return GRID

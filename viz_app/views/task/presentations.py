@@ -11,6 +11,7 @@ from models.trace.outputs import (
     NextToken,
     Numbers,
     Output,
+    Similarity,
     Span,
     TokenClasses,
     TokenInOrder,
@@ -49,8 +50,18 @@ _TOKENS = (
 _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
 
+_ALIKE = (
+    "**How alike are text and image?** Each tower makes one vector; neither reads the other. The cosine of the two "
+    "vectors is {}. Times a factor that was learned, it is the logit {} (Radford et al. 2021). Among several texts for "
+    "one image, softmax of their logits gives probabilities. The page Attention shows what each tower attends to."
+)
+
+
 def no_picture(trace: Trace, output: Output) -> str:
     """Explain, in Markdown, why there is no picture of an output."""
+    if isinstance(output, Similarity):
+        numbers = (f"{value:.3f}".replace("-", "−") for value in (output.cosine, output.logit))
+        return _ALIKE.format(*numbers)
     if not isinstance(output, Numbers):
         return (
             f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. "

@@ -1,0 +1,143 @@
+"""A model with two towers, of a text and of an image, that says how alike the two are (CLIP)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from models.architectures.base import IMAGE, Answers, Field
+from models.errors import CheckpointError, InputError
+from models.hub.close import close
+from models.hub.images.model import PATCHES
+from models.hub.images.processor import PatchTokenizer
+from models.hub.model import HubModel
+from models.hub.recording.context import PassContext
+from models.hub.tokenizer import CLOSING, OPENING, HubTokenizer
+from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
+from models.layers.masks import SiteKind
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import Output, Similarity
+
+SIMILARITY = "similarity"
+TOWERS = TEXT_TOWER, IMAGE_TOWER = "text_model", "vision_model"
+
+
+class TextImageModel(HubModel):
+    """Two towers that do not read each other; the answer is the cosine of their vectors."""
+
+    fields = (
+        Field("text", "text", before=OPENING, after=CLOSING),
+        Field("image", PATCHES, kind=IMAGE),
+    )
+    streams: ClassVar[tuple[str, ...]] = ("text", PATCHES)
+    kinds = (
+        SiteKind("text_self", "encoder", "self", "text", "text"),
+        SiteKind("image_self", "encoder", "self", PATCHES, PATCHES),
+    )
+    pads = False  # pages pair no second text with its image
+    what_it_answers = "how alike a text and an image are"
+
+    def __init__(
+        self, *args: Any, grid: PatchGrid, trial: Tensor, text_limit: int, **settings: Any
+    ) -> None:
+        """Wrap a module that reads images of this grid and texts of up to `text_limit` tokens."""
+        super().__init__(*args, **settings)
+        self.grid, self._trial, self.text_limit = grid, trial, text_limit
+
+    @property
+    def token_table(self) -> Tensor:
+        return self.module.get_submodule(TEXT_TOWER).get_input_embeddings().weight
+
+    def repeated(self, ids: Shaped[Tensor, ...]) -> tuple[Tensor, ...]:
+        return ids, self._trial.to(self.device).expand(len(ids), -1, -1, -1)
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        texts = [row["text"].ids for row in rows]
+        if (n := max(map(len, texts))) > self.text_limit:
+            raise InputError(
+                f"the text has {n} tokens; this model reads at most {self.text_limit}", "text"
+            )
+        pixels = torch.stack([cast(PatchRow, row[PATCHES]).pixels for row in rows])
+        ids = self.padded(texts, self.config.pad_id)
+        return ids, pixels.to(self.device, self.module.dtype)
+
+    def forward(
+        self, text: Int[Tensor, "batch n"], pixels: Float[Tensor, "batch channel height width"]
+    ) -> Answers:
+        of_text = self._vectors("text", self.pass_context(text), **self.row(text))
+        of_image = self._vectors("image", self._image_context(len(pixels)), pixel_values=pixels)
+        cosine = torch.nn.functional.cosine_similarity(of_text, of_image, dim=-1)
+        return {SIMILARITY: torch.stack([cosine, self.logit(cosine)], dim=-1)}
+
+    def logit(self, cosine: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """Return the model's logit of a pair: its cosine times a factor, plus a bias if any."""
+        bias = getattr(self.module, "logit_bias", None)
+        logits = cosine * self.module.logit_scale.exp()
+        return logits if bias is None else logits + bias
+
+    def _vectors(self, tower: str, context: PassContext, **inputs: Any) -> Tensor:
+        ask = getattr(self.module, f"get_{tower}_features")
+        made = self._ask(ask, context, {}, **inputs)
+        return made if isinstance(made, Tensor) else made.pooler_output
+
+    def _image_context(self, n_rows: int) -> PassContext:
+        kind, n = self.kinds[1], len(self.grid.tokens)
+        return PassContext(
+            lambda frame: kind, n, n_key={PATCHES: n}, groups=self.groups, n_rows=n_rows
+        )
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        images = [example(name) for name in _CAPTIONS]
+        return [[caption, image] for caption, image in zip(_CAPTIONS.values(), images, strict=True)]
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        cosine, logit = answers[SIMILARITY].tolist()
+        return {SIMILARITY: Similarity("text", PATCHES, cosine, logit)}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        return f"cosine {cast(Similarity, outputs[SIMILARITY]).cosine:.3f}".replace("-", "−")
+
+
+def check_towers(module: nn.Module) -> None:
+    """Raise CheckpointError for a module without the two towers that are looked for."""
+    if odd := [name for name in (*TOWERS, "logit_scale") if not hasattr(module, name)]:
+        raise CheckpointError(
+            f"it reads image and text, and has no {' and no '.join(odd)}, by which its towers are found"
+        )
+
+
+@torch.no_grad()
+def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
+    """Raise CheckpointError if the two towers give another logit than one call of the module."""
+    text, pixels = model.repeated(ids)
+    wanted = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
+    if not close(model, model(text, pixels)[SIMILARITY][:, 1], wanted):
+        raise CheckpointError("its towers one by one give another similarity than in one call")
+
+
+class TextImageTokenizer(HubTokenizer):
+    """The tokenizer of a folder's texts, with its image processor."""
+
+    def __init__(self, library: Any, special_ids: dict[str, int], images: PatchTokenizer) -> None:
+        super().__init__(library, special_ids, len(library))
+        self._images = images
+
+    def encode_image(self, file: str) -> Encoding:
+        return self._images.encode_image(cast(ImageFile, file))
+
+    def to_json(self) -> str:
+        return json.dumps([super().to_json(), self._images.to_json()])
+
+
+_CAPTIONS = {EXAMPLES[0]: "a circle and a square"} | {
+    name: f"a drawing of {name}" for name in EXAMPLES[1:]
+}
