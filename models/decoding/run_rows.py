@@ -60,7 +60,7 @@ class StepRows(Sequence):
 class PassRows(Sequence):
     """Attention rows of one pass: those of the `n` queries from position `first` on.
 
-    In self-attention a query has the keys up to its own position.
+    In masked self-attention a query has the keys up to its own position.
     """
 
     site: AttentionSite
@@ -96,9 +96,11 @@ class PassRows(Sequence):
         """Sum of every row of every head."""
         return torch.cat([weights.sum(-1).flatten() for weights in self._slabs()])
 
-    @property
+    @cached_property
     def _looks_back(self) -> bool:
-        return self.site.role == "self"
+        """True if no query may attend to a key after it, so that rows end at their own position."""
+        allowed = self.site.mask.allowed
+        return self.site.role == "self" and allowed is not None and not bool(allowed.triu(1).any())
 
     def _slabs(self, head: int | None = None) -> Iterator[Float[Tensor, "*head position key"]]:
         """Yield the weights of one head, or (None) of all, some positions at a time."""

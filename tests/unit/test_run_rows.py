@@ -3,9 +3,11 @@
 import pytest
 import torch
 from drawn import letters
+from small import random_model
 
 from models.analysis import slices
 from models.decoding.run_rows import PassRows, StepRows
+from models.decoding.runs import single_pass
 from models.trace import AttentionSite
 
 SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
@@ -80,3 +82,11 @@ def test_a_slice_holds_its_query() -> None:
             (slice(3, 6), 0),
             (slice(6, 8), 1),
         ]
+
+
+def test_rows_of_a_decoder_without_a_mask_keep_the_keys_ahead():
+    model = random_model(decoder_mask="none")
+    rows = single_pass(model, [3, 4, 5, 6], (7, 8, 9)).rows["decoder.layers.0.self_attn"]
+    torch.testing.assert_close(rows.sums, torch.ones(len(rows.sums)))
+    assert bool(rows.weights(0).triu(1).any())
+    assert all(row.shape[1] == len(rows) for row in rows)
