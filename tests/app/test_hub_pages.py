@@ -72,7 +72,7 @@ def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> No
 
 GIVEN = {
     "attention": "Only the weights of this attention are known", "task": "", "inside": "Only finished weights are known",
-    "layer": "not known through which of its modules the stream goes",
+    "layer": "The residual stream",
     "positions": "",
     "masks": "cannot be changed", "interventions": "no attention head whose output can be changed",
     "decoding": "", "from-rnn": "", "models": "", "compare": "", "lessons": "", "train": "",
