@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.hub.close import close
@@ -84,7 +85,9 @@ def _attend(model: HubModel, recording: Recording) -> bool:
     return any(p.attends for p in model.sublayers)
 
 
-def scales(sublayers: Sequence[Sublayer], value: Mapping[str, Tensor]) -> tuple[float, ...]:
+def scales(
+    sublayers: Sequence[Sublayer], value: Mapping[str, Float[Tensor, "*batch token d_model"]]
+) -> tuple[float, ...]:
     """Return the factor of each sublayer's output where it is added, measured.
 
     Sublayers between two recorded streams share it. It is 1 in most models; Granite has a residual

@@ -173,9 +173,11 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
         assert len(record["examples"]) == 5
     else:
         assert sum(group["cases"] for group in record["by_length"]) == record["scores"]["cases"]
-        assert {"dates": "no foreign data", "translation": TATOEBA_LICENCE}[scope.task] in record[
-            "licence"
-        ]
+        assert {
+            "dates": "no foreign data",
+            "reverse": "no foreign data",
+            "translation": TATOEBA_LICENCE,
+        }[scope.task] in record["licence"]
 
 
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):

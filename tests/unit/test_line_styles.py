@@ -12,6 +12,7 @@ import torch
 from drawn import letters
 
 import viz_app
+from models.analysis.grid_similarity import GridSimilarity
 from models.analysis.head_matching import KindDistances, match_heads
 from models.analysis.jacobian_reach import LAYER_KINDS, LayerChoice, Reach
 from models.analysis.layer_timing import Timing
@@ -29,6 +30,7 @@ from viz_app.views.from_rnn import charts, learners
 from viz_app.views.inside import cell, scaling
 from viz_app.views.interventions import many_texts
 from viz_app.views.positions import charts as positions
+from viz_app.views.positions import grid
 
 TABLE = formula_table("paper", 13, 8)
 FRAMES = {      # what the charts are put into
@@ -100,6 +102,7 @@ MADE = {
     positions.similarity_chart: lambda draw: draw(
         similarity_by_distance(TABLE), LIGHT, "t", (0.0, 5.0)
     ),
+    grid.mosaic: lambda draw: draw(GridSimilarity(2, 3, torch.eye(6)), LIGHT, "t", "n"),
     positions.plane: lambda draw: draw(TABLE, TABLE[:-2], 1, 2, LIGHT, "t"),
     positions.strips: lambda draw: draw(
         {"one": TABLE[0], "two": TABLE[1]}, LIGHT, "t", "dimension"

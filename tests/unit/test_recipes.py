@@ -29,7 +29,8 @@ def test_the_recorded_command_gives_the_recorded_sizes_and_recipe(name: str) -> 
     assert {key: sizes[key] for key in config if key != "architecture"} == {
         k: v for k, v in config.items() if k != "architecture"
     }
-    assert plan.data.get("batch_size", 128) == (32 if record["task"] == "span" else 128)
+    sizes_of_batches = {"span": 32, "reverse": 64}
+    assert plan.data.get("batch_size", 128) == sizes_of_batches.get(record["task"], 128)
 
 
 def test_the_plan_changes_where_pairs_are_few_for_a_transformer_that_translates_alone() -> None:

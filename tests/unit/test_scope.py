@@ -60,8 +60,8 @@ def test_the_default_sizes():
     """The Transformer's are the paper's (Table 3), GPT's those of GPT-2 in GPT's context; the others are our own."""
     assert asdict(TransformerConfig(31)) == {
         "vocab_size": 31, "d_model": 512, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6, "d_ff": 2048, "dropout": 0.1,
-        "n_ctx": 512, "norm": "post", "positions": "sinusoidal", "similarity": "scaled dot", "init": "xavier",
-        "pad_id": 0, "start_id": 1, "end_id": 2,
+        "n_ctx": 512, "norm": "post", "positions": "sinusoidal", "similarity": "scaled dot",
+        "decoder_mask": "look-ahead", "init": "xavier", "pad_id": 0, "start_id": 1, "end_id": 2,
     }  # fmt: skip
     assert TransformerConfig.base() == TransformerConfig(37_000)
     big = {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "dropout": 0.3}
