@@ -115,7 +115,7 @@ BOARD = Component(
 # `on_take(side, "cell" or "head", name, number)`.
 PATCH = Component(
     "patch",
-    (SIGNED, "patch.js"),
+    (SIGNED, "../board/head_tables.js", "patch.js"),
     events={
         "on_take": Event(
             "pick",

@@ -5,9 +5,14 @@ class Answers {
     this.strip = new Strip(root.querySelector(".strip"));
     this.bars = new Bars(root.querySelector(".list"), null);
     this.row = new ReadRow(root.querySelector(".reading"));
+    offerPage(root, () => {
+      const { picture, theme } = this;
+      return [picture.title, picture, theme, [this.strip.part(), this.bars.part(picture.answer.title), this.row.part()]];
+    });
   }
 
   show(picture, theme, send) {
+    Object.assign(this, { picture, theme });
     const { root } = this, write = (selector, text) => (root.querySelector(selector).textContent = text);
     if (this.waiting === picture.position) this.waiting = undefined;
     write("h2", picture.title);

@@ -20,8 +20,15 @@ class ReadRow {
     this.note = section.querySelector(".note") ?? put(section, "p", "note quiet");
   }
 
+  // As a part of the table behind a picture (common/behind.js); `name` where there is no title.
+  part(name = this.shown.reading.title) {
+    const { reading, weights, allowed, only } = this.shown, value = (r) => (allowed[only[r]] ? weights[only[r]] : "masked");
+    return { name, rows: only.map((k) => reading.keys[k][0]), columns: ["weight"], value };
+  }
+
   // The keys of `only` these places, or all.
   show(reading, weights, allowed, theme, only = reading.keys.map((_, k) => k)) {
+    this.shown = { reading, weights, allowed, only };
     this.heading.textContent = this.heading.title = reading.title;
     this.note.textContent = reading.note;
     const boxes = children(this.keys, only.length, (parent) => {

@@ -39,6 +39,17 @@ class Strip {
     this.mark(picture.position);
   }
 
+  // The places that are known, as a part of the table behind a picture (common/behind.js).
+  part() {
+    const { picture } = this, known = [...picture.places.keys()].filter((i) => picture.places[i]), columns = NUMBERS[picture.kind](picture);
+    return {
+      name: picture.title,
+      rows: known.map((i) => picture.places[i][0]),
+      columns: columns.map(([name]) => name),
+      value: (r, c) => columns[c][1](known[r]),
+    };
+  }
+
   // What stands before the first place: nobody expected it.
   open(button, label) {
     Object.assign(button, {
@@ -132,5 +143,20 @@ function fillCard(button, { places, alternatives, arrays }, i, theme) {
   });
   rank.textContent = arrays.rank[i] > 1 ? `rank ${arrays.rank[i]}` : "";
 }
+
+// What is known of each place: the name of a number, and the number.
+const NUMBERS = {
+  surprisal: ({ arrays }) => [["surprisal in bits", (i) => arrays.surprisal[i]], ...likely(arrays)],
+  alternatives: ({ arrays, alternatives }) => {
+    const n = alternatives[0]?.length ?? 0,
+      others = Array.from({ length: n }, (_, j) => [
+        [`alternative ${j + 1}`, (i) => alternatives[i][j][0]],
+        [`its probability`, (i) => arrays.others[i * n + j]],
+      ]);
+    return [...likely(arrays), ...others.flat()];
+  },
+  classes: ({ arrays, classes }) => [["class", (i) => classes[i]], ["probability", (i) => arrays.probability[i]]],
+};
+const likely = ({ probability, rank }) => [["probability", (i) => probability[i]], ["rank", (i) => rank[i]]];
 
 const FILL = { surprisal: fillPlace, alternatives: fillCard, classes: fillClass };

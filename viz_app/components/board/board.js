@@ -7,10 +7,14 @@ class Board {
   constructor(root) {
     this.root = root;
     this.tables = root.querySelector(".kinds");
+    offerPage(root, () => {
+      const { picture, theme } = this, { title, unit, kinds } = picture;
+      return [title, picture, theme, headParts(kinds, unit, ({ effects }, row, head) => effects[row][head])];
+    });
   }
 
   show(picture, theme) {
-    Object.assign(this, { picture, ramp: signedRamp(theme) });
+    Object.assign(this, { picture, theme, ramp: signedRamp(theme) });
     const { root } = this, { title, sentence, legend, largest, unit, kinds } = picture;
     root.querySelector(".title").textContent = title;
     root.querySelector(".sentence").textContent = sentence;

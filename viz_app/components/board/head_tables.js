@@ -1,3 +1,12 @@
+// The numbers of such tables as parts of the table behind a picture (common/behind.js); `value` is that of a head by kind, layer and head.
+const headParts = (kinds, unit, value) =>
+  kinds.map(({ title, layers, heads }, k) => ({
+    name: `${title}, ${unit}`,
+    rows: layers.map((layer) => `Layer ${layer}`),
+    columns: Array.from({ length: heads }, (_, head) => `Head ${head + 1}`),
+    value: (row, head) => value(kinds[k], row, head) ?? "",
+  }));
+
 // A table for each kind of attention, a row for each layer and a column for each head. `cell` makes the button of a head in
 // its place. Returns the buttons by kind, layer and head.
 function headTables(tables, kinds, cell) {

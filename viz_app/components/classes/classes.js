@@ -3,9 +3,14 @@ class Classes {
   constructor(root) {
     this.root = root;
     this.runs = [];
+    offerPage(root, () => {
+      const { picture, theme } = this;
+      return [picture.title, picture, theme, picture.runs.map(({ title }, i) => this.runs[i].bars.part(title))];
+    });
   }
 
   show(picture, theme, send) {
+    Object.assign(this, { picture, theme });
     const { root } = this, { runs, arrays } = picture, box = root.querySelector(".runs");
     root.querySelector("h2").textContent = picture.title;
     root.querySelector(".note").textContent = picture.note;

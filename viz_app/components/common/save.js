@@ -104,7 +104,7 @@ async function saveSvgAsPng(svg, title, picture, theme) {
 }
 
 async function saveSvgAsPdf(svg, title, picture, theme) {
-  const drawing = drawingOf(svg, title, picture, theme), letters = lettersOf(drawing, svg.parentNode);
+  const drawing = drawingOf(svg, title, picture, theme), letters = lettersOf(drawing, svg.parentNode ?? document.body);
   await savePdf(await painted(drawing), letters, picture, title);
 }
 

@@ -1,7 +1,9 @@
 // The numbers of a picture as CSV: a table for each of its parts, named in its first cell; as viz_app/drawing/csv_file.py writes them.
 function saveCsv(parts, picture) {
   const cell = (value) => {
-    const text = typeof value === "number" ? (Number.isFinite(value) ? exact(value) : String(value)) : String(value ?? "");
+    const text = typeof value === "number"
+      ? (Number.isFinite(value) && !Number.isInteger(value) ? exact(value) : String(value))
+      : String(value ?? "");
     const safe = typeof value !== "number" && /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)
       ? `'${text}`
       : text;

@@ -3,6 +3,10 @@ class Distances {
   constructor(root) {
     this.root = root;
     this.tables = root.querySelector(".kinds");
+    offerPage(root, () => {
+      const { picture, theme } = this, { title, unit, kinds } = picture;
+      return [title, picture, theme, headParts(kinds, unit, ({ values }, row, head) => values[row][head])];
+    });
   }
 
   show(picture, theme) {

@@ -4,6 +4,11 @@ class Guesses {
     this.root = root;
     this.row = root.querySelector(".row");
     this.panels = [];
+    offerPage(root, () => {
+      const { picture, theme } = this,
+        parts = picture.masks.flatMap(({ title }, i) => [this.panels[i].bars.part(title), this.panels[i].row.part()]);
+      return [picture.title, picture, theme, parts];
+    });
     useKeys(this.row, { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) });
   }
 
@@ -17,7 +22,7 @@ class Guesses {
   show(picture, theme, send) {
     const { root } = this, names = JSON.stringify(picture.tokens), own = picture.states.flatMap((state, i) => (state === "hidden" ? [i] : []));
     if (names !== this.names || String(own) === String(this.pending)) this.pending = undefined; // another text, or it has come
-    Object.assign(this, { picture, names, send });
+    Object.assign(this, { picture, theme, names, send });
     this.hidden = new Set(this.pending ?? own);
     root.querySelector("h2").textContent = picture.title;
     root.querySelector(".said").textContent = picture.note;

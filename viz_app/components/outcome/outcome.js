@@ -5,10 +5,16 @@ class Outcome {
     this.part = (name) => root.querySelector(`.${name}`);
     root.style.setProperty("--differs", "#D55E00");
     const box = this.part("decisions");
+    offerPage(root, () => {
+      const { picture, theme } = this, { asked, options } = picture, columns = ["before", "after"];
+      const part = { name: asked, rows: options.map(({ label }) => label[0]), columns, value: (r, c) => options[r][columns[c]] };
+      return [asked, picture, theme, [part]];
+    });
     useKeys(box, { ArrowLeft: () => stepIn(box, -1), ArrowRight: () => stepIn(box, 1) });
   }
 
-  show(picture, send) {
+  show(picture, theme, send) {
+    Object.assign(this, { picture, theme });
     sayAnswers(this.part("answers"), picture.answers);
     this.part("verdict").textContent = picture.verdict;
     this.part("which").textContent = picture.which;
@@ -39,5 +45,5 @@ class Outcome {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".outcome");
   const view = (root.view ??= new Outcome(root));
-  view.show(data, (pick) => setTriggerValue("pick", pick));
+  view.show(data, themeOf(root), (pick) => setTriggerValue("pick", pick));
 }

@@ -4,13 +4,19 @@ class Pair {
     this.root = root;
     this.bars = new Bars(root.querySelector(".list"), null);
     this.blocks = [];
+    offerPage(root, () => {
+      const { picture, theme } = this, { title, rows, blocks } = picture, parts = rows.length ? [this.bars.part(title)] : [];
+      return [title, picture, theme, [...parts, ...blocks.map(([name], i) => this.blocks[i].row.part(name))]];
+    });
   }
 
   show(picture, theme) {
+    Object.assign(this, { picture, theme });
     const { root } = this, write = (selector, text) => (root.querySelector(selector).textContent = text);
     write("h2", picture.title);
     write(".waiting", picture.waiting ?? "");
     root.querySelector(".panels").hidden = Boolean(picture.waiting);
+    root.querySelector(".files").hidden = Boolean(picture.waiting);
     if (!picture.waiting) this.answer(picture, theme, write);
     Object.assign(root.dataset, { waiting: Boolean(picture.waiting), painted: (Number(root.dataset.painted) || 0) + 1 });
   }

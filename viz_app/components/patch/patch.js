@@ -3,15 +3,31 @@
 const NUMBERED = 8; // columns of cells, and heads side by side, up to which numbers are written
 const FAR = 6; // px from which a press is a drag
 
+// The numbers of one side as parts of the table behind a picture (common/behind.js).
+function numbersOf({ title, grid, kinds }, unit) {
+  const cells = grid && {
+    name: `${title}. ${grid.title}, ${unit}`,
+    rows: grid.layers,
+    columns: positions(grid.tokens),
+    value: (row, i) => (grid.aligned[i] ? grid.effects[row][i] ?? "" : "no counterpart"),
+  };
+  const named = kinds.map((kind) => ({ ...kind, title: `${title}. ${kind.title}` }));
+  return [...(cells ? [cells] : []), ...headParts(named, unit, ({ effects }, row, head) => effects[row][head])];
+}
+
 class Patch {
   constructor(root) {
     this.root = root;
     this.place = root.querySelector(".panels");
+    offerPage(root, () => {
+      const { picture, theme } = this, { measured, unit, panels } = picture;
+      return [measured, picture, theme, panels.flatMap((panel) => numbersOf(panel, unit))];
+    });
   }
 
   show(picture, theme) {
     const { root } = this, { measured, unit, largest, hint, is_tried: isTried, panels } = picture;
-    Object.assign(this, { picture, ramp: signedRamp(theme) });
+    Object.assign(this, { picture, theme, ramp: signedRamp(theme) });
     root.querySelector(".measured").textContent = measured;
     root.querySelector(".hint").textContent = hint;
     root.querySelector(".key").hidden = !isTried;

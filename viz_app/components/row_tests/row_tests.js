@@ -8,12 +8,20 @@ class RowTests {
   constructor(root) {
     this.root = root;
     this.part = (name) => root.querySelector(name);
+    offerPage(root, () => {
+      const { picture, theme } = this,
+        { title, keys, columns, allowed } = picture,
+        weights = [this.weights, ...columns.slice(1).map((one) => one.weights)];
+      const value = (k, c) => (allowed[k] ? weights[c]?.[k] ?? "" : "masked");
+      const part = { name: title, rows: keys.map(([text]) => text), columns: columns.map((one) => one.of ?? one.title), value };
+      return [title, picture, theme, [part]];
+    });
     const box = this.part(".decisions");
     useKeys(box, { ArrowLeft: () => stepIn(box, -1), ArrowRight: () => stepIn(box, 1) });
   }
 
-  show(picture, send) {
-    Object.assign(this, { picture, send });
+  show(picture, theme, send) {
+    Object.assign(this, { picture, theme, send });
     sayAnswers(this.part(".answers"), picture.answers);
     this.part(".verdict").textContent = picture.verdict;
     offerDecisions(this.part(".decisions"), picture.decisions, (position) => send({ position }));
@@ -86,7 +94,7 @@ class RowTests {
     button.textContent = does;
     button.hidden = !does;
     button.disabled = Boolean(used);
-    button.dataset.test = name;
+    Object.assign(button.dataset, { test: name, screenOnly: "" });
     button.setAttribute("aria-label", c === 0 ? does : `${does}: ${of ?? title}`);
     if (used) button.setAttribute("aria-pressed", true);
     else button.removeAttribute("aria-pressed");
@@ -187,5 +195,5 @@ class RowTests {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".rowtests");
   const view = (root.view ??= new RowTests(root));
-  view.show(data, (news) => setTriggerValue("pick", news));
+  view.show(data, themeOf(root), (news) => setTriggerValue("pick", news));
 }

@@ -8,9 +8,16 @@ class Bars {
 
   // rows: [{id, label, p, drawn, mark, rank}]; `mark` says why a row stands out ("given", "written", "forced" or "").
   show(rows) {
+    this.shown = rows;
     while (this.rows.length > rows.length) this.rows.pop().remove();
     while (this.rows.length < rows.length) this.rows.push(this.row());
     rows.forEach((row, i) => this.fill(this.rows[i], row));
+  }
+
+  // As a part of the table behind a picture (common/behind.js).
+  part(name) {
+    const { shown } = this;
+    return { name, rows: shown.map(({ label }) => label[0]), columns: ["probability"], value: (r) => shown[r].p };
   }
 
   row() {

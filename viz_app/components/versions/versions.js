@@ -8,6 +8,27 @@ class Versions {
     this.part = (name) => root.querySelector(`.${name}`);
     this.strip = new VectorStrip(this.part("strip"), "h_m");
     root.style.setProperty("--differs", DIFFERS);
+    offerPage(root, () => {
+      const { picture, theme } = this, { source, cards, bottleneck, arrays } = picture;
+      const parts = bottleneck
+        ? [
+          { name: bottleneck.bars, rows: bottleneck.labels.map(([text]) => text), columns: ["change"], value: (r) => arrays.change[r] },
+          {
+            name: bottleneck.title,
+            rows: [...arrays.vector.keys()].map((i) => i + 1),
+            columns: [bottleneck.vector],
+            value: (r) => arrays.vector[r],
+          },
+        ]
+        : [];
+      const texts = {
+        name: source,
+        rows: cards.map(({ title }) => title),
+        columns: ["text"],
+        value: (r) => this.part("cards").children[r].querySelector(".text").textContent,
+      };
+      return [source, picture, theme, [texts, ...parts]];
+    });
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }

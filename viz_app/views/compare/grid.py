@@ -3,6 +3,8 @@
 from typing import Any
 
 from viz_app import words
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest
 
@@ -28,6 +30,7 @@ def distances(what: Compared) -> dict[str, Any]:
     reasons = {words.kind_title(ours[kind]): why for kind, why in what.found.reasons.items()}
     return {
         "why": "",
+        **saving(file_name(what.found.first, "distances"), facts(what.found.first)),
         "title": _title(what),
         "sentence": _sentence(what),
         "legend": text.LEGEND,

@@ -17,6 +17,8 @@ from viz_app.components.catalogue import PLAIN, VERSIONS
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows, small_print
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.input_bar.examples import references
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
@@ -116,8 +118,9 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     correct = (typed,) if typed else references(three.source)
     named = TYPED if typed else KNOWN
+    saved = saving(file_name(run.trace, "three-models"), facts(run.trace))
     drawn["from-rnn-versions"] = Scaled(
-        partial(versions, three.source, texts, correct, named, three.bottleneck)
+        partial(versions, three.source, texts, correct, named, three.bottleneck, saved=saved)
     )
     if three.fixed is not None:
         checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))

@@ -3,7 +3,7 @@
 Pieces that each lost and invented are marked, against a reference or against each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,13 +180,16 @@ def versions(
     named: str,
     bottleneck: Bottleneck | None,
     extent: Extent = OWN,
+    saved: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the payload of the component `versions`; `named` is what the references are called.
 
-    The scales of the bottleneck cover `extent`.
+    The scales of the bottleneck cover `extent`; `saved` are the fields with which the browser saves
+    the picture.
     """
     cards = [_card(one, [o for o in outputs if o is not one], references) for one in outputs]
-    header = {
+    header: dict[str, Any] = {
+        **(saved or {}),
         "source": source,
         "reference": {"name": named, "text": " / ".join(references)} if references else None,
         "cards": cards,

@@ -29,6 +29,8 @@ from models.trace.edits import HeadOff, Where
 from viz_app import checkpoints
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.notes import check_rows
+from viz_app.drawing.provenance import head_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -97,6 +99,7 @@ def _table(
         column["used"] = bool(is_edited and column["weights"]) and _alike(column["weights"], shown)
     return {
         **answers(what, text.NOTHING_YET),
+        **saving(head_name(trace, site, row.head, "row-tests"), facts(what.after.trace)),
         "title": text.title(token, queries[row.query].text),
         "decisions": [
             {"label": one.label.as_json(), "chosen": i == what.chosen}

@@ -14,7 +14,9 @@ from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
 from viz_app.drawing.frame import titled
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import of_model, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -108,6 +110,7 @@ def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
         )
     return {
         "title": f"What each head off does to the loss, over {_reported(swept)} held-out texts",
+        **saving(file_name(run.trace, "heads-off.many-texts"), of_model(run.trace)),
         "sentence": sentence(run, swept),
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
         "*: significant on the other half of the texts",

@@ -11,7 +11,9 @@ from models.trace.edits import Edits, Where
 from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows, small_print
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import patch_gradient, text
@@ -93,6 +95,7 @@ def picture(run: CurrentRun, choices: Choices, shown: Shown) -> dict[str, Any]:
     panels = [panel(run, choices, shown, side) for side in SIDES]
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
+        **saving(file_name(run.trace, "patch"), facts(run.trace)),
         "measured": say.measured(two.decision.label.text, two.rival_name, two.row, *levels),
         "unit": "of the gap" if shown.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,

@@ -15,7 +15,9 @@ from models.trace import Trace
 from models.trace.edits import Edit, HeadScale, Patch, Where
 from viz_app import words
 from viz_app.drawing.notes import check_rows
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -135,6 +137,7 @@ def board(what: Asked, choices: Choices, effects: HeadEffects | None) -> dict[st
     signed = choices.metric == "log-probability"
     return {
         "title": text.title(choices.metric, what.token),
+        **saving(file_name(trace, "heads-off"), facts(trace)),
         "sentence": text.TOO_LONG if effects is None else _sentence(what, effects, signed),
         "legend": "" if effects is None else text.LEGEND[choices.metric],
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
@@ -210,6 +213,7 @@ def outcome(what: Asked) -> dict[str, Any]:
     is_edited = bool(what.after.trace.edits != what.before.trace.edits)
     return {
         **answers(what),
+        **saving(file_name(what.after.trace, "answers"), facts(what.after.trace)),
         "which": text.WHICH,
         "decisions": [
             {

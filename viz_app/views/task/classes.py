@@ -16,6 +16,8 @@ from models.trace.outputs import ClassProbabilities, TokenClasses
 from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
@@ -92,7 +94,7 @@ def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Ch
 def classes(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) -> bytes:
     """Return the payload of the component `classes`."""
     header: dict[str, Any] = {
-        "title": TITLE, "note": NOTE,
+        "title": TITLE, "note": NOTE, **saving(file_name(run.trace, "classes-by-lambda"), facts(run.trace)),
         "runs": [
             {
                 "name": entry.name, "title": f"λ = {entry.factor:g}", "whose": entry.scope.name, "chosen": entry.output is output,
@@ -206,6 +208,7 @@ def _payload(
     header: dict[str, Any] = {
         "kind": "classes",
         "title": TOKENS_TITLE,
+        **saving(file_name(run.trace, "classes-of-tokens"), facts(run.trace)),
         "opening": None,
         "places": [label.as_json() for label in tokens],
         "classes": list(output.predicted),

@@ -9,7 +9,9 @@ from models.analysis.distributions import check_softmax
 from models.trace.outputs import ClassProbabilities
 from viz_app.drawing.image_map import image_map, shown_query
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.scale import AUTO, Scale
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row
@@ -31,6 +33,7 @@ def image_classes(run: CurrentRun, output: ClassProbabilities, choices: Choices)
     p = output.probabilities[listed]
     header: dict[str, Any] = {
         "title": text.CLASS_TITLE,
+        **saving(file_name(run.trace, "classes"), facts(run.trace)),
         "rows": [
             [i, [output.names[i], "", False], "most probable" * (i == int(order[0]))]
             for i in listed

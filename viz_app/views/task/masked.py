@@ -12,6 +12,8 @@ from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
@@ -121,6 +123,7 @@ def _payload(
         rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
         "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
+        **saving(file_name(run.trace, "masked-tokens"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),
         "states": [
             "hidden" if i in hidden else "mask" if i in output.positions else "open" if i in open_places else "fixed"

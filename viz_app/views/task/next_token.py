@@ -12,6 +12,8 @@ from models.trace import AttentionSite
 from models.trace.outputs import NextToken, Output
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
@@ -95,6 +97,7 @@ def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes
     header: dict[str, Any] = {
         "kind": "alternatives" if output.is_closed else "surprisal",
         "title": text.title(run.terms, output, field, run.trace.teacher_forced),
+        **saving(file_name(run.trace, "predictions"), facts(run.trace)),
         "opening": None if output.is_closed else view.tokens[0].as_json(),
         "places": [label.as_json() for label in following] + [None] * (not output.is_closed),
         "position": view.position,

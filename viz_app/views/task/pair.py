@@ -9,6 +9,8 @@ from models.analysis.distributions import check_softmax
 from models.trace.outputs import ChoiceProbabilities, ClassProbabilities
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
 from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
@@ -45,6 +47,7 @@ def _drawn(
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
         "title": title,
+        **saving(file_name(run.trace, "classes"), facts(run.trace)),
         "rows": [
             [i, [name, "", False], "most probable" * (name == output.predicted)]
             for i, name in enumerate(output.names if has_bars else ())
